@@ -16,7 +16,7 @@ import requests
 from bench.cluster import Cluster, create
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
-from streaming.metrics.server import serving
+from streaming.http.server import serving
 from streaming.views.output import output_of
 
 _PAGES = ("", "health", "transactions", "group?group=group-77", "topic?topic=topic-7")

@@ -16,13 +16,13 @@ import click
 from bench.hour import folder_option, read_hour
 from streaming.alerts.replay import replay, replay_step
 from streaming.alerts.rules_file import load_rules
+from streaming.http.server import serving
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
 from streaming.metrics.exposition import formatted
 from streaming.metrics.scrapes import Scrapes
-from streaming.metrics.server import serving
 from streaming.tables.reader import TableReader
 from streaming.views.output import output_of
 

@@ -161,7 +161,7 @@ TARGETS: Final = (
     help="Run only this bench; repeatable. The figures of the others stay in the folder.",
 )
 @click.pass_context
-def report(ctx: click.Context, *, folder: Path | None, quick: bool, names: tuple[str, ...]) -> None:
+def report(ctx: click.Context, *, folder: Path, quick: bool, names: tuple[str, ...]) -> None:
     """Run every bench (about 40 minutes) and write the report."""
     benches = QUICK if quick else BENCHES
     if unknown := [name for name in names if name not in benches]:

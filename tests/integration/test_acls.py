@@ -1,7 +1,12 @@
-"""The least ACLs of docs/security.md: they suffice, and whichever is missing is named."""
+"""The least ACLs of docs/security.md: they suffice, and whichever is missing is named.
+
+The commands of docs/acls.md grant exactly these.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +28,7 @@ from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
 from tests.support.clients.admin_client import admin_of
+from tests.support.clients.kafka_tools import run_kafka_tool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +42,8 @@ TOPICS = ("acl-orders", "acl-payments")
 DESCRIBE_LOG = ("describe", "topic", OFFSETS_TOPIC)
 ORDERS, PAYMENTS = (("describe", "topic", topic) for topic in TOPICS)
 GROUPS = ("describe", "group", "*")
+INTERNAL = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
+ACL_COMMAND = "org.apache.kafka.tools.AclCommand"
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +128,42 @@ def test_the_least_acls_suffice_and_one_that_is_missing_is_named(
             ),
         ):
             run()
+
+
+def test_the_commands_of_the_page_grant_what_run_and_verify_need(
+    committed: SecuredBroker, spark: SparkSession, tmp_path: Path, repository: Path
+) -> None:
+    page = (repository / "docs" / "acls.md").read_text().replace("\\\n", "")
+    commands = re.findall(r"^\$ kafka-acls\.sh (.*)$", page, re.MULTILINE)
+    settings = RunSettings(
+        bootstrap_servers=committed.tls_address,
+        tables=str(tmp_path / "tables"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        kafka=committed.plain(READER),
+        available_now=True,
+        max_restarts=0,
+    )
+    with committed.without_acls_afterwards(READER):
+        for command in commands:
+            text = (
+                command.replace("broker:9093", committed.broker.bootstrap_servers)
+                .replace("--command-config admin.properties", "")
+                .replace("User:materializer", f"User:{READER}")
+            )
+            run_kafka_tool(ACL_COMMAND, *shlex.split(text))
+        assert committed.acls_of(READER) == {
+            *(
+                (operation, "topic", topic)
+                for operation in ("read", "describe")
+                for topic in INTERNAL
+            ),
+            ("describe", "topic", "*"),
+            GROUPS,
+        }
+        run_query(settings, session=spark)
+        samples = TableReader(settings.tables).read("log_offsets").to_pylist()
+        assert {row["state"] for row in samples if row["topic"] in TOPICS} == {PRESENT}
+        verification = verify_cluster(
+            committed.tls_address, settings.tables, kafka=committed.plain(READER)
+        )
+        assert verification.is_equal

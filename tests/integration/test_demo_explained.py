@@ -1,19 +1,24 @@
-"""`explain` finds the incident of every group of the demo: live clients on a real broker."""
+"""`explain` and an agent find the incident of every group of the demo: live clients on a broker."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from mcp import StdioServerParameters
 
 from coordinator_state.insight.evidence import Cause
 from streaming.errors import ConfigurationError
 from streaming.local.demo.groups import DEMO_GROUPS
 from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.clients.agent import connected
+from tests.support.clients.incident_search import findings
+from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 
 # Two JVMs start, and the first incident of `reports` comes after a minute.
@@ -30,12 +35,13 @@ CAUSES = {
 """Of the groups with an incident; the others keep up."""
 
 
-@pytest.fixture
-def tables(tmp_path: Path, repository: Path) -> Iterator[Path]:
-    """The tables of a demo that runs meanwhile."""
+@pytest.fixture(scope="module")
+def demo_folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Path]:
+    """The folder with the tables of a demo that runs meanwhile."""
+    tmp_path = tmp_path_factory.mktemp("demo")
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(repository)}
     program = "from streaming.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "demo", "--no-dashboard", "--seconds", "600"]
+    command = [sys.executable, "-c", program, "demo", "--no-dashboard", "--seconds", "1200"]
     demo = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -50,27 +56,60 @@ def tables(tmp_path: Path, repository: Path) -> Iterator[Path]:
         demo.wait(60)
 
 
-def test_every_incident_of_the_demo_is_explained(tables: Path, eventually: Eventually) -> None:
-    expected = {group.group_id: Cause.CAUGHT_UP for group in DEMO_GROUPS} | CAUSES
+def test_every_incident_of_the_demo_is_explained(demo_folder: Path, eventually: Eventually) -> None:
+    def first_causes() -> dict[str, str]:
+        (tables,) = tables_of(demo_folder)
+        explained = {}
+        for group in EXPECTED:
+            # A group may not exist yet.
+            with suppress(ConfigurationError):
+                explained[group] = CoordinatorTables(tables).explain(group).evidence[0].cause.value
+        return explained
 
-    def explained() -> set[str]:
-        return {group for group, cause in expected.items() if _first_cause(tables, group) is cause}
-
-    found: set[str] = set()
-
-    def all_were_explained() -> bool:
-        # The incidents of `reports` come and go.
-        found.update(explained())
-        return found == expected.keys()
-
-    eventually(all_were_explained, 600)
+    eventually(lambda: bool(tables_of(demo_folder)), 300)
+    require_all(first_causes, eventually)
 
 
-def _first_cause(folder: Path, group_id: str) -> Cause | None:
-    for tables in folder.glob("coordinator-state-demo-*/tables"):
-        try:
-            return CoordinatorTables(tables).explain(group_id).evidence[0].cause
-        except ConfigurationError:
-            # The tables or the group do not exist yet.
-            return None
-    return None
+def test_an_agent_finds_every_incident_of_the_demo(
+    demo_folder: Path, eventually: Eventually, repository: Path
+) -> None:
+    eventually(lambda: bool(tables_of(demo_folder)), 300)
+    (tables,) = tables_of(demo_folder)
+    command, *arguments = command_of("mcp", "--tables", str(tables))
+    server = StdioServerParameters(
+        command=command, args=arguments, env={"PYTHONPATH": str(repository)}
+    )
+    with connected(server) as agent:
+        expected = {group: cause.value for group, cause in CAUSES.items()}
+        require_all(
+            lambda: {group: found.cause for group, found in findings(agent).items()},
+            eventually,
+            expected,
+        )
+
+
+EXPECTED = {group.group_id: Cause.CAUGHT_UP.value for group in DEMO_GROUPS} | {
+    group: cause.value for group, cause in CAUSES.items()
+}
+
+
+def require_all(
+    causes: Callable[[], Mapping[str, str]],
+    eventually: Eventually,
+    expected: Mapping[str, str] = EXPECTED,
+) -> None:
+    """Every group has its cause at some time: the incidents of `reports` come and go."""
+    found: set[tuple[str, str]] = set()
+
+    def all_were_found() -> bool:
+        found.update(causes().items())
+        return found >= set(expected.items())
+
+    eventually(all_were_found, 600)
+
+
+def tables_of(folder: Path) -> list[Path]:
+    """The tables folder of the demo, once it is there."""
+    return [
+        progress.parent for progress in folder.glob("coordinator-state-demo-*/tables/load_progress")
+    ]

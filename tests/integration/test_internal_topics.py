@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import NewTopic
 
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
-from tests.support.clients.kafka_tools import console_consumer_records, run_kafka_tool
+from tests.support.clients.kafka_tools import console_consumer_records
+from tests.support.clients.share_group import SHARE_GROUP, read_from_start, share
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
 
-TOPIC, SHARE_GROUP = "orders", "sharers"
+TOPIC = "orders"
 ACKNOWLEDGEMENTS = 25
 LOG_PARTITIONS = 2
 """Of both topics, as `broker_properties` sets them."""
-_CLIENT = Path(__file__).parent / "java" / "ShareConsumer.java"
 _FORMATTERS = {
     "__transaction_state": "TransactionLogMessageFormatter",
     "__share_group_state": "group.share.ShareGroupStateMessageFormatter",
@@ -36,11 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     with EmbeddedBroker(folder=tmp_path_factory.mktemp("internal-topics")) as started:
         with admin_of(started) as admin:
             admin.create_topics([NewTopic(TOPIC, 2, 1)], wait_for_metadata=True)
-            # Without this setting a share group reads only records that are written later.
-            group = ConfigResource(
-                ConfigResourceType.GROUP, SHARE_GROUP, {"share.auto.offset.reset": "earliest"}
-            )
-            admin.alter_configs([group])
+            read_from_start(admin)
         yield started
 
 
@@ -101,8 +96,7 @@ def test_share_groups_are_shown_as_kafka_shows_them(broker: EmbeddedBroker) -> N
     for number in range(2 * ACKNOWLEDGEMENTS):
         producer.produce(TOPIC, str(number).encode(), partition=number % 2)
     producer.flush(30)
-    arguments = (broker.bootstrap_servers, SHARE_GROUP, TOPIC, str(ACKNOWLEDGEMENTS))
-    run_kafka_tool(str(_CLIENT), *arguments)
+    share(broker, TOPIC, ACKNOWLEDGEMENTS)
     records = _alike(broker, "__share_group_state")
     kinds = [record["key"]["type"] for record in records]
     assert {record["key"]["data"]["groupId"] for record in records} == {SHARE_GROUP}

@@ -130,6 +130,16 @@ def test_what_is_not_there_is_a_state(
     assert again.topic_id != before.topic_id
 
 
+def test_all_topics_but_internal_ones_are_listed(
+    broker: EmbeddedBroker, topic: str, client: LogOffsetsClient, eventually: Eventually
+) -> None:
+    _commit(broker, "any", Place(topic, 0, 0))
+    both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    found = eventually(lambda: client.partitions() if both <= client.partitions() else None)
+    assert found is not None
+    assert not {at.topic for at in found if at.topic.startswith("__")}
+
+
 def test_only_transaction_markers_are_left(
     broker: EmbeddedBroker, topic: str, client: LogOffsetsClient, eventually: Eventually
 ) -> None:

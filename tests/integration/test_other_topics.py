@@ -11,14 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from kafka import KafkaConsumer
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import NewTopic
 from kafka.structs import TopicPartition as Place
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
@@ -31,44 +32,42 @@ from tests.support.brokers.jar_sets import SCALA_VERSION
 from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import command_of, run_command
-from tests.support.clients.kafka_tools import run_kafka_tool
+from tests.support.clients.share_group import (
+    described_offsets,
+    read_from_start,
+    share,
+    share_group_command,
+)
+from tests.support.clients.transactional_producers import (
+    COMMIT,
+    EVENTS,
+    JAVA,
+    LIBRDKAFKA,
+    OPEN_MS,
+    TOPIC,
+    begin,
+    described_transactions,
+    have_ended,
+    producer_of,
+    transactions_of_java,
+    transactions_of_librdkafka,
+)
 from tests.support.eventually import Eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Row = dict[str, Any]
 
-TOPIC, SHARED = "orders", "shared"
-SHARE_GROUP = "sharers"
+SHARED = "shared"
 READER = "reader"
-OPEN_MS, LATE_MS = 600_000, 1_000
-"""The timeouts of transactions that stay open, and of those that exceed it."""
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     # The share coordinator deletes the records before its newest snapshot.
     "share.coordinator.state.topic.prune.interval.ms": 500,
     "share.coordinator.snapshot.update.records.per.snapshot": 2,
 }
-JAVA, LIBRDKAFKA = "java-", "librdkafka-"
-"""Prefixes of transactional ids. Java uses transactions of version 2 (KIP-890) on Kafka 4."""
 ACCEPTED, REJECTED = 2, 4
 """Delivery states of records that a share group is done with; 0 is available."""
-
-_JAVA = Path(__file__).parent / "java"
-_SHARE_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-_COMMIT = ["begun", "prepared", "committed"]
-_EVENTS = {
-    "payer": [*_COMMIT, *_COMMIT],
-    "auditor": ["begun", "prepared", "aborted"],
-    "sleeper": ["begun"],
-    "late": ["begun", "timed_out", "aborted"],
-    "victim": ["begun", "fenced", "aborted", *_COMMIT],
-}
-_EVENTS_OF = {
-    LIBRDKAFKA: _EVENTS,
-    # The log does not tell fencing from an abort by a producer of version 2.
-    JAVA: _EVENTS | {"victim": ["begun", "prepared", "aborted", *_COMMIT]},
-}
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +77,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         started.create_offsets_topic()
         with admin_of(started) as admin:
             admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic(SHARED, 1, 1)])
-            # Without this setting a share group reads only records that are written later.
-            earliest = {"share.auto.offset.reset": "earliest"}
-            admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, SHARE_GROUP, earliest)])
+            read_from_start(admin)
         yield started
 
 
@@ -90,79 +87,24 @@ def followed(
 ) -> Path:
     """The folder of a run that has read the transactions and the share group of the broker."""
     with ThreadPoolExecutor() as pool:
-        sharing = pool.submit(_share, broker)
-        java = pool.submit(
-            run_kafka_tool,
-            *(str(_JAVA / "Transactions.java"), broker.bootstrap_servers, TOPIC, JAVA),
-            *(str(OPEN_MS), str(LATE_MS)),
-        )
-        _transactions(broker)
-        java.result()
-        sharing.result()
-    _await_ends(broker, eventually)
+        others = [pool.submit(one, broker) for one in (_share, transactions_of_java)]
+        transactions_of_librdkafka(broker)
+        for other in others:
+            other.result()
+    eventually(partial(have_ended, broker))
     folder = tmp_path_factory.mktemp("followed")
     _follow(broker, folder)
     return folder
 
 
-def _transactions(broker: EmbeddedBroker) -> None:
-    """The transactions of Transactions.java, by librdkafka: transactions of version 0."""
-    payer = _producer(broker, "payer")
-    for _ in range(2):
-        _begin(payer)
-        payer.commit_transaction(30)
-    auditor = _producer(broker, "auditor")
-    _begin(auditor)
-    auditor.abort_transaction(30)
-
-    sleeper = _producer(broker, "sleeper")
-    _begin(sleeper)
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{LIBRDKAFKA}sleepers"}
-    )
-    offsets = [TopicPartition(TOPIC, 0, 1)]
-    sleeper.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
-    consumer.close()
-
-    _begin(_producer(broker, "late", LATE_MS))
-    _producer(broker, "idle")
-
-    _begin(_producer(broker, "victim"))
-    successor = _producer(broker, "victim")
-    _begin(successor)
-    successor.commit_transaction(30)
-
-
-def _producer(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -> Producer:
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "transactional.id": f"{LIBRDKAFKA}{name}",
-            "transaction.timeout.ms": timeout_ms,
-            "log_level": 0,
-        }
-    )
-    producer.init_transactions(30)
-    return producer
-
-
-def _begin(producer: Producer) -> None:
-    """Begin a transaction with records in two partitions."""
-    producer.begin_transaction()
-    for number in range(4):
-        producer.produce(TOPIC, b"value", partition=number % 2)
-    producer.flush(30)
-
-
 def _share(broker: EmbeddedBroker) -> None:
-    """A share consumer reads 8 batches of records, and acknowledges each batch at once."""
+    """A share consumer reads 8 batches of records."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for _ in range(8):
         for number in range(5):
             producer.produce(SHARED, str(number).encode())
         producer.flush(30)
-    arguments = (broker.bootstrap_servers, SHARE_GROUP, SHARED, "40")
-    run_kafka_tool(str(_JAVA / "ShareConsumer.java"), *arguments)
+    share(broker, SHARED, 40)
 
 
 def _run(address: str, folder: Path, *options: str) -> list[str]:
@@ -188,41 +130,8 @@ def _rows(folder: Path, table: str) -> list[Row]:
         return []
 
 
-def _await_ends(broker: EmbeddedBroker, eventually: Eventually) -> None:
-    """Wait until no transaction is ending, nor exceeds its timeout."""
-
-    def all_ended() -> bool:
-        described = _described(broker)
-        return all(
-            row["state"] in ("Empty", "CompleteCommit", "CompleteAbort")
-            or (row["state"] == "Ongoing" and row["timeout_ms"] == OPEN_MS)
-            for row in described.values()
-        )
-
-    eventually(all_ended)
-
-
-def _described(broker: EmbeddedBroker) -> dict[str, Row]:
-    """All transactional ids that Kafka lists, as it describes them."""
-    with admin_of(broker) as admin:
-        listed = admin.list_transactions()
-        ids = [one.transactional_id for of_broker in listed.values() for one in of_broker]
-        described = admin.describe_transactions(ids)
-    return {
-        transactional_id: {
-            "state": one.state.value,
-            "producer_id": one.producer_id,
-            "producer_epoch": one.producer_epoch,
-            "timeout_ms": one.transaction_timeout_ms,
-            "started_ms": one.transaction_start_time_ms,
-            "topic_partitions": {tuple(place) for place in one.topic_partitions},
-        }
-        for transactional_id, one in described.items()
-    }
-
-
 def _in_table(folder: Path) -> dict[str, Row]:
-    """The table `transactions`, as `_described` has it."""
+    """The table `transactions`, as `described_transactions` has it."""
     rows = _rows(folder, "transactions")
     found = {
         row["transactional_id"]: {
@@ -276,22 +185,23 @@ def test_transactions_of_kafka_3(
     broker.create_offsets_topic()
     with admin_of(broker) as admin:
         admin.create_topics([NewTopic(TOPIC, 2, 1)])
-    _transactions(broker)
-    _await_ends(broker, eventually)
+    transactions_of_librdkafka(broker)
+    eventually(partial(have_ended, broker))
     _follow(broker, tmp_path)
     _assert_transactions(broker, tmp_path, LIBRDKAFKA)
 
     with admin_of(broker) as admin:
         admin.delete_topics([TRANSACTION_STATE_TOPIC])
-    broker.restart()  # the coordinator would keep what it knows
-    second = _producer(broker, "second")
-    _begin(second)
+    # A coordinator that is not restarted keeps the deleted transactional ids in memory.
+    broker.restart()
+    second = producer_of(broker, "second")
+    begin(second)
     second.commit_transaction(30)
-    _await_ends(broker, eventually)
+    eventually(partial(have_ended, broker))
     logged = _follow(broker, tmp_path)
     (line,) = [line for line in logged.splitlines() if "reloading log partitions" in line]
     assert f"topic {TRANSACTION_STATE_TOPIC} was deleted and created again" in line
-    described = _described(broker)
+    described = described_transactions(broker)
     assert described.keys() == {f"{LIBRDKAFKA}second"}
     assert _in_table(tmp_path) == described
     outcomes = {
@@ -306,13 +216,11 @@ def test_transactions_of_kafka_3(
 
 def _assert_transactions(broker: EmbeddedBroker, folder: Path, *prefixes: str) -> None:
     """The tables have the transactions of these clients, and no others."""
-    described = _described(broker)
-    assert described.keys() == {f"{p}{name}" for p in prefixes for name in (*_EVENTS, "idle")}
+    described = described_transactions(broker)
+    assert described.keys() == {f"{p}{name}" for p in prefixes for name in (*EVENTS[p], "idle")}
     assert _in_table(folder) == described
     assert _events(folder) == {
-        f"{prefix}{name}": events
-        for prefix in prefixes
-        for name, events in _EVENTS_OF[prefix].items()
+        f"{prefix}{name}": events for prefix in prefixes for name, events in EVENTS[prefix].items()
     }
     sleepers = {prefix: described[f"{prefix}sleeper"] for prefix in prefixes}
     assert {sleeper["state"] for sleeper in sleepers.values()} == {"Ongoing"}
@@ -343,11 +251,7 @@ def test_a_share_group_is_as_kafka_describes_it(
     # The deleted records were redundant.
     assert _rows(followed, "quarantine") == []
 
-    run_kafka_tool(
-        _SHARE_COMMAND,
-        *("--bootstrap-server", broker.bootstrap_servers, "--group", SHARE_GROUP),
-        *("--delete-offsets", "--topic", SHARED),
-    )
+    share_group_command(broker, "--delete-offsets", "--topic", SHARED)
     logged = _follow(broker, followed)
     assert "reloading log partitions" not in logged
     assert _rows(followed, "share_partitions") == []
@@ -360,13 +264,7 @@ def _is_of_group(progress: Row) -> bool:
 
 def _assert_shared(broker: EmbeddedBroker, folder: Path) -> None:
     """The table `share_partitions` has what Kafka's command prints."""
-    printed = run_kafka_tool(
-        _SHARE_COMMAND,
-        *("--bootstrap-server", broker.bootstrap_servers, "--group", SHARE_GROUP),
-        *("--describe", "--offsets"),
-    )
-    header, *lines = (line.split() for line in printed.splitlines() if line.strip())
-    (described,) = (dict(zip(header, line, strict=True)) for line in lines)
+    (described,) = described_offsets(broker)
     (row,) = _rows(folder, "share_partitions")
     place = [row["group_id"], row["topic"], str(row["partition"])]
     assert place == [described["GROUP"], described["TOPIC"], described["PARTITION"]]
@@ -402,10 +300,10 @@ def test_the_first_transaction_of_a_cluster_and_a_kill(
     )
     try:
         eventually(lambda: _rows(tmp_path, "load_progress"), 60)
-        first = _producer(broker, "first")
-        _begin(first)
+        first = producer_of(broker, "first")
+        begin(first)
         first.commit_transaction(30)
-        eventually(lambda: _in_table(tmp_path) == _described(broker), 60)
+        eventually(lambda: _in_table(tmp_path) == described_transactions(broker), 60)
         with _transacting(broker) as committed:
             eventually(lambda: min(_committed(tmp_path, name) for name in committed) > 1, 60)
             os.killpg(live.pid, signal.SIGKILL)
@@ -414,12 +312,12 @@ def test_the_first_transaction_of_a_cluster_and_a_kill(
             os.killpg(live.pid, signal.SIGKILL)
         live.wait()
     _follow(broker, tmp_path)
-    described = _described(broker)
+    described = described_transactions(broker)
     assert _in_table(tmp_path) == described
     assert {described[name]["state"] for name in committed} == {"Ongoing"}
     assert _events(tmp_path) == {
-        f"{LIBRDKAFKA}first": _COMMIT,
-        **{name: [*_COMMIT * count, "begun"] for name, count in committed.items()},
+        f"{LIBRDKAFKA}first": COMMIT,
+        **{name: [*COMMIT * count, "begun"] for name, count in committed.items()},
     }
 
 
@@ -440,12 +338,12 @@ def _transacting(broker: EmbeddedBroker) -> Iterator[dict[str, int]]:
     stop = threading.Event()
 
     def transact(name: str) -> None:
-        producer = _producer(broker, name.removeprefix(LIBRDKAFKA))
-        _begin(producer)
+        producer = producer_of(broker, name.removeprefix(LIBRDKAFKA))
+        begin(producer)
         while not stop.is_set():
             producer.commit_transaction(30)
             committed[name] += 1
-            _begin(producer)
+            begin(producer)
 
     with ThreadPoolExecutor() as pool:
         running = [pool.submit(transact, name) for name in committed]

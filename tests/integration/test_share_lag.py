@@ -8,23 +8,26 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import NewTopic
 
 from coordinator_state.insight.lag import NO_START_OFFSET
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import run_command
-from tests.support.clients.kafka_tools import run_kafka_tool
+from tests.support.clients.share_group import (
+    SHARE_GROUP,
+    described_offsets,
+    read_from_start,
+    share,
+)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 Row = dict[str, Any]
 
-TOPIC, SHARE_GROUP = "orders", "sharers"
+TOPIC = "orders"
 PARTITIONS = 3
-_CLIENT = Path(__file__).parent / "java" / "ShareConsumer.java"
-_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         started.create_offsets_topic()
         with admin_of(started) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)], wait_for_metadata=True)
-            # Without this setting a share group reads only records that are written later.
-            earliest = {"share.auto.offset.reset": "earliest"}
-            admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, SHARE_GROUP, earliest)])
+            read_from_start(admin)
         yield started
 
 
@@ -47,22 +48,10 @@ def _produce(broker: EmbeddedBroker, records: int) -> None:
     producer.flush(30)
 
 
-def _share(broker: EmbeddedBroker, acknowledgements: int) -> None:
-    arguments = (broker.bootstrap_servers, SHARE_GROUP, TOPIC, str(acknowledgements))
-    run_kafka_tool(str(_CLIENT), *arguments)
-
-
 def _described(broker: EmbeddedBroker) -> list[tuple[str, ...]]:
     """Topic, partition, start offset and lag, as Kafka's command prints them."""
-    printed = run_kafka_tool(
-        _COMMAND,
-        *("--bootstrap-server", broker.bootstrap_servers, "--group", SHARE_GROUP),
-        *("--describe", "--offsets"),
-    )
-    header, *lines = (line.split() for line in printed.splitlines() if line.strip())
     names = ("TOPIC", "PARTITION", "START-OFFSET", "LAG")
-    found = [dict(zip(header, line, strict=True)) for line in lines]
-    return sorted(tuple(row[name] for name in names) for row in found)
+    return sorted(tuple(row[name] for name in names) for row in described_offsets(broker))
 
 
 def _follow(broker: EmbeddedBroker, tables: Path) -> None:
@@ -88,7 +77,7 @@ def test_the_lag_is_that_of_kafkas_command(broker: EmbeddedBroker, tmp_path: Pat
     tables = tmp_path / "tables"
     for acknowledgements, unread in ((25, 8), (30, 40)):
         _produce(broker, 40)
-        _share(broker, acknowledgements)
+        share(broker, TOPIC, acknowledgements)
         _follow(broker, tables)
         before = _lags(tables)
         assert _as_described(before) == _described(broker)

@@ -28,7 +28,8 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.lag.open_transactions import open_transactions
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.simulation.tables import simulated_tables
-from streaming.tables.reader import Filters, TableReader
+from streaming.tables.filters import Filters
+from streaming.tables.reader import TableReader
 from streaming.views.explanation import explained
 from tests.support.clients.kafka_tools import run_kafka_tool
 from tests.support.eventually import Eventually

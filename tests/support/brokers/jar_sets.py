@@ -13,6 +13,7 @@ from streaming.jvm.jars import (
     cached_jars,
     delta_jar_set,
     kafka_jar_set,
+    kafka_jars,
     lock_jars,
 )
 
@@ -34,6 +35,37 @@ CLIENTS: Final = JarSet(
             transitive=False,
         )
         for module in _CLIENT_MODULES
+    ),
+    locks=_LOCKS,
+)
+
+CSV: Final = JarSet(
+    name="jackson-dataformat-csv-2.21.7",
+    title="Jackson's CSV, with which Kafka's tools read plan files",
+    dependencies=(
+        Dependency(
+            organisation="com.fasterxml.jackson.dataformat",
+            module="jackson-dataformat-csv",
+            revision="2.21.7",
+            transitive=False,
+        ),
+    ),
+    locks=_LOCKS,
+)
+"""A broker of Kafka 4.4 has the other parts of Jackson, in this version."""
+
+# Their own dependencies are Spark's, too.
+SPARK_KAFKA: Final = JarSet(
+    name="spark-sql-kafka-4.2.0",
+    title="Spark's connector for Kafka 4.2.0",
+    dependencies=tuple(
+        Dependency(organisation=organisation, module=module, revision=revision, transitive=False)
+        for organisation, module, revision in (
+            ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+            ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.2.0"),
+            ("org.apache.kafka", "kafka-clients", "3.9.1"),
+            ("org.apache.commons", "commons-pool2", "2.12.1"),
+        )
     ),
     locks=_LOCKS,
 )
@@ -93,6 +125,8 @@ ALL_JAR_SETS: Final = (
     *map(kafka_jar_set, RELEASES),
     delta_jar_set(),
     CLIENTS,
+    CSV,
+    SPARK_KAFKA,
     S3A,
     *map(coordinator_jar_set, RELEASES),
 )
@@ -101,6 +135,11 @@ ALL_JAR_SETS: Final = (
 def client_jars() -> list[Path]:
     """The jars of Kafka Streams and of Kafka Connect."""
     return cached_jars(CLIENTS)
+
+
+def tool_jars() -> list[Path]:
+    """The jars of Kafka's command line tools."""
+    return [*kafka_jars(), *cached_jars(CSV)]
 
 
 if __name__ == "__main__":

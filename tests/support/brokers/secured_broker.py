@@ -180,10 +180,30 @@ class SecuredBroker:
                 wait=tenacity.wait_fixed(0.05),
                 stop=tenacity.stop_after_delay(10),
             )(lambda: len(admin.describe_acls(_any_of(f"User:{user}"))[0]))
-            try:
-                yield
-            finally:
+        with self.without_acls_afterwards(user):
+            yield
+
+    @contextmanager
+    def without_acls_afterwards(self, user: str) -> Iterator[None]:
+        """Take every ACL from a user at the end of the block."""
+        try:
+            yield
+        finally:
+            with admin_of(self.broker) as admin:
                 admin.delete_acls([_any_of(f"User:{user}")])
+
+    def acls_of(self, user: str) -> set[tuple[str, str, str]]:
+        """The ACLs of a user: (operation, kind of resource, its name)."""
+        with admin_of(self.broker) as admin:
+            found, _ = admin.describe_acls(_any_of(f"User:{user}"))
+        return {
+            (
+                acl.operation.name.lower(),
+                acl.resource_pattern.resource_type.name.lower(),
+                acl.resource_pattern.resource_name,
+            )
+            for acl in found
+        }
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import json
 import subprocess
 from typing import Any, Final
 
-from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
+from tests.support.brokers.jar_sets import tool_jars
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ _LIMIT_S: Final = 180
 def run_kafka_tool(program: str, *arguments: str) -> str:
     """Run a class, or a Java source file, to its end; returns the text that it prints."""
     # Without log4j the tools write no log messages between the lines of their answer.
-    class_path = ":".join(str(jar) for jar in kafka_jars() if "log4j-" not in jar.name)
+    class_path = ":".join(str(jar) for jar in tool_jars() if "log4j-" not in jar.name)
     done = subprocess.run(
         [str(find_java()), "-Xmx512m", "-cp", class_path, program, *arguments],
         capture_output=True,

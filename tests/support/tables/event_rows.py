@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -32,3 +33,14 @@ def moved(event: str, before: int, after: int, at_s: float = 0, **fields: Any) -
 def by_member(member_id: str, client_id: str = "search-consumer") -> dict[str, Any]:
     """The columns of an event that name a member."""
     return {"member_id": member_id, "client_id": client_id, "client_host": "/10.0.0.1"}
+
+
+def partitions_of_orders(*partitions: int) -> list[dict[str, Any]]:
+    """An assignment, as a row of events or members has it."""
+    return [{"topic": "orders", "topic_id": None, "partition": number} for number in partitions]
+
+
+def in_log_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows as events in the order of their records, numbered within each record."""
+    ordered = sorted(rows, key=lambda row: row["record_offset"])
+    return [row | {"event_number": number} for number, row in enumerate(ordered)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tests.support.tables.incident import GROUP, PRODUCER, TOPIC, Incident
+from coordinator_state.insight.evidence import Cause
+from tests.support.tables.incident import GROUP, PRODUCER, Incident
 
-__all__ = ["GROUP", "Incident"]
+__all__ = ["CASES", "GROUP", "Case", "Incident"]
 
 
 def healthy(**settings: Any) -> Incident:
@@ -17,9 +19,9 @@ def healthy(**settings: Any) -> Incident:
     return incident
 
 
-def simple() -> Incident:
+def simple(**settings: Any) -> Incident:
     """A consumer with `assign()` that has kept up for half an hour."""
-    incident = Incident()
+    incident = Incident(**settings)
     incident.run(minutes=30, each=incident.assign_and_commit)
     return incident
 
@@ -27,25 +29,25 @@ def simple() -> Incident:
 # --- the incidents of the demo
 
 
-def caught_up() -> Incident:
-    return healthy()
+def caught_up(**settings: Any) -> Incident:
+    return healthy(**settings)
 
 
-def rewound_by_a_consumer() -> Incident:
-    incident = simple()
+def rewound_by_a_consumer(**settings: Any) -> Incident:
+    incident = simple(**settings)
     incident.consumed = dict.fromkeys(incident.consumed, 0.0)
     incident.run(minutes=3, each=incident.assign_and_commit)
     return incident
 
 
-def stuck_without_a_commit() -> Incident:
-    incident = simple()
+def stuck_without_a_commit(**settings: Any) -> Incident:
+    incident = simple(**settings)
     incident.run(minutes=3)
     return incident
 
 
-def rebalances_again_and_again() -> Incident:
-    incident = healthy()
+def rebalances_again_and_again(**settings: Any) -> Incident:
+    incident = healthy(**settings)
     for _ in range(12):
         incident.join("app-c")
         incident.run(seconds=10)
@@ -54,15 +56,15 @@ def rebalances_again_and_again() -> Incident:
     return incident
 
 
-def aborts_every_transaction() -> Incident:
-    incident = healthy(producer=PRODUCER)
+def aborts_every_transaction(**settings: Any) -> Incident:
+    incident = healthy(producer=PRODUCER, **settings)
     incident.ends_with = False
     incident.run(minutes=3)
     return incident
 
 
-def never_ends_a_transaction() -> Incident:
-    incident = healthy(producer=PRODUCER)
+def never_ends_a_transaction(**settings: Any) -> Incident:
+    incident = healthy(producer=PRODUCER, **settings)
     incident.ends_with = None
     incident.run(seconds=5)
     incident.reads = False
@@ -70,20 +72,20 @@ def never_ends_a_transaction() -> Incident:
     return incident
 
 
-def has_offsets_deleted() -> Incident:
-    incident = simple()
+def has_offsets_deleted(**settings: Any) -> Incident:
+    incident = simple(**settings)
 
     def commit_and_delete() -> None:
         incident.assign_and_commit()
-        incident.coordinator.delete_offsets(GROUP, [(TOPIC, 1)])
+        incident.coordinator.delete_offsets(incident.group, [(incident.topic, 1)])
 
     incident.run(minutes=4, each=commit_and_delete)
     return incident
 
 
-def is_deleted() -> Incident:
-    incident = simple()
-    incident.coordinator.delete_groups([GROUP])
+def is_deleted(**settings: Any) -> Incident:
+    incident = simple(**settings)
+    incident.coordinator.delete_groups([incident.group])
     incident.run(minutes=1)
     return incident
 
@@ -218,3 +220,33 @@ def members_read_slower() -> Incident:
     incident.read_per_s = 10.0
     incident.run(minutes=6)
     return incident
+
+
+Case = Callable[..., Incident]
+
+CASES: list[tuple[Case, Cause]] = [
+    (caught_up, Cause.CAUGHT_UP),
+    (rewound_by_a_consumer, Cause.OFFSET_REWIND),
+    (stuck_without_a_commit, Cause.NO_COMMITS),
+    (rebalances_again_and_again, Cause.REBALANCES),
+    (aborts_every_transaction, Cause.ABORTED_TRANSACTIONS),
+    (never_ends_a_transaction, Cause.OPEN_TRANSACTION),
+    (has_offsets_deleted, Cause.OFFSET_DELETED),
+    (is_deleted, Cause.GROUP_DELETED),
+    (producers_write_ten_times_more, Cause.PRODUCTION_RATE),
+    (one_partition_is_slow, Cause.ONE_PARTITION),
+    (a_member_left, Cause.MEMBERS_LEFT),
+    (a_deploy_replaces_all_members, Cause.DEPLOY),
+    (a_storm_of_deploys, Cause.DEPLOY),
+    (one_record_is_poison, Cause.SAME_OFFSET),
+    (a_transaction_outlives_its_member, Cause.OPEN_TRANSACTION),
+    (all_members_leave, Cause.NO_MEMBERS),
+    (an_admin_resets_to_earliest, Cause.OFFSET_RESET),
+    (the_topic_is_created_again, Cause.TOPIC_RECREATED),
+    (the_topic_is_deleted, Cause.TOPIC_DELETED),
+    (the_offsets_expire, Cause.OFFSET_EXPIRED),
+    (a_partition_has_no_owner, Cause.NO_OWNER),
+    (records_are_deleted_unread, Cause.DATA_LOSS),
+    (members_read_slower, Cause.CONSUMPTION_RATE),
+]
+"""Each incident, and the cause that `explain` must find first."""

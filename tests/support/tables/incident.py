@@ -25,6 +25,7 @@ from coordinator_state.model.requests import (
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
@@ -38,15 +39,21 @@ STEP_S = 5
 PRODUCER = Producer(7, 0)
 _OFFSETS_TOPIC = "__consumer_offsets"
 _RETENTION_MS = 20 * 60_000
+_SNAPSHOT_RETENTION = timedelta(days=36_500)
+"""Longer ago than `START`."""
 
 
 @dataclass
 class Incident:
-    """A cluster with one topic and one group, in virtual time.
+    """A topic and its only group, with a log partition of its own, in virtual time.
 
     Every step the producers write, the members read and commit, and the logs are sampled.
     """
 
+    group: str = GROUP
+    topic: str = TOPIC
+    start: datetime = START
+    log_partitions: int = 1
     partitions: int = 4
     produce_per_s: float = 20.0
     """Records per second and partition."""
@@ -74,7 +81,7 @@ class Incident:
             group_initial_rebalance_delay_ms=0, offsets_retention_ms=_RETENTION_MS
         )
         self.coordinator = GroupCoordinator(config=config, seed=1)
-        self.now = START
+        self.now = self.start
         self.generation = -1
         self.samples: list[Sample] = []
         self.ends = dict.fromkeys(range(self.partitions), 0.0)
@@ -92,7 +99,7 @@ class Incident:
             for partition in self.ends:
                 self.ends[partition] += self.produce_per_s * STEP_S
             for member_id in self.members:
-                self.coordinator.heartbeat(GROUP, member_id, self.generation)
+                self.coordinator.heartbeat(self.group, member_id, self.generation)
             if self.reads:
                 self.read()
             if each is not None:
@@ -104,10 +111,10 @@ class Incident:
         self.coordinator.advance(round(self.now.timestamp() * 1000))
 
     def _sample(self) -> None:
-        logs = {(TOPIC, partition): round(end) for partition, end in self.ends.items()}
-        logs[_OFFSETS_TOPIC, 0] = self.coordinator.log.next_offset
+        logs = {(self.topic, partition): round(end) for partition, end in self.ends.items()}
+        logs[_OFFSETS_TOPIC, self.log_partition] = self.coordinator.log.next_offset
         for (topic, partition), end in logs.items():
-            is_own = topic == TOPIC
+            is_own = topic == self.topic
             offsets = LogOffsets(
                 topic=topic,
                 partition=partition,
@@ -135,7 +142,7 @@ class Incident:
     def rebalance(self, joining: Iterable[str], leaving: Sequence[str] = ()) -> None:
         """Members leave and join; the others rejoin."""
         for member_id in [m for m, client_id in self.members.items() if client_id in leaving]:
-            self.coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
+            self.coordinator.leave_group(self.group, [MemberIdentity(member_id=member_id)])
             del self.members[member_id], self.assigned[member_id]
         replies = [self._join("", client_id) for client_id in joining]
         replies += [self._join(member_id, c) for member_id, c in list(self.members.items())]
@@ -146,10 +153,10 @@ class Incident:
         self._sync()
 
     def _join(self, member_id: str, client_id: str) -> Reply[JoinGroupResponse]:
-        subscription = encode_subscription({"topics": [TOPIC], "userData": None}, 0)
+        subscription = encode_subscription({"topics": [self.topic], "userData": None}, 0)
         return self.coordinator.join_group(
             JoinGroupRequest(
-                group_id=GROUP,
+                group_id=self.group,
                 member_id=member_id,
                 protocols=(("range", subscription),),
                 client_id=client_id,
@@ -159,7 +166,7 @@ class Incident:
         )
 
     def _sync(self) -> None:
-        live = self.coordinator.groups.get(GROUP)
+        live = self.coordinator.groups.get(self.group)
         self.members, self.assigned = {}, {}
         if not isinstance(live, ClassicGroup) or not live.members:
             return
@@ -169,11 +176,11 @@ class Incident:
         ids = sorted(self.members)
         for partition in self.ends:
             self.assigned[ids[partition % len(ids)]].append(partition)
-        values = {member_id: _assignment(p) for member_id, p in self.assigned.items()}
+        values = {member_id: _assignment(self.topic, p) for member_id, p in self.assigned.items()}
         for member_id in sorted(ids, key=lambda m: m != live.leader_id):
             self.coordinator.sync_group(
                 SyncGroupRequest(
-                    group_id=GROUP,
+                    group_id=self.group,
                     member_id=member_id,
                     generation_id=self.generation,
                     assignments=values,
@@ -207,7 +214,7 @@ class Incident:
         """Commit the consumed offsets of partitions; without a member id as an admin tool does."""
         offsets = [
             OffsetToCommit(
-                topic=TOPIC,
+                topic=self.topic,
                 partition=partition,
                 committed_offset=round(self.consumed[partition]),
                 leader_epoch=0 if member_id else -1,
@@ -217,7 +224,7 @@ class Incident:
         if not offsets:
             return
         request = OffsetCommitRequest(
-            group_id=GROUP,
+            group_id=self.group,
             member_id=member_id,
             generation_id=self.generation if member_id else -1,
             offsets=offsets,
@@ -235,23 +242,38 @@ class Incident:
 
     # --- tables
 
+    @property
+    def log_partition(self) -> int:
+        """The partition of `__consumer_offsets` that has the group."""
+        return partition_for(self.group, self.log_partitions)
+
     def tables(self, folder: Path) -> str:
         """Write the tables of the whole log."""
-        log = self.coordinator.log
-        written = Written(0, b"".join(log.raw), 0, log.next_offset, log.next_offset)
-        tables = str(folder)
-        with simulated_tables(
-            tables,
-            Semantics.COORDINATOR,
-            log_partitions=1,
-            history="all",
-            offsets_retention_ms=_RETENTION_MS,
-        ) as target:
-            target.take([written])
-            target.writer.append(LOG_OFFSETS, rows_of(self.samples))
-        return tables
+        return write_tables(folder, [self])
 
 
-def _assignment(partitions: Sequence[int]) -> bytes:
-    topics = [{"topic": TOPIC, "partitions": list(partitions)}]
+def write_tables(folder: Path, incidents: Sequence[Incident]) -> str:
+    """Write the tables of incidents in one cluster, each with a log partition of its own."""
+    tables = str(folder)
+    with simulated_tables(
+        tables,
+        Semantics.COORDINATOR,
+        log_partitions=incidents[0].log_partitions,
+        history="all",
+        snapshot_retention=_SNAPSHOT_RETENTION,
+        offsets_retention_ms=_RETENTION_MS,
+    ) as target:
+        target.take([_written(one) for one in incidents])
+        samples = [sample for one in incidents for sample in one.samples]
+        target.writer.append(LOG_OFFSETS, rows_of(samples))
+    return tables
+
+
+def _written(incident: Incident) -> Written:
+    log = incident.coordinator.log
+    return Written(incident.log_partition, b"".join(log.raw), 0, log.next_offset, log.next_offset)
+
+
+def _assignment(topic: str, partitions: Sequence[int]) -> bytes:
+    topics = [{"topic": topic, "partitions": list(partitions)}]
     return encode_assignment({"assignedPartitions": topics if partitions else [], "userData": None})

@@ -27,7 +27,8 @@ from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.offsets import OffsetKey, Semantics
-from streaming.tables.reader import Filters, TableReader, of_groups
+from streaming.tables.filters import Filters, of_groups
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
     PROPERTY_LOG_PARTITIONS,
@@ -36,7 +37,7 @@ from streaming.tables.schemas import (
 )
 from tests.support.logs.log_rows import ABORT, COMMIT, Row, commit, marker, record, table_of
 from tests.support.tables.plan_tables import PlanTables
-from tests.support.tables.tables_folder import write_rows
+from tests.support.tables.tables_folder import with_defaults, write_rows
 
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 """The moment at which every incident begins."""
@@ -221,18 +222,18 @@ class Cluster:
             ),
             "topic_progress": pa.Table.from_pylist(
                 [
-                    {
-                        **{"log_topic": SHARE_STATE_TOPIC, "log_partition": 0, "state": "current"},
-                        "next_offset": self._share_offset,
-                    }
+                    with_defaults(
+                        "topic_progress",
+                        {"log_topic": SHARE_STATE_TOPIC, **_read_to(self._share_offset)},
+                    )
                 ],
-                nullable(_SCHEMAS["topic_progress"]),
+                _SCHEMAS["topic_progress"],
             ),
             "load_progress": pa.Table.from_pylist(
                 [
                     {
                         **{"log_partition": 0, "state": "current", "semantics": "coordinator"},
-                        **{"next_offset": self._next_offset, "high_watermark": self._next_offset},
+                        **_read_to(self._next_offset),
                         "updated_at": moment(self.seconds),
                     }
                 ],
@@ -307,6 +308,10 @@ class _MemoryReader(TableReader):
     ) -> pa.Table:
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         return self.read(name, wanted, of_groups(group_ids))
+
+
+def _read_to(log_end: int) -> Row:
+    return {"next_offset": log_end, "high_watermark": log_end}
 
 
 def _table(name: str, rows: Sequence[Row]) -> pa.Table:

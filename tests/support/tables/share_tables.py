@@ -12,8 +12,6 @@ from tests.support.tables.tables_folder import Row, apply_micro_batch, create_ta
 
 GROUP = "sharers"
 TOPIC = "orders"
-_OUTCOMES = ("read", "applied", "ignored", "quarantined", "unaccounted")
-_COUNTS = (*(f"records_{outcome}" for outcome in _OUTCOMES), "bytes_read")
 
 
 def share_partition(
@@ -74,9 +72,8 @@ def write_share_rows(
         **{
             "topic_progress": [
                 {
-                    **{"log_topic": SHARE_STATE_TOPIC, "state": "current", "topic_id": "S"},
-                    **{"next_offset": 5, "high_watermark": 5, "updated_at": now},
-                    **dict.fromkeys(_COUNTS, 0),
+                    **{"log_topic": SHARE_STATE_TOPIC, "updated_at": now},
+                    **{"next_offset": 5, "high_watermark": 5},
                 }
             ],
             "groups": [

@@ -134,6 +134,19 @@ _DEFAULTS: dict[str, Row] = {
         "batch_id": 0,
         "updated_at": NOW,
     },
+    "topic_progress": {
+        "state": "current",
+        "next_offset": 0,
+        "high_watermark": 0,
+        "topic_id": "topic",
+        "records_read": 0,
+        "records_applied": 0,
+        "records_ignored": 0,
+        "records_quarantined": 0,
+        "records_unaccounted": 0,
+        "bytes_read": 0,
+        "updated_at": NOW,
+    },
 }
 
 
@@ -176,9 +189,13 @@ def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) ->
 def write_rows(folder: str, name: str, rows: list[Row]) -> None:
     """Replace the rows of one table, each filled up with defaults."""
     (table,) = (table for table in ALL_TABLES if table.name == name)
-    filled = [{"log_partition": 0, **_DEFAULTS.get(name, {}), **row} for row in rows]
-    found = pa.Table.from_pylist(filled, schema=table.schema)
+    found = pa.Table.from_pylist([with_defaults(name, row) for row in rows], schema=table.schema)
     write_deltalake(table.path(folder), found, mode="overwrite")
+
+
+def with_defaults(name: str, row: Row) -> Row:
+    """A row of a table, with defaults for the columns that it lacks."""
+    return {"log_partition": 0, **_DEFAULTS.get(name, {}), **row}
 
 
 def _set_properties(folder: Path, properties: dict[str, str]) -> None:

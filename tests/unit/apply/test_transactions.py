@@ -13,7 +13,9 @@ from coordinator_state.apply.topic_rows import IS_TOMBSTONE
 from coordinator_state.apply.transactions import apply_transactions, transactions_of
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
-from coordinator_state.replay.transactions import Transaction
+from coordinator_state.records.serde import decode_value
+from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
+from coordinator_state.replay.transactions import Transaction, transaction_of
 from streaming.tables.schemas import TRANSACTION_EVENTS, TRANSACTIONS
 from tests.support.logs.topic_logs import (
     NOW_MS,
@@ -24,7 +26,6 @@ from tests.support.logs.topic_logs import (
     transaction_value,
 )
 
-Applied = AppliedTopic[tuple[int, str], Transaction]
 Row = dict[str, Any]
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -37,16 +38,22 @@ def log_of(*records: KeyAndValue) -> TopicLog:
     return log
 
 
-def apply(*records: KeyAndValue, with_history: bool = True) -> Applied:
+def apply(*records: KeyAndValue, with_history: bool = True) -> AppliedTopic:
     return apply_transactions(log_of(*records).rows(), {}, with_history=with_history)
 
 
-def changes(applied: Applied) -> list[Row]:
+def changes(applied: AppliedTopic) -> list[Row]:
     rows: list[Row] = applied.tables["transactions"].to_pylist()
     return rows
 
 
-def events(applied: Applied) -> list[str]:
+def state_of(value: bytes) -> Transaction:
+    """The state that a record value is."""
+    (record_type,) = TRANSACTION_RECORD_TYPES.values()
+    return transaction_of(decode_value(record_type, value).fields)
+
+
+def events(applied: AppliedTopic) -> list[str]:
     names: list[str] = applied.tables["transaction_events"]["event"].to_pylist()
     return names
 
@@ -136,7 +143,6 @@ def test_a_tombstone_deletes_and_ends_no_transaction() -> None:
     (row,) = changes(applied)
     assert (row["transactional_id"], row["record_offset"], row[IS_TOMBSTONE]) == ("x", 1, True)
     assert row["state"] is None
-    assert applied.after == {(7, "x"): None}
     assert events(applied) == ["begun"]
 
 
@@ -150,7 +156,7 @@ def test_the_state_before_decides_on_the_event() -> None:
     begun = apply((X, transaction_value()))
     stored = columns_of(begun.tables["transactions"], TRANSACTIONS.schema)
     before = transactions_of(stored)
-    assert before == begun.after
+    assert before == {(7, "x"): state_of(transaction_value())}
     log = log_of((X, transaction_value()), (X, transaction_value("PrepareCommit")))
     assert events(apply_transactions(log.rows(), before, with_history=True)) == ["prepared"]
     assert events(apply_transactions(log.rows(), {}, with_history=True)) == ["begun", "prepared"]
@@ -224,7 +230,7 @@ def test_extreme_times_become_the_nearest_time_of_the_tables(
     (row,) = changes(applied)
     assert row["start_timestamp_ms"] == row["last_update_timestamp_ms"] == kept_ms
     stored = columns_of(applied.tables["transactions"], TRANSACTIONS.schema)
-    assert transactions_of(stored) == applied.after
+    assert transactions_of(stored) == {(7, "x"): state_of(value)}
     event = columns_of(applied.tables["transaction_events"], TRANSACTION_EVENTS.schema)
     (kept,) = timestamps(pa.chunked_array([pa.array([kept_ms])])).to_pylist()
     assert event["record_timestamp"].to_pylist() == event["start_timestamp"].to_pylist() == [kept]
@@ -245,13 +251,9 @@ def test_the_longest_duration() -> None:
 def test_an_ongoing_transaction_with_extreme_times_is_stored() -> None:
     for timestamp_ms in (INT64_MIN, INT64_MAX):
         for timeout_ms in (-(1 << 31), (1 << 31) - 1):
-            applied = apply(
-                (
-                    X,
-                    transaction_value(
-                        transactionStartTimestampMs=timestamp_ms, transactionTimeoutMs=timeout_ms
-                    ),
-                )
+            value = transaction_value(
+                transactionStartTimestampMs=timestamp_ms, transactionTimeoutMs=timeout_ms
             )
+            applied = apply((X, value))
             stored = columns_of(applied.tables["transactions"], TRANSACTIONS.schema)
-            assert transactions_of(stored) == applied.after
+            assert transactions_of(stored) == {(7, "x"): state_of(value)}

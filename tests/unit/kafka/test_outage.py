@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.kafka import outage
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.outage import Outage
 
@@ -19,15 +18,13 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(outage, "time", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -37,7 +34,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_equal_failures_are_logged_once_and_then_counted_each_minute(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = Outage("Kafka at b:1", "fetch", logged_after_s=1)
+    refused = Outage("Kafka at b:1", "fetch", logged_after_s=1, clock=clock)
     for _ in range(20):
         refused.failed(ConnectionError("refused"), 5)
         clock.now += 5
@@ -51,7 +48,7 @@ def test_equal_failures_are_logged_once_and_then_counted_each_minute(
 
 
 def test_another_failure_is_logged_at_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    moved = Outage("Kafka at b:1", "fetch", logged_after_s=1)
+    moved = Outage("Kafka at b:1", "fetch", logged_after_s=1, clock=clock)
     for error in ("refused", "refused", "no leader", "refused"):
         moved.failed(ConnectionError(error), 2)
         clock.now += 2
@@ -63,7 +60,7 @@ def test_another_failure_is_logged_at_once(clock: Clock, caplog: pytest.LogCaptu
 
 
 def test_a_short_outage_is_not_logged(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    short = Outage("Kafka at b:1", "fetch", logged_after_s=1)
+    short = Outage("Kafka at b:1", "fetch", logged_after_s=1, clock=clock)
     short.failed(ConnectionError("refused"), 0.2)
     clock.now += 0.2
     short.ended()

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from streaming.jvm.jars import cache_folder
 from streaming.jvm.java import MINIMUM_JAVA_VERSION
 from tests.support.brokers.jar_sets import RELEASES
 from tests.support.clients.command_line import COMMANDS
+from tests.support.deploy.compose_schema import check_schema
 
 TOKEN = "COORDINATOR_STATE_TOKEN"  # noqa: S105 - its name
 COMPOSE_CLIENTS = (("docker-compose",), ("docker", "compose"))
@@ -32,12 +32,6 @@ def services(repository: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def dockerfile(repository: Path) -> str:
     return (repository / "Dockerfile").read_text()
-
-
-def check_schema(file: Path) -> subprocess.CompletedProcess[str]:
-    """Hold a file to the Compose specification's own schema, which check-jsonschema ships."""
-    command = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec")
-    return subprocess.run([*command, file], capture_output=True, text=True, check=False)
 
 
 def test_compose_file_fits_the_compose_schema(repository: Path) -> None:

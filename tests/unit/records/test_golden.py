@@ -19,6 +19,7 @@ from coordinator_state.records.consumer_protocol import (
     encode_subscription,
 )
 from coordinator_state.records.message_formatter import formatter_json, key_json, value_json
+from coordinator_state.records.record_json import record_json
 from coordinator_state.records.record_types import RECORD_TYPES, RecordType
 from coordinator_state.records.serde import (
     DecodedValue,
@@ -29,7 +30,6 @@ from coordinator_state.records.serde import (
 )
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
-from streaming.cli.record_json import record_json
 from tests.golden.record import read_golden
 
 Json = dict[str, Any]

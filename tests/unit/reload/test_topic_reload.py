@@ -18,13 +18,10 @@ from coordinator_state.records.internal_topics import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from coordinator_state.replay.offsets import Semantics
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOST_REASON_PREFIX
 from tests.support.logs.log_rows import commit, table_of
@@ -38,6 +35,7 @@ from tests.support.logs.topic_logs import (
     transaction_key,
     transaction_value,
 )
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -77,10 +75,7 @@ class Tables:
     @classmethod
     def loaded(cls, folder: Path) -> Tables:
         """New tables, after a micro-batch of all logs."""
-        nothing = LoadProgress.nothing(
-            cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR
-        )
-        tables_folder.create(str(folder / "tables"), nothing, log_partitions=1)
+        create(str(folder / "tables"))
         found = cls(folder)
         found.micro_batch({place: (0, log.next_offset) for place, log in found.logs.items()})
         return found

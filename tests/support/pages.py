@@ -1,0 +1,165 @@
+"""The pages of the documentation, as GitHub reads them: links, anchors, blocks, and commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import click
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from streaming.cli.main import cli
+
+PROGRAM: Final = "coordinator-state"
+BLOCKS: Final = {
+    "table_open": "table",
+    "tr_open": "tr",
+    "list_item_open": "li",
+    "fence": "pre",
+    "code_block": "pre",
+    "blockquote_open": "blockquote",
+    "heading_open": "heading",
+}
+"""Kinds of blocks by the token that begins one."""
+
+_MARKDOWN: Final = MarkdownIt("gfm-like", {"linkify": False})
+_OPERATORS: Final = re.compile(r"[();<>|&]+")
+
+
+class Page:
+    """A Markdown file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.text = path.read_text()
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """The blocks in their order."""
+        return _MARKDOWN.parse(self.text)
+
+    @property
+    def links(self) -> list[str]:
+        """The targets of links and images."""
+        inline = [child for token in self.tokens for child in token.children or ()]
+        found = [token.attrGet("href") or token.attrGet("src") for token in inline]
+        return [str(target) for target in found if target]
+
+    @cached_property
+    def anchors(self) -> list[str]:
+        """The anchors that GitHub gives the headings."""
+        seen: Counter[str] = Counter()
+        found = []
+        for heading, inline in zip(self.tokens, self.tokens[1:], strict=False):
+            if heading.type == "heading_open":
+                slug = _slug(inline)
+                found.append(slug + (f"-{seen[slug]}" if seen[slug] else ""))
+                seen[slug] += 1
+        return found
+
+    @property
+    def title(self) -> str:
+        """The text of the first heading, which begins the page."""
+        return self.tokens[1].content if self.tokens[0].tag == "h1" else ""
+
+    @property
+    def opening(self) -> str:
+        """The paragraph right after the title, "" if another block is there."""
+        after = self.tokens[3:5]
+        return after[1].content if [token.type for token in after][:1] == ["paragraph_open"] else ""
+
+    @property
+    def blocks(self) -> Counter[str]:
+        """How many blocks of each kind the page has."""
+        return Counter(BLOCKS[token.type] for token in self.tokens if token.type in BLOCKS)
+
+    @property
+    def prose_lines(self) -> Iterator[tuple[int, str]]:
+        """Numbers and texts of the lines outside code, tables, headings, comments and images."""
+        left_out: set[int] = set()
+        for token in self.tokens:
+            kinds = {"fence", "code_block", "html_block", "table_open", "heading_open"}
+            if token.map and token.type in kinds:
+                left_out |= set(range(*token.map))
+        for number, line in enumerate(self.text.splitlines()):
+            if number not in left_out and not line.startswith("!["):
+                yield number + 1, line
+
+    @property
+    def commands(self) -> Iterator[list[str]]:
+        """The arguments of each call of the program in the console blocks."""
+        for token in self.tokens:
+            if token.type == "fence" and token.info == "console":
+                for part in f"\n{token.content}".replace("\\\n", "").split("\n$ ")[1:]:
+                    yield from _calls(part)
+
+
+def pages_of(repository: Path) -> dict[str, Page]:
+    """The pages of docs/ and of the root, by their paths in the repository."""
+    files = (*repository.glob("*.md"), *repository.glob("docs/*.md"))
+    return {str(file.relative_to(repository)): Page(file) for file in sorted(files)}
+
+
+def check_command(arguments: list[str]) -> None:
+    """Parse a call of the program, without running it.
+
+    Raises:
+        click.ClickException: a command, option, argument or value that the program refuses.
+    """
+    command: click.Command = cli
+    context = click.Context(cli)
+    rest = list(arguments)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None, name
+        command, context = found, click.Context(found, parent=context)
+    given, _, _ = command.make_parser(context).parse_args(list(rest))
+    # A config file may hold the options that are missing here.
+    is_complete = not {"...", "--config", "--help", "--version"} & set(rest)
+    for parameter in command.params:
+        value = given.get(parameter.name or "")
+        if not isinstance(value, str | bool | int | list | tuple):
+            if parameter.required and is_complete:
+                raise click.MissingParameter(ctx=context, param=parameter)
+        elif not isinstance(parameter.type, click.Path | click.File) and "..." not in rest:
+            parameter.type_cast_value(context, value)
+
+
+def _slug(inline: Token) -> str:
+    text = "".join(child.content for child in inline.children or ())
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+def _calls(command: str) -> Iterator[list[str]]:
+    """The calls of the program in a command that is followed by its output."""
+    words = _words(command)
+    for at, word in enumerate(words):
+        if Path(word).name == PROGRAM and _is_called(words[:at]):
+            call = words[at + 1 :]
+            ends = [end for end, one in enumerate(call) if _OPERATORS.fullmatch(one)]
+            yield call[: min(ends, default=len(call))]
+
+
+def _is_called(before: list[str]) -> bool:
+    """Whether a word after these is a command: variables or `exec` may come before it."""
+    ends = [end for end, word in enumerate(before) if _OPERATORS.fullmatch(word)]
+    own = before[max(ends, default=-1) + 1 :]
+    return "exec" in own or all("=" in word for word in own)
+
+
+def _words(command: str) -> list[str]:
+    """The words of the first line, and of the lines behind it if quotes span them."""
+    lines = command.splitlines()
+    for end in range(1, len(lines) + 1):
+        lexer = shlex.shlex("\n".join(lines[:end]), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        with suppress(ValueError):
+            return list(lexer)
+    raise ValueError(f"quotes are not closed: {command}")

@@ -1,0 +1,98 @@
+"""Tables of groups whose lags grow, rest and shrink, with five minutes of history."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from streaming.tables.schemas import TABLES
+from tests.support.tables.backdate import backdate
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+
+WINDOW = timedelta(minutes=5)
+GROWING, SHRINKING, STEADY, NEW = "orders-slow", "orders-fast", "orders-level", "payments"
+_COMMIT_EVERY = timedelta(seconds=30)
+_PER_S = 100
+_END = 100_000
+_OFFSETS = {
+    # Five minutes ago and now; 30,000 records were written in between.
+    GROWING: (60_000, 75_000),
+    SHRINKING: (20_000, 80_000),
+    STEADY: (68_000, 98_000),
+}
+
+
+def create_overview_tables(in_folder: Path) -> str:
+    """A group per trend, and `payments`, whose rates are unknown."""
+    folder = create_tables(in_folder)
+    now = datetime.now(timezone.utc)
+    then = now - WINDOW
+    progress: list[Row] = [{"updated_at": now, "next_offset": 9, "high_watermark": 9}]
+    names = [*_OFFSETS, NEW]
+    before = [_offset(name, found[0], then) for name, found in _OFFSETS.items()]
+    apply_micro_batch(
+        folder,
+        progress=[{**progress[0], "updated_at": then}],
+        groups=[_group(name) for name in names],
+        group_offsets=before,
+    )
+    for table in TABLES:
+        backdate(folder, table, then - timedelta(seconds=20))
+    commits = [_offset(name, found[1], now) for name, found in _OFFSETS.items()]
+    apply_micro_batch(
+        folder,
+        progress=progress,
+        group_offsets=[*commits, _offset(NEW, 5, now, topic="Invoices")],
+        offset_commits=_history(now),
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            {
+                **{"topic": topic, "partition": 0, "state": "present", "topic_id": "T"},
+                **{"sampled_at": at, "day": at.date()},
+                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
+            }
+            for ago in range(330, -1, -30)
+            for at in [now - timedelta(seconds=ago)]
+            for topic, end in (
+                ("orders", _END - ago * _PER_S),
+                ("Invoices", 5),
+                ("__consumer_offsets", 9),
+            )
+        ],
+    )
+    return folder
+
+
+def _history(now: datetime) -> list[Row]:
+    """A commit of each group every 30 s."""
+    steps = round(WINDOW / _COMMIT_EVERY)
+    commits = [
+        _offset(name, first + (last - first) * step // steps, now - (steps - step) * _COMMIT_EVERY)
+        for name, (first, last) in _OFFSETS.items()
+        for step in range(steps + 1)
+    ]
+    return [
+        {
+            **commit,
+            **{"record_offset": number, "record_timestamp": commit["commit_timestamp"]},
+            **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
+            "outcome_timestamp": commit["commit_timestamp"],
+            "day": commit["commit_timestamp"].date(),
+        }
+        for number, commit in enumerate(commits)
+    ]
+
+
+def _group(name: str) -> Row:
+    kind = {"group_type": "consumer"} if name == GROWING else {"group_type": "classic"}
+    return {"group_id": name, "state": "Stable", "member_count": 2} | kind
+
+
+def _offset(group_id: str, committed_offset: int, moment: datetime, topic: str = "orders") -> Row:
+    return {
+        **{"group_id": group_id, "topic": topic, "partition": 0},
+        **{"committed_offset": committed_offset, "commit_timestamp": moment},
+    }

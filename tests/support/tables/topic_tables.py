@@ -1,0 +1,91 @@
+"""Tables of topics that groups read in whole, in part, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+
+READ, PARTLY, SILENT, UNREAD = "orders", "returns", "refunds", "audit"
+"""All partitions have a reader; two have none; a member commits nothing; nobody reads it."""
+SLOW, QUICK, MEMBER = "billing", "search", "assigned"
+"""The groups of `READ`, and the group of `SILENT`."""
+OWNER = "billing-consumer-1"
+_LOGS: Mapping[str, int] = {READ: 3, PARTLY: 3, SILENT: 1, UNREAD: 2}
+
+
+def create_topic_tables(in_folder: Path, now: datetime, *, with_unread: bool = True) -> str:
+    """Groups that read four topics at `now`.
+
+    `SLOW` is 600 behind in each partition of `READ`, where 10 records a second are produced to
+    partition 0, and 5 to the others. Partition 1 of `PARTLY` has no sample. `with_unread` is as
+    `run --lag-topics all`.
+    """
+    tables = create_tables(in_folder)
+    commit(tables, now, slow=400)
+    logs = [
+        (topic, partition)
+        for topic, partitions in _LOGS.items()
+        for partition in range(partitions)
+        if with_unread or topic in (READ, SILENT) or (topic, partition) == (PARTLY, 0)
+    ]
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            _sample(topic, partition, now - timedelta(seconds=ago), 1_000 - per_s * ago)
+            for topic, partition in logs
+            if (topic, partition) != (PARTLY, 1)
+            for per_s in (10 if partition == 0 else 5,)
+            for ago in (90, 60, 0)
+        ]
+        + [_sample("__consumer_offsets", 0, now, 40), _sample("__transaction_state", 0, now, 9)],
+    )
+    return tables
+
+
+def commit(tables: str, now: datetime, slow: int) -> None:
+    """A micro-batch in which `SLOW` commits this offset in each partition."""
+    committed = {
+        **{(SLOW, READ, partition): slow for partition in range(3)},
+        **{(QUICK, READ, partition): 1_000 for partition in range(2)},
+        (QUICK, PARTLY, 0): 1_000,
+    }
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": now, "next_offset": 40, "high_watermark": 40}],
+        groups=[
+            {"group_id": group, "state": "Stable", "member_count": 1}
+            for group in (SLOW, QUICK, MEMBER)
+        ],
+        group_members=[
+            _member(SLOW, OWNER, READ, range(3)),
+            _member(MEMBER, "assigned-1", SILENT, range(1)),
+        ],
+        group_offsets=[
+            {
+                **{"group_id": group, "topic": topic, "partition": partition},
+                **{"committed_offset": offset, "commit_timestamp": now},
+            }
+            for (group, topic, partition), offset in committed.items()
+        ],
+    )
+
+
+def _member(group_id: str, member_id: str, topic: str, partitions: range) -> Row:
+    return {
+        **{"group_id": group_id, "member_id": member_id, "client_id": member_id[:-2]},
+        "assignment": [
+            {"topic": topic, "topic_id": None, "partition": partition} for partition in partitions
+        ],
+    }
+
+
+def _sample(topic: str, partition: int, moment: datetime, end: int) -> Row:
+    return {
+        **{"topic": topic, "partition": partition, "state": "present", "topic_id": topic},
+        **{"sampled_at": moment, "day": moment.date()},
+        **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
+    }

@@ -1,0 +1,93 @@
+"""Snapshots that pages share: who waits for whom, and since when a group is in trouble."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from streaming.dashboard.app import create_app
+from streaming.errors import ConfigurationError
+from streaming.served import cluster as module
+from streaming.served.cluster import Cluster
+from streaming.tables.reader import TableReader
+from tests.support.eventually import Eventually
+from tests.support.tables.dashboard_tables import (
+    REWOUND,
+    DashboardTables,
+    create_dashboard_tables,
+    set_back,
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> DashboardTables:
+    return create_dashboard_tables(tmp_path / "tables")
+
+
+def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("c", tables.folder)
+    newest = cluster.snapshot()
+    go_on, is_at_it = threading.Event(), threading.Event()
+    computed = module._computed
+
+    def slowly(reader: TableReader) -> object:
+        is_at_it.set()
+        assert go_on.wait(30)
+        return computed(reader)
+
+    monkeypatch.setattr(module, "_computed", slowly)
+    past = threading.Thread(target=cluster.snapshot, args=(tables.before,))
+    past.start()
+    try:
+        assert is_at_it.wait(30)
+        assert cluster.snapshot() is newest
+        # Neither does one who looks anew.
+        is_at_it.clear()
+        cluster._cached_until = 0
+        anew = threading.Thread(target=cluster.snapshot)
+        anew.start()
+        assert is_at_it.wait(30)
+        assert cluster.snapshot() is newest
+    finally:
+        go_on.set()
+        past.join()
+        anew.join()
+    assert cluster.snapshot() is not newest
+
+
+def test_since_when_a_group_is_in_trouble(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    cluster = Cluster("c", tables.folder)
+    first = cluster.snapshot()
+
+    def since() -> datetime | None:
+        cluster._cached_until = 0
+        return cluster.since(REWOUND, "REWIND", cluster.snapshot(), None)
+
+    eventually(lambda: cluster.since(REWOUND, "REWIND", first, None) == first.at)
+    # It stays so while somebody looks.
+    assert since() == first.at
+    # Of what was while nobody did, nothing is known.
+    monkeypatch.setattr(module, "_SINCE_VALID_FOR", timedelta(0))
+    eventually(lambda: (since() or first.at) > first.at)
+    set_back(tables.folder, committed=990)
+    assert since() is None
+
+
+def test_past_snapshots_are_few(tables: DashboardTables) -> None:
+    cluster = Cluster("c", tables.folder)
+    for number in range(12):
+        cluster.snapshot(tables.after + timedelta(microseconds=number))
+    assert len(cluster._past) == 8
+    with pytest.raises(ConfigurationError, match="is in the future"):
+        cluster.snapshot(datetime.now(timezone.utc) + timedelta(hours=1))
+
+
+def test_a_moment_under_another_name_is_refused(tables: DashboardTables) -> None:
+    answer = create_app({"prod": tables.folder}).test_client().get("/c/prod/?as_of=5m")
+    assert answer.status_code == 400
+    assert "a page has no argument as_of: name the moment as in ?at=5m" in answer.text
