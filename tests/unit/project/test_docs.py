@@ -65,7 +65,10 @@ def test_every_status_is_explained(repository: Path) -> None:
     assert found == [status.value for status in Status if status is not Status.ERR]
 
 
-PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state", "tests", "bench")
+PACKAGES = (
+    *("coordinator_state", "streaming", "pyspark_coordinator_state"),
+    *("docsite", "tests", "bench"),
+)
 NAME = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)")
 FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs|deploy|requirements)/[\w./-]+\w)`")
 

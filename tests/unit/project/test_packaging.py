@@ -10,7 +10,8 @@ import sys
 import venv
 import zipfile
 from collections.abc import Collection
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.python_version
 
 STANDARD_LIBRARY = sys.stdlib_module_names | {"tomllib"}
 """Of every Python: 3.10 does not have tomllib, and code for later ones imports it."""
-LOCK_FILES = ("core.lock", "dev.lock", "streaming.lock")
+LOCK_FILES = ("core.lock", "deploy.lock", "dev.lock", "streaming.lock")
 # A pinned line of a lock file: `name==version ; marker \`.
 PINNED = re.compile(r"^(?P<pin>[a-z0-9][\w.-]*==\S+(?: ; .+?)?)(?P<continued> \\)?$", re.MULTILINE)
 HOST_OR_PATH = re.compile(r"://|index-url|find-links|trusted-host| @ |(?<![\w.])[.~]*/\w")
@@ -178,7 +179,7 @@ def test_what_the_packages_import_is_what_the_project_declares(
     repository: Path, project: dict[str, Any]
 ) -> None:
     metadata = project["project"]
-    declared = metadata["dependencies"] + metadata["optional-dependencies"]["streaming"]
+    declared = [*metadata["dependencies"], *chain(*metadata["optional-dependencies"].values())]
     imported = distributions_imported_by(repository / "coordinator_state", repository / "streaming")
     assert imported == names_of(declared)
 
@@ -206,9 +207,15 @@ def distributions_imported_by(*packages: Path) -> set[str]:
 
 def distributions_of(modules: Collection[str]) -> set[str]:
     """Names of the distributions that bring modules."""
-    providers = packages_distributions()
-    # That of Python 3.10 lacks packages without a top_level.txt; they have the module's name.
-    return {normalized(providers.get(module, [module])[0]) for module in modules}
+    # By files: packages_distributions() of Python 3.10 lacks packages without a top_level.txt.
+    providers = {
+        file.parts[0].partition(".")[0]: name
+        for distribution in distributions()
+        for name in (normalized(distribution.name),)
+        for file in distribution.files or ()
+    }
+    # One that this Python does not need, such as tomli, is not installed.
+    return {providers.get(module, normalized(module)) for module in modules}
 
 
 def names_of(requirements: list[str]) -> set[str]:
@@ -245,9 +252,11 @@ def test_lock_file_pins_what_pyproject_asks_for(
     metadata, extras = project["project"], project["project"]["optional-dependencies"]
     asked = {
         "core.lock": metadata["dependencies"],
-        "streaming.lock": metadata["dependencies"] + extras["streaming"],
+        "deploy.lock": project["dependency-groups"]["deploy"],
+        "streaming.lock": metadata["dependencies"] + extras["streaming"] + extras["lineage"],
         "dev.lock": metadata["dependencies"]
         + extras["streaming"]
+        + extras["lineage"]
         + project["dependency-groups"]["dev"],
     }[name]
     text = (repository / "requirements" / name).read_text()

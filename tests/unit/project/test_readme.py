@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from coordinator_state.records.record_types import RECORD_TYPES
 from streaming.cli.main import cli
 from streaming.local.demo.groups import DEMO_GROUPS
 from streaming.tables.schemas import ALERTS, ALL_TABLES
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.definitions import SCHEMAS
+from tests.support.tables.status_tables import create_status_tables
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +27,22 @@ def _examples(readme: str) -> list[tuple[str, str]]:
     """Every `$ coordinator-state ...` with the output that follows it."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", readme, re.DOTALL):
-        for part in block.replace("\\\n", "").split("$ ")[1:]:
-            command, _, output = part.partition("\n")
+        for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+            command, output = _command_and_output(part)
             found.append((command, output))
     return found
 
 
+def _command_and_output(part: str) -> tuple[str, str]:
+    """A command ends with its line, or with the line on which its quotes are closed."""
+    lines = part.split("\n")
+    end = next(n for n in range(1, len(lines) + 1) if "\n".join(lines[:n]).count('"') % 2 == 0)
+    return "\n".join(lines[:end]), "\n".join(lines[end:])
+
+
 def test_commands_exist_with_their_options(readme: str) -> None:
-    commands = [c for c, _ in _examples(readme) if "coordinator-state " in c]
-    assert len(commands) >= 5
+    commands = [c for c, _ in _examples(readme) if c.startswith("coordinator-state ")]
+    assert len(commands) >= 8
     for command in commands:
         words = shlex.split(command)
         subcommand = cli.get_command(click.Context(cli), words[1])
@@ -42,17 +51,17 @@ def test_commands_exist_with_their_options(readme: str) -> None:
         assert {word for word in words if word.startswith("--")} <= known, command
 
 
-def test_examples_without_a_cluster_print_what_they_say(readme: str) -> None:
-    pure = [
-        (command, output)
+def test_every_question_is_answered_with_its_columns(readme: str, tmp_path: Path) -> None:
+    folder = create_status_tables(tmp_path / "tables")
+    questions = [
+        (shlex.split(command), output)
         for command, output in _examples(readme)
-        if command.startswith(("coordinator-state partition-for", "coordinator-state decode"))
+        if command.startswith("coordinator-state sql")
     ]
-    assert len(pure) == 2
-    for command, output in pure:
-        result = CliRunner().invoke(cli, shlex.split(command)[1:])
-        assert result.exit_code == 0, result.output
-        assert result.stdout == output
+    assert len(questions) == 5
+    for words, output in questions:
+        found = CoordinatorTables(folder).sql(words[-1]).arrow
+        assert found.column_names == output.split("\n", 1)[0].split(), words
 
 
 def test_the_demo_shows_every_group_and_equality(readme: str) -> None:
@@ -69,18 +78,30 @@ def test_make_targets_exist(readme: str, repository: Path) -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_every_table_and_column_is_listed(readme: str) -> None:
+def test_every_table_and_column_is_listed(repository: Path) -> None:
+    page = (repository / "docs" / "tables.md").read_text()
+    sections = re.split(r"^## `(\w+)`$", page, flags=re.MULTILINE)
+    section_of = dict(zip(sections[1::2], sections[2::2], strict=True))
+    assert section_of.keys() == SCHEMAS.keys()
+    for name, schema in SCHEMAS.items():
+        rows = re.findall(
+            r"^\| (\*\*)?`(\w+)`(?:\*\*)? \| `[^`]+` \| (yes|no) \| (\S.*) \|$",
+            section_of[name],
+            re.MULTILINE,
+        )
+        assert [column for _, column, _, _ in rows] == schema.names
     for table in (*ALL_TABLES, ALERTS):
-        (line,) = re.findall(rf"^\| `{table.name}` \| (.*) \|$", readme, re.MULTILINE)
-        listed = re.findall(r"(\*\*)?([a-z_]+)(\?)?", line)
-        assert {(bool(bold), name, bool(null)) for bold, name, null in listed} == {
+        rows = re.findall(
+            r"^\| (\*\*)?`(\w+)`.*? \| (yes|no) \|", section_of[table.name], re.MULTILINE
+        )
+        assert [(bool(bold), name, null == "yes") for bold, name, null in rows] == [
             (column.name in table.key, column.name, column.nullable) for column in table.schema
-        }
+        ]
 
 
-def test_every_file_of_the_map_exists(readme: str, repository: Path) -> None:
-    section = readme.split("## Map of the code")[1].split("\n## ")[0]
-    for line in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
+def test_every_file_of_the_map_exists(repository: Path) -> None:
+    page = (repository / "ARCHITECTURE.md").read_text()
+    for line in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE):
         folder = repository
         for name in re.findall(r"`([^`]+)`", line):
             # A bare name is beside the one before it.
@@ -89,29 +110,32 @@ def test_every_file_of_the_map_exists(readme: str, repository: Path) -> None:
             folder = path.parent
 
 
-def test_every_dependency_has_its_reason(readme: str, repository: Path) -> None:
+def test_every_dependency_has_its_reason(repository: Path) -> None:
     declared = re.findall(
         r'^  "([a-z][a-z0-9-]*)[<>=]', (repository / "pyproject.toml").read_text(), re.M
     )
-    section = readme.split("## Dependencies, and why")[1]
-    assert [name for name in declared if f"`{name}`" not in section] == []
+    page = (repository / "docs" / "dependencies.md").read_text()
+    assert [name for name in declared if f"`{name}`" not in page] == []
 
 
-def test_the_rate_of_group_records_is_the_one_that_was_measured(
+def test_the_readme_is_short_and_its_figures_are_those_of_the_page_on_speed(
     readme: str, repository: Path
 ) -> None:
-    text = r"Records\s+of\s+groups\s+are\s+slow:\s+([\d,]+)\s+a\s+second\s+of\s+classic\s+groups"
-    (told,) = re.findall(text, readme)
+    assert len(readme.splitlines()) <= 200
     page = (repository / "docs" / "speed.md").read_text()
-    _, _, of_groups = page.partition("Records of groups (`python -m bench.group_records`")
-    (measured,) = re.findall(r"^run, second of a session +\d+ +[\d.]+ +(\d+)", of_groups, re.M)[:1]
-    assert told == f"{int(measured):,}"
+    section = readme.split("## How fast")[1].split("\n## ")[0]
+    figures = re.findall(r"([\d.]+) s\b", section)
+    assert len(figures) == 5
+    # The README rounds the seconds of a whole load to a tenth.
+    rounded = {f"{float(figure):.1f}" for figure in re.findall(r"\b\d+\.\d+\b", page)}
+    for figure in figures:
+        assert f"{figure} s" in page or figure in rounded
 
 
-def test_record_types_are_all_covered(readme: str) -> None:
-    section = readme.split("## Record types and Kafka versions")[1].split("\n## ")[0]
+def test_record_types_are_all_covered(repository: Path) -> None:
+    page = (repository / "docs" / "record-types.md").read_text()
     covered: set[int] = set()
-    for cell in re.findall(r"^\| ([\d, -]+) \(", section, re.MULTILINE):
+    for cell in re.findall(r"^\| ([\d, -]+) \(", page, re.MULTILINE):
         for part in cell.split(","):
             first, _, last = part.strip().partition("-")
             covered.update(range(int(first), int(last or first) + 1))

@@ -1,0 +1,108 @@
+"""docs/command-line.md: every command with its options, from click's own objects."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from inspect import cleandoc
+from typing import Final
+
+import click
+
+from docsite.commands import (
+    PROGRAM,
+    Command,
+    commands,
+    default_of,
+    help_of,
+    name_of,
+    names_of,
+    value_of,
+)
+from docsite.markdown import WIDTH, anchor, block, code, page, paragraph, prose, table
+from streaming.cli.main import SHARED_OPTIONS, cli
+
+_KEPT: Final = "\b\n"
+_EXAMPLES: Final = "Examples:"
+_BROKEN: Final = re.compile(r" \\?\s{8,}")
+"""A line of an example that goes on."""
+
+
+def command_line() -> str:
+    """The page."""
+    found = commands()
+    return page(
+        "Command line",
+        paragraph(
+            "This page lists every command with its usage, options and examples, for everyone who "
+            f"uses {code(PROGRAM)} in a terminal or a script."
+        ),
+        *(paragraph(prose(one)) for one in cleandoc(cli.help or "").split("\n\n")),
+        paragraph("[options.md](options.md) describes the config file and the environment."),
+        table(
+            ["command", "purpose"],
+            [
+                (f"[{code(one.name)}](#{anchor(one.name)})", prose(one.paragraphs[0]))
+                for one in found
+            ],
+        ),
+        "## Shared options",
+        paragraph("Every command has these options, and `--help`:"),
+        _options(SHARED_OPTIONS),
+        *(part for one in found for part in _section(one)),
+    )
+
+
+def _section(command: Command) -> Iterator[str]:
+    yield f"## {command.name}"
+    plain = [one for one in command.paragraphs if not one.startswith(_KEPT)]
+    yield paragraph(prose(plain[0]))
+    yield block(command.usage, "text")
+    for one in command.paragraphs[1:]:
+        if not one.startswith(_KEPT):
+            yield paragraph(prose(one))
+        elif not one.startswith(f"{_KEPT}{_EXAMPLES}"):
+            yield from _kept(one.removeprefix(_KEPT))
+    yield from _arguments(command)
+    if command.options:
+        yield _options(command.options)
+    elif not command.is_group:
+        yield paragraph("It has only the [shared options](#shared-options).")
+    for one in command.paragraphs:
+        if one.startswith(f"{_KEPT}{_EXAMPLES}"):
+            yield block("\n".join(_examples(one)), "console")
+
+
+def _kept(text: str) -> Iterator[str]:
+    """A heading, and lines below it."""
+    heading, _, lines = text.partition("\n")
+    yield paragraph(prose(heading))
+    yield block("\n".join(line.removeprefix("  ") for line in lines.split("\n")), "text")
+
+
+def _arguments(command: Command) -> Iterator[str]:
+    for one in command.arguments:
+        if isinstance(one.type, click.Choice):
+            choices = ", ".join(map(code, one.type.choices))
+            yield paragraph(f"{code(name_of(one))} is one of {choices}.")
+
+
+def _options(options: Iterable[click.Option]) -> str:
+    rows = [
+        (
+            names_of(one),
+            value_of(one),
+            prose(default_of(one)),
+            code(str(one.envvar)),
+            prose(help_of(one)),
+        )
+        for one in options
+    ]
+    return table(["option", "value", "default", "environment variable", "description"], rows)
+
+
+def _examples(text: str) -> Iterator[str]:
+    for line in text.splitlines()[2:]:
+        lines = textwrap.wrap(_BROKEN.sub(" ", line.strip()), WIDTH - 6, break_on_hyphens=False)
+        yield "$ " + " \\\n    ".join(lines)

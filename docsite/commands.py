@@ -1,0 +1,148 @@
+"""The commands of the command line and their options, from click's own objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Any, Final
+
+import click
+
+from docsite.markdown import code
+from streaming.cli.main import COMMANDS, SHARED_OPTIONS, cli
+from streaming.cli.options import Duration
+
+PROGRAM: Final = "coordinator-state"
+_DEFAULT: Final = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, or a group of commands."""
+
+    words: tuple[str, ...]
+    command: click.Command
+
+    @property
+    def name(self) -> str:
+        """Its words after the program, such as `plan reset`."""
+        return " ".join(self.words)
+
+    @property
+    def usage(self) -> str:
+        """The line of its usage."""
+        words = (PROGRAM, *self.words)
+        context = click.Context(self.command, info_name=" ".join(words))
+        pieces = " ".join([*words, *self.command.collect_usage_pieces(context)])
+        for one in self.arguments:
+            if isinstance(one.type, click.Choice):
+                pieces = pieces.replace(one.make_metavar(context), name_of(one))
+        return pieces
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """Its help text in paragraphs; one that begins with a backspace keeps its lines."""
+        return cleandoc(self.command.help or "").split("\n\n")
+
+    @property
+    def options(self) -> Sequence[click.Option]:
+        """Its own options, without those that every command has."""
+        own = (one for one in self.command.params if isinstance(one, click.Option))
+        return [one for one in own if one not in SHARED_OPTIONS and not one.hidden]
+
+    @property
+    def arguments(self) -> Sequence[click.Argument]:
+        """Its arguments."""
+        return [one for one in self.command.params if isinstance(one, click.Argument)]
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it has further commands."""
+        return isinstance(self.command, click.Group)
+
+
+def commands() -> list[Command]:
+    """Every command, each group before its commands."""
+    context = click.Context(cli, info_name=PROGRAM)
+    found: list[Command] = []
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        if command is None:
+            raise AssertionError(f"no command {name}")
+        found += _with_nested(command, (name,))
+    return found
+
+
+def _with_nested(command: click.Command, words: tuple[str, ...]) -> Iterator[Command]:
+    yield Command(words, command)
+    if isinstance(command, click.Group):
+        for name, nested in command.commands.items():
+            yield from _with_nested(nested, (*words, name))
+
+
+def name_of(argument: click.Argument) -> str:
+    """The name of an argument, as the usage has it."""
+    return (argument.name or "").upper()
+
+
+def help_of(option: click.Option) -> str:
+    """The help text of an option, without its default."""
+    return _DEFAULT.sub("", option.help or "")
+
+
+def names_of(option: click.Option) -> str:
+    """The option as it is written, with its opposite if it has one."""
+    return " or ".join(map(code, [*option.opts, *option.secondary_opts]))
+
+
+def default_of(option: click.Option) -> str:
+    """The default in words or as code; empty if there is none."""
+    told = _DEFAULT.search(option.help or "")
+    if option.required:
+        return "(required)"
+    if told:
+        return told[1]
+    if option.is_flag:
+        names = option.opts if option.default is True else option.secondary_opts
+        return code(names[0]) if option.secondary_opts else "off"
+    if option.default in (None, ()) or not isinstance(option.default, (str, int, float)):
+        return ""
+    return code(str(option.default))
+
+
+def value_of(option: click.Option) -> str:
+    """The values of an option in words; empty for a flag."""
+    if option.is_flag:
+        return ""
+    return f"{_values(option)}{'; repeatable' if option.multiple else ''}"
+
+
+def _values(option: click.Option) -> str:
+    kind: Any = option.type
+    match kind:
+        case click.Choice():
+            return ", ".join(map(code, kind.choices))
+        case click.IntRange() | click.FloatRange():
+            name = "integer" if isinstance(kind, click.IntRange) else "number"
+            return f"{name}{_range(kind.min, kind.max)}"
+        case Duration():
+            return f"duration, such as {code('5s')}"
+    if option.metavar:
+        return " or ".join(map(code, _alternatives(option.metavar)))
+    return "path" if isinstance(kind, click.Path) else "text"
+
+
+def _alternatives(metavar: str) -> list[str]:
+    return metavar.split("|") if "[" not in metavar else [metavar]
+
+
+def _range(least: float | None, most: float | None) -> str:
+    match least, most:
+        case None, None:
+            return ""
+        case _, None:
+            return f", {least:,} or more"
+        case _:
+            return f", {least:,} to {most:,}"

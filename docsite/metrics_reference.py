@@ -1,0 +1,112 @@
+"""docs/metrics-reference.md: every metric with its type, labels and help text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from docsite.markdown import code, page, paragraph, prose, table
+from streaming.metrics.cluster_families import COUNTERS, POLL_TIME, TABLE_GAUGES, UP, Counter
+from streaming.metrics.families import (
+    KMINION,
+    LAG_EXPORTER,
+    OWN_ALERTS,
+    OWN_GROUPS,
+    OWN_LOG_PARTITIONS,
+    Gauge,
+    Names,
+)
+from streaming.run.monitoring import run_collector
+from streaming.run.monitoring.run_metrics import RunMetrics
+
+_CLUSTER: Final = "cluster_name"
+_COLUMNS: Final = ("metric", "type", "labels", "meaning")
+Row = tuple[str, str, str, str]
+
+
+def metrics_reference() -> str:
+    """The page."""
+    return page(
+        "Metrics reference",
+        paragraph(
+            "This page lists every Prometheus metric with its type, labels and meaning, for people "
+            "who write dashboards and alert rules."
+        ),
+        paragraph(
+            "[metrics.md](metrics.md) explains how metrics are collected and limited. The command "
+            "`metrics` reads the tables; `run --http-port` has metrics of the process itself. "
+            "Times are in seconds, lag and offsets in records. A series without a known value is "
+            "left out."
+        ),
+        "## Groups and topics, with `--names lag-exporter`",
+        paragraph(
+            "This is the default: names and labels are those of kafka-lag-exporter. `--by topic` "
+            "leaves out the series of partitions, `--by group` also those of topics."
+        ),
+        _table([*_of_names(LAG_EXPORTER), _gauge(POLL_TIME)]),
+        "## Groups and topics, with `--names kminion`",
+        paragraph("Names and labels are those of kminion. They have no label `cluster_name`."),
+        _table(_of_names(KMINION)),
+        "## Groups, with both names",
+        _table(_gauge(one) for one in (*OWN_GROUPS, *OWN_ALERTS)),
+        paragraph("[status.md](status.md) has the statuses, [alerts.md](alerts.md) the alerts."),
+        "## Tables",
+        _table(
+            [
+                *(_gauge(one, has_cluster=one is not UP) for one in TABLE_GAUGES),
+                *map(_gauge, OWN_LOG_PARTITIONS),
+                *map(_counter, COUNTERS),
+            ]
+        ),
+        paragraph(
+            "The metrics of other internal topics and of transactional ids exist only if `run` "
+            "follows these topics ([topics.md](topics.md))."
+        ),
+        "## `run` itself",
+        paragraph(
+            "`run --http-port PORT` serves them at `/metrics`, beside `/health` and `/ready` "
+            "([metrics.md](metrics.md))."
+        ),
+        _table(
+            [
+                *(_of_process(one) for one in _own_metrics()),
+                *map(_gauge, run_collector.GAUGES),
+                *map(_counter, run_collector.COUNTERS),
+            ]
+        ),
+    )
+
+
+def _table(rows: Iterable[Row]) -> str:
+    return table(_COLUMNS, rows)
+
+
+def _of_names(names: Names) -> list[Row]:
+    gauges = (*names.partitions, *names.topics, *names.groups, *names.logs)
+    return [_gauge(one, has_cluster=names.has_cluster) for one in gauges]
+
+
+def _gauge(one: Gauge, *, has_cluster: bool = True) -> Row:
+    return _row(one.name, "gauge", [_CLUSTER] * has_cluster + [*one.labels], one.help)
+
+
+def _counter(one: Counter) -> Row:
+    return _row(f"{one.name}_total", "counter", [_CLUSTER, *one.labels], one.help)
+
+
+def _own_metrics() -> list[MetricWrapperBase]:
+    found = vars(RunMetrics()).values()
+    return [one for one in found if isinstance(one, MetricWrapperBase)]
+
+
+def _of_process(one: MetricWrapperBase) -> Row:
+    (family,) = one.describe()
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    # prometheus_client tells the labels of a family without samples nowhere else.
+    return _row(name, family.type, one._labelnames, family.documentation)
+
+
+def _row(name: str, kind: str, labels: Iterable[str], text: str) -> Row:
+    return code(name), kind, ", ".join(map(code, labels)), prose(text)

@@ -1,0 +1,124 @@
+"""docs/record-types.md: the record types with their fields, and the rules by Kafka release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator_state.records.record_types import RECORD_TYPES, RecordType
+from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
+from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.replay.releases import Release
+from coordinator_state.wire.schema import ANY_VERSION, Field
+from docsite.markdown import code, page, paragraph, prose, table
+from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
+
+_TOPICS: Final[Mapping[str, Mapping[int, RecordType]]] = {
+    OFFSETS_TOPIC: RECORD_TYPES,
+    TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
+    SHARE_STATE_TOPIC: SHARE_STATE_RECORD_TYPES,
+}
+_SUMMARY: Final = (
+    ("0, 1 (offset commits)", "decoded and encoded", "versions 0-4"),
+    (
+        "2 (GroupMetadata)",
+        "decoded and encoded",
+        "versions 0-4, members, consumer protocol versions 0-3",
+    ),
+    (
+        "3-17, 19-23 (consumer, share, streams groups)",
+        "decoded and encoded",
+        "version 0, with the tagged fields of Kafka 4.1 to 4.4; 11 and 15 also as 4.0 wrote them",
+    ),
+    ("any other", "`quarantine`, with reason and raw bytes", ""),
+)
+
+
+def record_types() -> str:
+    """The page."""
+    coordinator = [one for one in RELEASES if one != SCALA_VERSION]
+    return page(
+        "Record types and Kafka releases",
+        paragraph(
+            "This page lists the supported record types, their fields, and the rules of each Kafka "
+            "release, for people who plan an upgrade of Kafka or decode records."
+        ),
+        table(["record types", "key", "value"], _SUMMARY),
+        paragraph(
+            "[replay.md](replay.md) has the effect of each record type on groups and offsets, and "
+            "a table of the versions and fields that each Kafka release writes."
+        ),
+        paragraph(
+            "Record batches of magic 0, 1 and 2 are read, with gzip, snappy, lz4 and zstd. "
+            f"The tests run against Kafka {', '.join(coordinator[:-1])} and {coordinator[-1]} "
+            f"(semantics `coordinator`), and {SCALA_VERSION} (`scala`). `broker` and `demo` start "
+            f"each of them: `coordinator-state demo --kafka-version {SCALA_VERSION}`."
+        ),
+        "## Rules by Kafka release",
+        paragraph(
+            "Coordinators of these releases replay the same group records in different ways. Later "
+            "releases keep the rules of the last column. `load_progress.kafka_release` has the "
+            "release whose rules were applied."
+        ),
+        table(["rule", *(f"Kafka {one}" for one in Release)], _rules()),
+        "## Fields of records",
+        paragraph(
+            "Keys have no versions. `v1+` marks a field that versions before 1 do not have, `v1` "
+            "one that only version 1 has, and `tag 0` a tagged field. `[]` marks an array."
+        ),
+        *(part for topic, kinds in _TOPICS.items() for part in _topic(topic, kinds)),
+    )
+
+
+def _rules() -> Iterator[Sequence[str]]:
+    for name, rule in vars(Release).items():
+        if isinstance(rule, property):
+            text = (rule.__doc__ or "").split("\n\n")[0].removeprefix("Whether ")
+            values = [_value(getattr(release, name)) for release in Release]
+            yield [prose(f"{text[0].upper()}{text[1:]}"), *values]
+
+
+def _value(value: bool | int) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _topic(topic: str, kinds: Mapping[int, RecordType]) -> Iterator[str]:
+    yield f"### {code(topic)}"
+    rows = [
+        (
+            str(kind.id),
+            kind.name,
+            _fields(kind.key_fields),
+            "-".join(dict.fromkeys(map(str, kind.versions))),
+            _fields(kind.value.fields),
+        )
+        for kind in kinds.values()
+    ]
+    yield table(["type", "name", "key", "value versions", "fields of the value"], rows)
+    early = {kind.id: kind.early_access_value for kind in kinds.values()}
+    for number, schema in early.items():
+        if schema is not None:
+            yield paragraph(
+                f"Kafka 4.0 wrote type {number} with these fields: {_fields(schema.fields)}."
+            )
+
+
+def _fields(fields: Sequence[Field]) -> str:
+    return ", ".join(map(_field, fields))
+
+
+def _field(one: Field) -> str:
+    first, last = one.versions
+    told = []
+    if first == last:
+        told.append(f"v{first}")
+    elif first or last != ANY_VERSION:
+        told.append(f"v{first}+" if last == ANY_VERSION else f"v{first}-v{last}")
+    if one.tag is not None:
+        told.append(f"tag {one.tag}")
+    name = code(f"{one.name}{'[]' if one.is_array else ''}")
+    inner = f" {{{_fields(one.fields)}}}" if one.fields else ""
+    versions = f" ({', '.join(told)})" if told else ""
+    return f"{name}{versions}{inner}"

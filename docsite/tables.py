@@ -1,0 +1,148 @@
+"""docs/tables.md: every table and view, and every column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from coordinator_state.apply.columns import nullable, schema_of
+from docsite.markdown import anchor, code, page, paragraph, table
+from streaming.lag.rows import ExpiringOffsetRow, GroupLagRow, GroupStatusRow, PartitionStatusRow
+from streaming.tables.descriptions import column_description, table_description, table_note
+from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
+from streaming.views.definitions import VIEWS, OpenTransactionRow, SimpleGroupRow
+
+ROWS_OF_VIEWS: Final[Mapping[str, type]] = {
+    "group_lag": GroupLagRow,
+    "group_status": GroupStatusRow,
+    "partition_status": PartitionStatusRow,
+    "expiring_offsets": ExpiringOffsetRow,
+    "simple_groups": SimpleGroupRow,
+    "open_transactions": OpenTransactionRow,
+    "hanging_transactions": OpenTransactionRow,
+}
+KEYS_OF_VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
+    "group_lag": ("group_id", "topic", "partition"),
+    "group_status": ("group_id",),
+    "partition_status": ("group_id", "topic", "partition"),
+    "expiring_offsets": ("group_id", "topic", "partition", "log_partition"),
+    "simple_groups": ("log_partition", "group_id"),
+    "open_transactions": ("log_partition", "producer_id", "group_id"),
+    "hanging_transactions": ("log_partition", "producer_id", "group_id"),
+}
+"""The columns that identify a row of a view."""
+
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Current state": (
+        *("groups", "group_members", "group_offsets", "pending_offsets", "coordinator_records"),
+        *("transactions", "share_partitions"),
+    ),
+    "History": (
+        *("offset_commits", "group_events", "group_records", "transaction_events"),
+        *("log_offsets", "external_offsets"),
+    ),
+    "Progress, errors and alerts": (*("load_progress", "topic_progress", "quarantine", "alerts"),),
+    "Computed views": tuple(VIEWS),
+}
+_TYPES: Final[Mapping[pa.DataType, str]] = {
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.float64(): "double",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+}
+_TABLES: Final[Mapping[str, Table]] = {one.name: one for one in (*ALL_TABLES, ALERTS)}
+
+
+def tables() -> str:
+    """The page."""
+    if sorted(name for names in _KINDS.values() for name in names) != sorted({**_TABLES, **VIEWS}):
+        raise AssertionError("a table or view is missing from _KINDS")
+    return page(
+        "Tables",
+        paragraph(
+            "This page lists every table, every computed view and every column, for people who "
+            "query the tables with SQL, Spark or Python."
+        ),
+        paragraph(
+            "The tables are plain Delta tables (reader version 1, writer version 2): Spark, "
+            "delta-rs, DuckDB and Trino read them. Types are those of Spark SQL. Timestamps are in "
+            "UTC, with microseconds. Columns of the key are **bold**: together they identify a "
+            "row. If a topic is expanded, orphaned rows of a group can remain in its old log "
+            "partition, so `log_partition` is part of most keys."
+        ),
+        paragraph(
+            "Read all tables as of the same micro-batch: `load_progress.table_versions` has the "
+            "version of each table in the snapshot. The commands and "
+            "`streaming.tables.reader.TableReader` do this themselves ([sql.md](sql.md))."
+        ),
+        paragraph(
+            "Computed views are no Delta tables. `sql`, `show`, Python and Spark compute them from "
+            "the tables, now or at a past moment ([sql.md](sql.md), [lag.md](lag.md))."
+        ),
+        *_overview(),
+        *(_section(name) for names in _KINDS.values() for name in names),
+    )
+
+
+def _overview() -> list[str]:
+    parts = []
+    for kind, names in _KINDS.items():
+        parts.append(f"**{kind}**")
+        rows = [(f"[{code(name)}](#{anchor(name)})", table_description(name)) for name in names]
+        parts.append(table(["table" if kind != "Computed views" else "view", "rows"], rows))
+    return parts
+
+
+def _section(name: str) -> str:
+    rows = [
+        (
+            f"**{code(column.name)}**" if column.name in key_of(name) else code(column.name),
+            code(type_name(column.type)),
+            "yes" if column.nullable else "no",
+            column_description(name, column.name),
+        )
+        for column in schema_with_nulls(name)
+    ]
+    description = paragraph(table_description(name))
+    columns = table(["column", "type", "null", "description"], rows)
+    parts = [f"## {code(name)}", description, table_note(name), columns]
+    return "\n\n".join(part for part in parts if part)
+
+
+def key_of(name: str) -> tuple[str, ...]:
+    """The columns that identify a row of a table or view."""
+    return _TABLES[name].key if name in _TABLES else KEYS_OF_VIEWS[name]
+
+
+def schema_with_nulls(name: str) -> pa.Schema:
+    """The schema of a table or view: a column of a view is nullable only if its values may be."""
+    if name in _TABLES:
+        return _TABLES[name].schema
+    schema = schema_of(ROWS_OF_VIEWS[name])
+    if nullable(schema) != VIEWS[name]:
+        raise AssertionError(f"{name} has other rows")
+    return schema
+
+
+def type_name(data_type: pa.DataType) -> str:
+    """The name of a type in Spark SQL.
+
+    >>> type_name(pa.list_(pa.struct([("topic", pa.string()), ("partition", pa.int32())])))
+    'array<struct<topic: string, partition: int>>'
+    """
+    if pa.types.is_timestamp(data_type):
+        return "timestamp"
+    if pa.types.is_list(data_type):
+        return f"array<{type_name(data_type.value_type)}>"
+    if pa.types.is_map(data_type):
+        return f"map<{type_name(data_type.key_type)}, {type_name(data_type.item_type)}>"
+    if pa.types.is_struct(data_type):
+        fields = (data_type.field(number) for number in range(data_type.num_fields))
+        return f"struct<{', '.join(f'{one.name}: {type_name(one.type)}' for one in fields)}>"
+    return _TYPES[data_type]

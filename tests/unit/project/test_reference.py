@@ -1,0 +1,155 @@
+"""The reference pages are those that `docsite` makes from the code, and what they say is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from docsite.commands import commands
+from docsite.markdown import WIDTH, prose
+from docsite.options import EXAMPLE
+from docsite.pages import PAGES, PARTS, differing_pages, generated
+from docsite.tables import key_of, type_name
+from streaming import CoordinatorTables
+from streaming.cli.main import COMMANDS
+from streaming.cli.options import read_config_file
+from streaming.kafka.client_config import kafka_client_config
+from streaming.run.settings import RunSettings
+from streaming.tables.descriptions import column_description, descriptions, table_description
+from streaming.views.definitions import SCHEMAS, VIEWS
+from tests.support.tables.asked_tables import create_asked_tables
+
+NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("path", [*PAGES, *PARTS])
+def test_a_page_is_the_generated_one(repository: Path, path: str) -> None:
+    assert (repository / path).read_text() == generated(path, repository), "python -m docsite"
+
+
+def test_a_differing_page_is_named(repository: Path, tmp_path: Path) -> None:
+    for path in (*PAGES, *PARTS):
+        copy = tmp_path / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((repository / path).read_text())
+    (tmp_path / "docs" / "tables.md").write_text("# Tables\n")
+    sources = tmp_path / "deploy" / "dbt" / "models" / "sources.yml"
+    sources.write_text(sources.read_text().replace("description: Group id.", "description: Id."))
+    (tmp_path / "docs" / "options.md").unlink()
+    lag = tmp_path / "docs" / "lag.md"
+    lag.write_text(lag.read_text().replace("| Group id. |", "| who |"))
+    found = differing_pages(tmp_path)
+    assert [*found] == [
+        *("docs/tables.md", "docs/options.md", "docs/lag.md", "deploy/dbt/models/sources.yml"),
+    ]
+    assert found["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
+    assert found["deploy/dbt/models/sources.yml"].count("description: Group id.") > 10
+
+
+def test_the_command_checks_all_pages(repository: Path) -> None:
+    command = [sys.executable, "-m", "docsite", "--check"]
+    found = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, ""), found.stderr
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_a_form_for_readers(repository: Path, path: str) -> None:
+    page = (repository / path).read_text()
+    title, _, opening = page.partition("\n\n")
+    assert re.fullmatch(r"# \S.*", title)
+    assert opening.startswith("This page lists ")
+    assert " for p" in opening.split("\n\n")[0].replace("\n", " ") or "everyone" in opening
+    prose_lines = [line for line in page.splitlines() if not line.startswith("|")]
+    assert [line for line in prose_lines if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_links_lead_to_headings_and_pages(repository: Path, path: str) -> None:
+    page = (repository / path).read_text()
+    links = re.findall(r"\]\(([^)\s]+)\)", page)
+    assert links
+    for link in links:
+        file, _, name = link.partition("#")
+        target = repository / "docs" / file if file else repository / path
+        text = target.read_text()
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        # The rule of GitHub and of mkdocs: lower case, without punctuation.
+        names = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+        assert not name or name in names, link
+
+
+def test_every_column_has_one_description() -> None:
+    found = descriptions()
+    assert found["tables"].keys() == SCHEMAS.keys()
+    used = set()
+    for table, schema in SCHEMAS.items():
+        own = found["tables"][table].get("columns", {})
+        assert own.keys() <= set(schema.names)
+        assert table_description(table).endswith(".")
+        for name in schema.names:
+            text = column_description(table, name)
+            assert re.fullmatch(r"[A-Z`].*\.", text), text
+            used |= {name} - own.keys()
+        # Another description of a column must differ from the shared one.
+        assert [one for one, text in own.items() if text == found["columns"].get(one)] == []
+    assert used >= found["columns"].keys()
+
+
+def test_keys_of_views_identify_rows(tmp_path: Path) -> None:
+    tables = CoordinatorTables(create_asked_tables(tmp_path / "tables", NOW))
+    for view in VIEWS:
+        key = ", ".join(key_of(view))
+        query = f"SELECT count(*) AS rows, count(DISTINCT ({key})) AS keys FROM {view}"  # noqa: S608
+        (row,) = tables.sql(query)
+        assert row["rows"] == row["keys"]
+        assert row["rows"] > 0 or view == "simple_groups"
+
+
+def test_types_are_those_of_spark() -> None:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    for schema in SCHEMAS.values():
+        for column in schema:
+            of_spark = from_arrow_type(column.type).simpleString()
+            assert type_name(column.type).replace(": ", ":").replace(", ", ",") == of_spark
+
+
+def test_every_command_has_a_section(repository: Path) -> None:
+    page = (repository / "docs" / "command-line.md").read_text()
+    sections = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert sections == ["Shared options", *(one.name for one in commands())]
+    assert {one.split()[0] for one in sections[1:]} == set(COMMANDS)
+
+
+def test_the_example_of_a_config_file_is_one(repository: Path, tmp_path: Path) -> None:
+    assert EXAMPLE.strip() in (repository / "docs" / "options.md").read_text()
+    secret = tmp_path / "kafka_password"
+    secret.write_text("hush")
+    file = tmp_path / "run.toml"
+    file.write_text(EXAMPLE.replace("/run/secrets/kafka_password", str(secret)))
+    found = read_config_file(file, {*RunSettings.model_fields, "log_format"})
+    assert found.pop("log_format") == "json"
+    settings = RunSettings.checked(**found)
+    assert settings.external_groups[0].group_id == "enricher"
+    config = kafka_client_config(settings.kafka)
+    assert config["sasl_plain_username"] == "reader"
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("a or --to-time TIME.", "a or `--to-time` TIME."),
+        ("(see docs/lag.md)", "(see [lag.md](lag.md))"),
+        ("moment() is now; - is stdin", "moment() is now; `-` is stdin"),
+        ("sum(lag), e.g. `a_b`", "sum(lag), e.g. `a_b`"),
+        ("run_query(Settings(...)).", "`run_query(Settings(...))`."),
+        ("2 * 3 <X>", r"2 \* 3 \<X\>"),
+    ],
+)
+def test_names_become_code(text: str, markdown: str) -> None:
+    assert prose(text) == markdown
