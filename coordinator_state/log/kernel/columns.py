@@ -128,7 +128,8 @@ def _base64_digit(sextet: int) -> int:
 
 
 def _integers(values: Integers, arrow_type: pa.DataType, is_valid: Mask | None = None) -> pa.Array:
-    copied = values.astype(arrow_type.to_pandas_dtype())
+    # Not to_pandas_dtype: with some releases of pyarrow it imports pandas.
+    copied = values.astype(str(arrow_type))
     return pa.array(copied, type=arrow_type, mask=None if is_valid is None else ~is_valid)
 
 
