@@ -13,7 +13,7 @@ WORKDIR /opt/coordinator-state
 COPY requirements/streaming.lock requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/streaming.lock
 
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY coordinator_state coordinator_state
 COPY streaming streaming
 COPY pyspark_coordinator_state pyspark_coordinator_state

@@ -30,7 +30,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo docs docs-serve test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
+.PHONY: help venv demo docs docs-serve dist test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,14 @@ docs: venv ## Build the documentation site into site/; a broken link is an error
 
 docs-serve: venv ## Serve the documentation site, and build it again after each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+dist: venv ## Build the wheel, the sdist, the software bill of materials and SHA256SUMS into dist/
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --directory dist
+	@# It warns that a lock file does not say which package needs which.
+	@$(BIN)/python -W ignore -m cyclonedx_py requirements requirements/streaming.lock --pyproject pyproject.toml \
+	    --output-reproducible --output-file dist/coordinator-state.cdx.json
+	@cd dist && sha256sum -- * > SHA256SUMS
 
 clean: ## Remove what make made; checkpoints and tables stay
 	rm -rf $(VENV) .cache dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

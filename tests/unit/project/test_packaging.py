@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from collections.abc import Collection
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.python_version
 
 STANDARD_LIBRARY = sys.stdlib_module_names | {"tomllib"}
 """Of every Python: 3.10 does not have tomllib, and code for later ones imports it."""
-LOCK_FILES = ("core.lock", "deploy.lock", "dev.lock", "streaming.lock")
+LOCK_FILES = ("core.lock", "deploy.lock", "dev.lock", "installer.lock", "streaming.lock")
 # A pinned line of a lock file: `name==version ; marker \`.
 PINNED = re.compile(r"^(?P<pin>[a-z0-9][\w.-]*==\S+(?: ; .+?)?)(?P<continued> \\)?$", re.MULTILINE)
 HOST_OR_PATH = re.compile(r"://|index-url|find-links|trusted-host| @ |(?<![\w.])[.~]*/\w")
@@ -44,6 +45,15 @@ IMPORT_THE_CORE = """
 import importlib, pkgutil, coordinator_state
 for module in pkgutil.walk_packages(coordinator_state.__path__, "coordinator_state."):
     importlib.import_module(module.name)
+"""
+
+# Tests run beside pandas, which is no dependency of the wheel.
+DECODE_A_RECORD = """
+from coordinator_state import RECORD_TYPES, encode_key, write_record_batch
+from coordinator_state.log.kernel import decode_record_set
+key = encode_key(RECORD_TYPES[1], {"group": "g", "topic": "t", "partition": 0})
+batch = write_record_batch(0, [(0, 1, key, None)])
+print(decode_record_set(batch, log_partition=0, from_offset=0, to_offset=1).records_read)
 """
 
 
@@ -117,7 +127,28 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert {"coordinator_state/py.typed", "streaming/run/log4j2.properties"} <= set(names)
     for jar_set in (kafka_jar_set(KAFKA_VERSION), delta_jar_set()):
         assert f"streaming/jvm/jar_locks/{jar_set.name}.sha512" in names
-    assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
+    licenses = {name.partition("/licenses/")[2] for name in names if "/licenses/" in name}
+    static = "streaming/dashboard/static"
+    assert licenses == {
+        "LICENSE",
+        "NOTICE",
+        f"{static}/idiomorph.LICENSE",
+        f"{static}/uPlot.LICENSE",
+    }
+
+
+def test_the_sdist_builds_the_same_wheel(wheel: Path, repository: Path, tmp_path: Path) -> None:
+    build = (sys.executable, "-m", "hatchling", "build", "--target")
+    checked_run(*build, "sdist", "--directory", tmp_path, cwd=repository)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder = tmp_path / sdist.name.removesuffix(".tar.gz")
+    assert (folder / "tests" / "unit" / "project" / Path(__file__).name).exists()
+    checked_run(*build, "wheel", "--directory", tmp_path, cwd=folder)
+    (built,) = tmp_path.glob("*.whl")
+    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, built))
+    assert theirs == ours
 
 
 @pytest.mark.long
@@ -168,6 +199,12 @@ def test_every_module_of_the_core_imports_where_only_the_wheel_is_installed(
 ) -> None:
     answer = installed.run("python", "-c", IMPORT_THE_CORE)
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.long
+def test_the_kernel_decodes_where_only_the_wheel_is_installed(installed: Installed) -> None:
+    answer = installed.run("python", "-c", DECODE_A_RECORD)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "1\n", "")
 
 
 def test_the_core_imports_base_dependencies_only(repository: Path, project: dict[str, Any]) -> None:
@@ -250,14 +287,15 @@ def test_lock_file_pins_what_pyproject_asks_for(
     repository: Path, project: dict[str, Any], name: str, python_version: str
 ) -> None:
     metadata, extras = project["project"], project["project"]["optional-dependencies"]
+    groups = project["dependency-groups"]
+    run = metadata["dependencies"] + extras["streaming"] + extras["lineage"]
+    dev = [one for one in groups["dev"] if one != {"include-group": "installer"}]
     asked = {
         "core.lock": metadata["dependencies"],
-        "deploy.lock": project["dependency-groups"]["deploy"],
-        "streaming.lock": metadata["dependencies"] + extras["streaming"] + extras["lineage"],
-        "dev.lock": metadata["dependencies"]
-        + extras["streaming"]
-        + extras["lineage"]
-        + project["dependency-groups"]["dev"],
+        "deploy.lock": groups["deploy"],
+        "streaming.lock": run,
+        "installer.lock": groups["installer"],
+        "dev.lock": run + groups["installer"] + dev,
     }[name]
     text = (repository / "requirements" / name).read_text()
     pinned = pins_for(text, python_version)
