@@ -7,6 +7,7 @@ This is a step of the set-up of a virtual environment or an image.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def make_archive() -> None:
 
     Raises:
         ConfigurationError: no JDK that Spark can run on, the cache folder is not writable, or the
-            JVM wrote no archive.
+            JVM did not end or wrote no archive.
     """
     archive = archive_of(find_java())
     with locked(archive):
@@ -92,7 +93,14 @@ def _train(archive: Path) -> int:
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    status: int = gateway.proc.wait(_JVM_ENDS_S)
+    try:
+        status: int = gateway.proc.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        raise ConfigurationError(
+            f"Spark's JVM did not end within {_JVM_ENDS_S:.0f} s, so there is no archive of its "
+            "classes: Spark starts without it, about 2 s later"
+        ) from None
     return status
 
 
