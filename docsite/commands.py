@@ -88,8 +88,8 @@ def name_of(argument: click.Argument) -> str:
 
 
 def help_of(option: click.Option) -> str:
-    """The help text of an option, without its default."""
-    return _DEFAULT.sub("", option.help or "")
+    """The help text of an option; its default and `repeatable` are in other columns."""
+    return _DEFAULT.sub("", option.help or "").replace("; repeatable.", ".")
 
 
 def names_of(option: click.Option) -> str:

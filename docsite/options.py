@@ -44,8 +44,8 @@ def options() -> str:
             "environment variable, for people who configure a service."
         ),
         paragraph(
-            "A setting can come from three places. The command line wins over the environment, and "
-            "the environment wins over the file that `--config` names."
+            "A setting can come from three places. The command line overrides the environment, and "
+            "the environment overrides the file that `--config` names."
         ),
         table(["place", "form", "lists", "flags"], _FORMS),
         paragraph(

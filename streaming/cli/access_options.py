@@ -19,9 +19,9 @@ _OPTIONS = (
     ),
     option(
         "--token",
-        help="Token of at least 16 characters that visitors must enter. Set "
-        "COORDINATOR_STATE_TOKEN or the config file: it is refused on the command line, which "
-        "other users can read.",
+        help="Token that clients must send; at least 16 characters. Set it in "
+        "COORDINATOR_STATE_TOKEN or in the config file. It is refused on the command line, which "
+        "other users of this machine can read.",
     ),
     option(
         "--auth-header",
@@ -53,7 +53,8 @@ def require_secret_token(ctx: click.Context) -> None:
     """
     if ctx.get_parameter_source("token") is ParameterSource.COMMANDLINE:
         raise click.UsageError(
-            "--token is visible to other users of this machine: set COORDINATOR_STATE_TOKEN instead"
+            "--token on the command line is visible to other users of this machine: set "
+            "COORDINATOR_STATE_TOKEN instead"
         )
 
 
@@ -65,4 +66,4 @@ def refuse_without_port(ctx: click.Context) -> None:
     """
     for name in ("host", "auth_header", "allowed_host"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for HTTP: add --port")
+            raise click.UsageError(f"--{name.replace('_', '-')} works only with HTTP: add --port")

@@ -76,7 +76,7 @@ def run(*, rules_file: str, tables: str) -> None:
 @option(
     "--since",
     metavar="TIME",
-    help="Start of the replay. [default: the longest `for` of the rules before its end]",
+    help="Start of the replay. [default: its end minus the longest `for` of the rules]",
 )
 @option(
     "--step",

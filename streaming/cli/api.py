@@ -30,8 +30,8 @@ def api(
 ) -> None:
     """Serve the HTTP API: JSON about groups, lag, events, transactions and alerts.
 
-    /api/v1/openapi.json describes the addresses. Below /v3/kafka are those of Burrow, with Burrow's
-    answers. The API reads the tables without Spark and never writes. On an address other than
+    /api/v1/openapi.json describes the endpoints. The endpoints below /v3/kafka answer as Burrow
+    does. The API reads the tables without Spark and never writes. On an address other than
     127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in the --config file), as
     a bearer token or as the password of HTTP Basic. `dashboard` serves the same API beside the
     page. Python API: streaming.api.app.create_app, a WSGI application.

@@ -29,8 +29,8 @@ clusters_option = option(
     multiple=True,
     required=True,
     metavar="[NAME=]DIR",
-    help="Tables folder of a cluster; repeatable. The NAME of a single folder defaults to tables, "
-    "that of one among several to its last folder.",
+    help="Tables folder of a cluster; repeatable. NAME defaults to tables if there is one folder, "
+    "and to the last part of the path if there are several.",
 )
 
 
@@ -67,7 +67,9 @@ def clusters_of(folders: Sequence[str]) -> dict[str, str]:
         named = _NAMED.fullmatch(given)
         name, folder = named.groups() if named else (_name_of(_path_of(given), paths), given)
         if name in found:
-            raise click.UsageError(f"two folders have the name {name}: give each its own, NAME=DIR")
+            raise click.UsageError(
+                f"two --tables folders have the name {name}: give each another name with NAME=DIR"
+            )
         found[name] = folder
     return found
 

@@ -46,8 +46,8 @@ def dashboard(
 
     The page reads the tables without Spark and never writes. It loads nothing from other hosts. On
     an address other than 127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in
-    the --config file). The HTTP API is at /api/v1 of the same address; the command api serves it
-    alone. Python API: streaming.dashboard.app.create_app, a WSGI application.
+    the --config file). The HTTP API is at /api/v1 of the same address; the command api serves
+    only the API. Python API: streaming.dashboard.app.create_app, a WSGI application.
 
     \b
     Examples:

@@ -36,11 +36,15 @@ TOPICS = (OFFSETS_TOPIC, *OTHER_TOPICS)
 @option("--file", metavar="FILE", help="Log segment, or lines of hex: KEY [VALUE]; - is stdin.")
 @optional_bootstrap_servers_option
 @option("--log-partition", type=click.IntRange(min=0), help="Partition of the topic to read.")
-@option("--from-offset", type=click.IntRange(min=0), help="First record offset. [default: start]")
+@option(
+    "--from-offset",
+    type=click.IntRange(min=0),
+    help="First record offset to read. [default: log start]",
+)
 @option(
     "--to-offset",
     type=click.IntRange(min=0),
-    help="Record offset after the last one. [default: end]",
+    help="Record offset at which to stop, exclusive. [default: log end]",
 )
 @kafka_option
 def decode(

@@ -48,8 +48,9 @@ def demo(
 
     Starts a local Kafka broker and several real consumer groups. One group commits in a transaction
     that never ends; another has an incident every minute. `demo` writes their log into tables,
-    serves the page (see dashboard), and prints the answers of the tables beside the broker's. It
-    stops every process that it started. Python API: streaming.local.demo.demo.run_demo.
+    serves the page (see dashboard), and prints the answers of the tables beside those of the
+    broker. It stops every process that it started. Python API:
+    streaming.local.demo.demo.run_demo.
 
     \b
     Examples:
@@ -61,7 +62,7 @@ def demo(
     options: dict[str, Any] = {"output": output, "dashboard": dashboard}
     if offline:
         if kafka_version is not None:
-            raise ConfigurationError("--offline starts no broker: leave out --kafka-version")
+            raise ConfigurationError("--offline starts no broker: remove --kafka-version")
         from streaming.local.demo.offline import run_offline_demo as run
     else:
         from streaming.local.demo.demo import run_demo as run

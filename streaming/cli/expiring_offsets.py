@@ -28,7 +28,7 @@ _COLUMNS = (
 @option(
     "--retention",
     type=Duration(),
-    help="Offsets retention, such as 7d. [default: the cluster's, as the last run read it]",
+    help="Offsets retention, such as 7d. [default: the cluster's value at the last run]",
 )
 @option(
     "--within",

@@ -41,6 +41,8 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
     write_rebuilt_note(reader)
     write_stale_note(reader)
     if found is None:
-        write_warning(unknown_group(reader, group) or f"no facts about group {group}")
+        write_warning(
+            unknown_group(reader, group) or f"the tables have no data about group {group}"
+        )
         ctx.exit(EXIT_UNKNOWN_GROUP)
     output_of(output).result(explanation_fields(found), explanation_text(found))

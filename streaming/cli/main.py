@@ -233,7 +233,7 @@ SHARED_OPTIONS = (
         is_eager=True,
         expose_value=False,
         callback=_remember_verbose,
-        help="Log everything, and the traceback of an error.",
+        help="Log debug messages and those of libraries, and show the traceback of an error.",
     ),
     StateOption(
         ["--log-format"],
@@ -243,7 +243,7 @@ SHARED_OPTIONS = (
         is_eager=True,
         expose_value=False,
         callback=_remember_log_format,
-        help="Form of the lines on stderr: text, or one JSON object per line with the details as "
+        help="Format of the lines on stderr: text, or one JSON object per line with the details as "
         "fields.",
     ),
     StateOption(
@@ -264,10 +264,10 @@ def cli() -> None:
     """Replay Kafka's __consumer_offsets into Delta tables with the group coordinator's state.
 
     Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment, or in a TOML file
-    given with --config. The command line wins over the environment, and the environment over the
-    file. Data goes to stdout, everything else to stderr. Exit status: 0 success, 1 a difference, a
-    firing alert or an unknown group, 2 bad usage or configuration, 3 any other failure, 130
-    interrupted. Servers exit with 0 on Ctrl-C.
+    given with --config. The command line overrides the environment, and the environment overrides
+    the file. Data goes to stdout, everything else to stderr. Exit status: 0 success, 1 a
+    difference, a firing alert or an unknown group, 2 bad usage or configuration, 3 any other
+    failure, 130 interrupted. Servers exit with 0 on Ctrl-C.
     """
 
 

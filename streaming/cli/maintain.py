@@ -26,7 +26,7 @@ from streaming.views.output import output_of
 @option(
     "--snapshot-retention",
     metavar="INTERVAL",
-    help="How long snapshots can be read. [default: the setting of the last run]",
+    help="How long every snapshot is kept as files. [default: the setting of the last run]",
 )
 @output_option
 @click.pass_context
@@ -41,9 +41,9 @@ def maintain(
     """Delete files that no snapshot needs, and compact small files.
 
     `run` does this every ten minutes. Use this command if `run` has `--upkeep-interval off`, or if
-    no `run` writes to the folder. Stop a `run` on this machine first. In a store, `maintain` and
-    `run` can work at the same time. The command can be repeated safely. It first migrates tables of
-    an earlier release. It keeps the snapshot from which `run` continues, regardless of its age.
+    no `run` writes to the folder. Stop a `run` on this machine first. For tables in an object
+    store, `maintain` and `run` can work at the same time. The command is idempotent. It first
+    migrates tables of an earlier release. It always keeps the snapshot from which `run` continues.
     Python API: streaming.run.maintenance.maintain.
 
     \b

@@ -30,12 +30,12 @@ def mcp(
 ) -> None:
     """Serve the tables to AI agents, read-only (Model Context Protocol).
 
-    Its tools find consumer groups in trouble and explain the cause, with the places of the records
-    in __consumer_offsets as evidence. They read the tables without Spark and change nothing.
-    Without --port a client starts the command, which ends when its stdin closes. With --port it
-    serves HTTP at /mcp; on an address other than 127.0.0.1 it asks for the token in
-    COORDINATOR_STATE_TOKEN (or `token` in the --config file). Python API:
-    streaming.agents.server.opened_server.
+    Its tools find unhealthy consumer groups and explain the cause. As evidence they name the
+    offsets of the records in __consumer_offsets. They read the tables without Spark and change
+    nothing. Without --port, an MCP client starts the command and uses its stdin and stdout; the
+    command exits when stdin closes. With --port, it serves HTTP at /mcp. On an address other than
+    127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in the --config file).
+    Python API: streaming.agents.server.opened_server.
 
     \b
     Examples:
@@ -61,6 +61,6 @@ def mcp(
         opened_server(clusters) as server,
         serving_agents(server, access, port) as address,
     ):
-        write_note(f"agents reach the tables at {address}")
+        write_note(f"the MCP server is at {address}")
         stop.wait()
     end_process()

@@ -34,7 +34,7 @@ DEFAULT_PORT = 8000
     type=Choice(["partition", "topic", "group"]),
     default="partition",
     show_default=True,
-    help="Finest series that are served.",
+    help="Most detailed series to serve: per partition, topic or group.",
 )
 @option(
     "--max-series",
@@ -42,16 +42,16 @@ DEFAULT_PORT = 8000
     default=100_000,
     show_default=True,
     help="Maximum number of series of alerts, groups, topics and partitions. A series counts once "
-    "more for each further 512 bytes of labels. Series of partitions are dropped first, and those "
-    "of healthy groups before others.",
+    "more for each further 512 bytes of labels. Above the maximum, series of partitions are "
+    "dropped first, and series of healthy groups before those of other groups.",
 )
 @option(
     "--collect-interval",
     type=Duration(),
     default="5s",
     show_default=True,
-    help="Time between two reads of the tables, as long as scrapes come. A read that takes long is "
-    "followed by a pause of the same length.",
+    help="Time between two reads of the tables while scrapes arrive. After a slow read, the pause "
+    "is as long as the read.",
 )
 def metrics(
     *,
@@ -66,8 +66,9 @@ def metrics(
 ) -> None:
     """Serve /metrics for Prometheus: lag, status, freshness and accounting.
 
-    While scrapes come, the tables are read every five seconds (--collect-interval), and a scrape
-    gets the last result at once. deploy/ has a Grafana dashboard and Prometheus alert rules.
+    While scrapes arrive, the command reads the tables every five seconds (--collect-interval). A
+    scrape gets the cached result of the last read. deploy/ has a Grafana dashboard and Prometheus
+    alert rules.
     Python API: streaming.metrics.endpoint.create_app, a WSGI application, and
     streaming.metrics.collector.TablesCollector, for your own registry.
 

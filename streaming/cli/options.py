@@ -70,8 +70,8 @@ class KafkaPropertiesOption(StateOption):
                 raise click.BadParameter(f"number {number} is not KEY=VALUE", ctx=ctx, param=self)
             if is_secret(name, value):
                 raise click.BadParameter(
-                    f"{name} is a secret, and every process of this machine can read it here: "
-                    f"{other_ways(name)}, or set it in [kafka] of the config file or in "
+                    f"{name} is a secret, and other users of this machine can read the command "
+                    f"line: {other_ways(name)}, or set it in [kafka] of the config file or in "
                     f"{self.envvar}",
                     ctx=ctx,
                     param=self,
@@ -100,8 +100,8 @@ def require_location(
     """Refuse the name of a schema: only `run` has a Spark session, which knows its location."""
     if tables is not None and is_schema_name(tables):
         raise click.BadParameter(
-            f"there is no folder {tables}; for a schema of a Spark catalog, pass its location, "
-            "which run logs at its start",
+            f"there is no folder {tables}; for a schema of a Spark catalog, pass the location that "
+            "`run` logs at its start",
             ctx=ctx,
             param=parameter,
         )
@@ -131,7 +131,7 @@ kafka_option = click.option(
     cls=KafkaPropertiesOption,
     multiple=True,
     metavar="KEY=VALUE",
-    help="Kafka client property (TLS, SASL, …), repeatable. Give a secret as a file or an "
+    help="Kafka client property (TLS, SASL, …); repeatable. Give a secret as a file or an "
     "environment variable: sasl.plain.password.file=PATH, sasl.plain.password.env=VARIABLE.",
 )
 port_option = partial(
@@ -145,8 +145,8 @@ port_option = partial(
 as_of_option = option(
     "--as-of",
     metavar="TIME|VERSION",
-    help="Read the tables as of an earlier time, in UTC unless it has a zone (5m, 03:14, yesterday "
-    "14:00, 2026-11-21T03:14:00Z), or a version of load_progress.",
+    help="Read the tables as of an earlier time (5m, 03:14, yesterday 14:00, "
+    "2026-11-21T03:14:00Z), or of a version of load_progress. A time without a zone is UTC.",
 )
 consistent_option = option(
     "--consistent/--newest",

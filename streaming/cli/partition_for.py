@@ -78,5 +78,8 @@ def partition_for(
         f"coordinator: broker {found.coordinator} at {found.host}:{found.port}",
     )
     if found.coordinator != found.leader:
-        write_note(f"the leader of log partition {found.log_partition} is broker {found.leader}")
+        write_note(
+            f"broker {found.coordinator} is not the leader of log partition "
+            f"{found.log_partition}: the leader is broker {found.leader}"
+        )
         ctx.exit(1)

@@ -33,17 +33,17 @@ topic_option = option(
     "topics",
     metavar="TOPIC[:PARTITION]",
     multiple=True,
-    help="Only this topic or partition, repeatable.",
+    help="Only this topic or partition; repeatable.",
 )
 file_option = option(
     "--file", metavar="FILE", help="Write the plan to this CSV file, and print its commands."
 )
-force_option = option("--force", is_flag=True, help="Overwrite a file with another content.")
+force_option = option("--force", is_flag=True, help="Overwrite the file if its content differs.")
 at_option = option(
     "--at",
     metavar="TIME",
-    help="Take the offsets of an earlier time, in UTC unless it has a zone: 5m, 03:14, "
-    "2026-11-21T03:14:00Z.",
+    help="Use the offsets of an earlier time: 5m, 03:14, 2026-11-21T03:14:00Z. A time without a "
+    "zone is UTC.",
 )
 
 
@@ -51,8 +51,9 @@ at_option = option(
 def plan() -> None:
     """Plan resets, clones, cleanups and backups that Kafka's own tool executes.
 
-    Nothing is written to Kafka. A plan is a table of what would change, a CSV file, and the exact
-    commands of kafka-consumer-groups.sh. Python API: streaming.plans, see docs/plans.md.
+    The commands write nothing to Kafka. They show the planned changes as a table, and print the
+    kafka-consumer-groups.sh commands that apply them. --file writes a plan as CSV. Python API:
+    streaming.plans, see docs/plans.md.
 
     \b
     Examples:
@@ -65,14 +66,14 @@ def plan() -> None:
 @plan.command()
 @click.argument("group")
 @option(
-    "--to-state-at", metavar="TIME", help="The committed offsets that the group had at this time."
+    "--to-state-at", metavar="TIME", help="Restore the committed offsets of the group at this time."
 )
-@option("--to-time", metavar="TIME", help="Begin with the records produced after this time.")
-@option("--back", type=Duration(), help="Begin with the records of the last 15m, 2h or 1d.")
+@option("--to-time", metavar="TIME", help="Start at the records produced after this time.")
+@option("--back", type=Duration(), help="Start at the records of the last 15m, 2h or 1d.")
 @option(
     "--to-earliest-kept",
     is_flag=True,
-    help="Begin with the oldest records that the logs still have.",
+    help="Start at the oldest records that are still in the logs.",
 )
 @topic_option
 @tables_option
@@ -96,12 +97,13 @@ def reset(
     bootstrap_servers: str | None,
     output: str,
 ) -> None:
-    """Plan new committed offsets for GROUP: those it had at a time, or the logs' at a time.
+    """Plan new committed offsets for GROUP: its own at an earlier time, or the logs' by time.
 
-    Shows per partition the records replayed, skipped and already deleted. Warns about members that
-    must stop first, and about open transactions. Log ends and log starts are those of the samples
-    in log_offsets. A partition whose samples do not reach back to the time is left as it is. Exits
-    with status 1 and a warning if the group is unknown. Python API: streaming.plans.reset.
+    Shows how many records each partition replays, skips and has already deleted. Warns about
+    members that must stop first, and about open transactions. Log start and log end offsets come
+    from the samples in log_offsets. A partition is left unchanged if its samples do not reach back
+    to the time. Exits with status 1 and a warning if the group is unknown. Python API:
+    streaming.plans.reset.
 
     \b
     Examples:
@@ -160,10 +162,10 @@ def clone(
     bootstrap_servers: str | None,
     output: str,
 ) -> None:
-    """Plan the committed offsets of GROUP for NEW, which need not exist.
+    """Plan to copy the committed offsets of GROUP to NEW, which need not exist.
 
-    If NEW has committed offsets, they are the ones that the plan changes. Exits with status 1 and a
-    warning if GROUP is unknown. Python API: streaming.plans.clone.
+    Committed offsets of NEW in partitions that GROUP has not committed stay unchanged. Exits with
+    status 1 and a warning if GROUP is unknown. Python API: streaming.plans.clone.
 
     \b
     Examples:
@@ -175,7 +177,7 @@ def clone(
     from streaming.tables.reader import TableReader
 
     if group == new:
-        raise click.UsageError("NEW must be another group than GROUP")
+        raise click.UsageError("NEW and GROUP must be different groups")
     selection = TopicSelection.of(topics)
     reader = TableReader(tables)
     write_stale_note(reader)
@@ -192,7 +194,7 @@ def clone(
     type=Duration(),
     default="7d",
     show_default=True,
-    help="How long a group without members must have had no activity.",
+    help="Minimum time since the last activity of a group without members.",
 )
 @tables_option
 @servers_option
@@ -208,10 +210,9 @@ def cleanup(
 ) -> None:
     """List dead groups, offsets of deleted topics, and orphans, with the commands to delete them.
 
-    A dead group has no members, and neither commits nor group records since --unused-for. Each row
-    has the last activity, the client that the group was last seen with, and either a command or the
-    reason why there is none. There is no command for a group with members. Python API:
-    streaming.plans.cleanup.
+    A dead group has no members, and has had no commits or group records for --unused-for. Each row
+    shows the last activity, the last known client, and a command or the reason why there is none.
+    A group with members never gets a command. Python API: streaming.plans.cleanup.
 
     \b
     Examples:
@@ -258,8 +259,8 @@ def backup(
 ) -> None:
     """Write the committed offsets of all groups to a file that Kafka's tool can restore.
 
-    Share and streams groups have other tools and are left out, as are offsets of deleted topics.
-    Compare the file with later tables by plan diff. Python API: streaming.plans.backup.
+    The file has no offsets of share and streams groups, which need other tools, and none of deleted
+    topics. `plan diff` compares the file with later tables. Python API: streaming.plans.backup.
 
     \b
     Examples:
@@ -305,7 +306,7 @@ def backup(
 
 @plan.command()
 @click.argument("file")
-@option("--group", metavar="GROUP", help="The group of a file that was written for one group.")
+@option("--group", metavar="GROUP", help="Group of FILE, if FILE has no column with the group.")
 @tables_option
 @output_option
 @click.pass_context

@@ -33,8 +33,8 @@ def redecode(
     Group records that can now be decoded move to coordinator_records, and their groups are rebuilt.
     An offset commit leaves the quarantine if a later commit of its key is in the tables. For other
     commits the tables cannot tell whether they are still valid: reload their log partition. Stop
-    `run` first. In a store, a `run` that still writes is fenced and ends. The command can be
-    repeated safely. With --bootstrap-servers it asks the cluster for topic names. Python API:
+    `run` first. In an object store, a `run` that is still writing is fenced and exits. The command
+    is idempotent. With --bootstrap-servers it asks the cluster for topic names. Python API:
     streaming.run.redecode.redecode.
 
     \b
@@ -60,7 +60,7 @@ def _sentences(found: Redecoded) -> list[str]:
         for log_partition, count in sorted(found.waiting.items())
     ]
     lines += [
-        f"{count} stay in quarantine: {reason}"
+        f"{count} records stay in quarantine: {reason}"
         for reason, count in sorted(found.undecodable.items())
     ]
     return lines

@@ -70,7 +70,7 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
     type=Choice(["default", "burrow"]),
     default="default",
     show_default=True,
-    help="For status: the rules of the judgement, ours or Burrow's.",
+    help="For status: the rules that decide the status, those of this program or of Burrow.",
 )
 @history_options
 @as_of_option
@@ -111,8 +111,8 @@ def show(
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
     snapshot. Text shows the most important columns, JSON shows all. If the group of --group does
     not exist, a warning names similar groups. A warning also counts log partitions that are not
-    current yet. Exits with status 1 if none is (except progress and alerts). For a coordinator's
-    answer, see the command offsets.
+    current yet. Exits with status 1 if no log partition is current (except for progress and
+    alerts). The command offsets answers as a coordinator does.
     Python API: streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag,
     group_statuses and burrow_group_statuses.
 
@@ -172,7 +172,7 @@ def _table(
     filters = None if group is None else [("group_id", "=", group)]
     if reader.lacks(view.table):
         write_warning(
-            f"{view.table} has no history: its rows of that moment are not known any more"
+            f"{view.table} has no history: its rows of that moment are no longer available"
         )
     found = reader.read(view.table, filters=filters)
     if what == "pending":
@@ -200,7 +200,7 @@ def _status(
     from streaming.lag import burrow_status, group_status
 
     if by == "topic":
-        raise click.UsageError("--by of status must be group or partition")
+        raise click.UsageError("--by must be group or partition for status")
     found: pa.Table
     if rules == "burrow" and by == "group":
         found = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)

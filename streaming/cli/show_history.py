@@ -34,28 +34,32 @@ _OPTIONS: Final = (
     option(
         "--since",
         metavar="TIME",
-        help="For events, history and group-records: rows from this time on, with the forms of "
-        "--as-of.",
+        help="For events, history and group-records: rows from this time on, in the formats "
+        "of --as-of.",
     ),
-    option("--until", metavar="TIME", help="For the same: rows up to this time."),
+    option(
+        "--until",
+        metavar="TIME",
+        help="For events, history and group-records: rows up to this time.",
+    ),
     option(
         "--event",
         "events",
         type=Choice([name.value for name in EventName]),
         metavar="NAME",
         multiple=True,
-        help="For events: only these, such as offset_rewind; repeatable.",
+        help="For events: only events of this type, such as offset_rewind; repeatable.",
     ),
     option(
         "--limit",
         type=click.IntRange(min=0),
         metavar="N",
-        help="For the same: the newest N rows, 0 for all.  [default: 100]",
+        help="For events, history and group-records: the newest N rows; 0 for all. [default: 100]",
     ),
     option(
         "--folded",
         is_flag=True,
-        help="For events: a summary. Equal events are one row; rewinds, resets, deletions and "
+        help="For events: a summary with one row for equal events. Rewinds, resets, deletions and "
         "expiries come first.",
     ),
 )
@@ -145,7 +149,7 @@ def folded_rows(
     )
     if summary.more:
         write_note(
-            f"{summary.more:,} older events are not in the summary: select less with --since, "
+            f"{summary.more:,} older events are not in the summary: narrow it with --since, "
             "--until, --group or --event"
         )
     folded = summary.rows

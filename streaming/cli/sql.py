@@ -28,7 +28,7 @@ _OUTPUTS: dict[str, type[Output]] = {
     default="text",
     show_default=True,
     help="Aligned text, one JSON object per line, CSV with unchanged values, or CSV whose values a "
-    "spreadsheet cannot take for formulas.",
+    "spreadsheet does not run as formulas.",
 )
 @option(
     "--parquet",

@@ -47,7 +47,7 @@ _COLUMNS = ("answer", "field", "broker", "tables")
     type=Duration(),
     default="30s",
     show_default=True,
-    help="How long answers that change meanwhile are compared again.",
+    help="How long to repeat the comparison of answers that change meanwhile.",
 )
 @option(
     "--groups",
@@ -80,9 +80,9 @@ def verify(
     Compares groups of every type with state and epochs, members with assignments (of classic groups
     only while they are Stable), committed offsets with leader epoch and metadata, and pending
     offsets. Traffic may continue: an answer that changes during the comparison is compared again.
-    Exits with status 1 if an answer differs, if one changed in every round and was not compared, or
-    if the tables do not catch up in time; with --every, if that happened in any round. Python API:
-    streaming.verify.verify.verify_cluster.
+    Exits with status 1 if an answer differs, if an answer changed in every round and was not
+    compared, or if the tables do not catch up within --timeout. With --every, one such comparison
+    is enough. Python API: streaming.verify.verify.verify_cluster.
 
     \b
     Examples:

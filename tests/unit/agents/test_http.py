@@ -140,8 +140,8 @@ def test_a_proxy_lets_in(tables: DashboardTables) -> None:
     ("options", "error"),
     [
         (["--port", "0", "--host", EVERY_ADDRESS], "could read the tables: set a token"),
-        (["--port", "0", "--token", TOKEN], "--token is visible to other users"),
-        (["--host", "192.0.2.1"], "--host is for HTTP: add --port"),
+        (["--port", "0", "--token", TOKEN], "--token on the command line is visible"),
+        (["--host", "192.0.2.1"], "--host works only with HTTP: add --port"),
         (["--port", "0", "--allowed-host", "http://x"], "is not a host name"),
         (["--port", "x"], "'x' is not a whole number"),
     ],

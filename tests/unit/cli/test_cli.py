@@ -148,7 +148,7 @@ class TestTheNameOfASchema:
         result = call(*name.split(), "--tables", "spark_catalog.kafka", exit_code=2)
 
         assert "--tables: there is no folder spark_catalog.kafka; for a schema" in result.stderr
-        assert "pass its location, which run logs at its start" in result.stderr
+        assert "pass the location that `run` logs at its start" in result.stderr
         assert result.stderr.count("\n") == 1
 
     def test_the_dashboard_has_names_for_clusters_too(self) -> None:

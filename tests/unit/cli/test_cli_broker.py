@@ -48,7 +48,9 @@ class TestPartitionFor:
         result = call("partition-for", *arguments, exit_code=exit_code)
 
         assert result.stdout == "3\ncoordinator: broker 2 at b:9092\n"
-        assert ("leader of log partition 3 is broker 3" in result.stderr) == bool(exit_code)
+        assert (
+            "not the leader of log partition 3: the leader is broker 3" in result.stderr
+        ) == bool(exit_code)
 
     def test_the_count_is_given_or_asked_for(self) -> None:
         arguments = ["g", "--partitions", "5", "--bootstrap-servers", "localhost:9092"]

@@ -27,5 +27,5 @@ def test_folders_without_a_name_have_distinguishing_ones(
 
 @pytest.mark.parametrize("folders", [["/a", "/a"], ["x=/a", "x=/b"]])
 def test_the_same_name_or_folder_twice_is_refused(folders: list[str]) -> None:
-    with pytest.raises(click.UsageError, match="two folders have the name"):
+    with pytest.raises(click.UsageError, match="two --tables folders have the name"):
         clusters_of(folders)

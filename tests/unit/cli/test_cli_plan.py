@@ -74,7 +74,7 @@ def test_records_that_would_never_be_read_are_a_warning(planned: tuple[str, str]
         (["reset", "payments", "--to-time", "2126-01-01"], 2, "2126-01-01 is in the future"),
         (["reset", "paymets", "--back", "5m"], 1, "unknown group paymets; did you mean payments?"),
         (["reset", "payments", "--back", "5m", "--topic", "order"], 2, "did you mean orders?"),
-        (["clone", "a", "a"], 2, "NEW must be another group than GROUP"),
+        (["clone", "a", "a"], 2, "NEW and GROUP must be different groups"),
         (["clone", "nobody", "new"], 1, "unknown group nobody"),
         (["diff", "no-such-file"], 2, "cannot read the plan file no-such-file"),
     ],

@@ -33,7 +33,7 @@ def test_the_outcome_of_the_records_is_printed() -> None:
         "4 quarantined records decoded: 3 applied to 2 groups, 1 superseded by later ones",
         "2 offset commits of log partition 7 can be decoded, but their outcome is unknown: "
         "reload that log partition with `coordinator-state reload`",
-        "5 stay in quarantine: record key: unknown record type 99",
+        "5 records stay in quarantine: record key: unknown record type 99",
     ]
 
 

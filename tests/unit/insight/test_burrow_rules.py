@@ -140,4 +140,4 @@ def test_the_command(tables: str) -> None:
     rows = json_lines(call(*arguments, "--by", "partition", "--output", "json"))
     assert len(rows) == 7
     refused = call("show", "status", "--tables", tables, "--by", "topic", exit_code=2)
-    assert "--by of status must be group or partition" in refused.stderr
+    assert "--by must be group or partition for status" in refused.stderr

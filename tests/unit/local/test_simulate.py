@@ -220,7 +220,7 @@ def test_the_demo_without_a_broker() -> None:
 
 def test_the_demo_without_a_broker_has_no_kafka_version() -> None:
     refused = call("demo", "--offline", "--kafka-version", "3.9.1", exit_code=2)
-    assert "leave out --kafka-version" in refused.stderr
+    assert "remove --kafka-version" in refused.stderr
 
 
 def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(

@@ -183,7 +183,10 @@ def test_a_table_without_history_is_empty_with_a_warning(live: Live) -> None:
     at = live.moments[3].at.isoformat()
     shown = call("show", "transactions", "--tables", live.tables, "--as-of", at, "--output", "json")
     assert shown.stdout == ""
-    assert "transactions has no history: its rows of that moment are not known" in shown.stderr
+    assert (
+        "transactions has no history: its rows of that moment are no longer available"
+        in shown.stderr
+    )
 
 
 def test_rows_of_some_groups_only_are_read(live: Live) -> None:
