@@ -37,6 +37,8 @@ class ExternalGroup(NamedTuple):
             raise ValueError(f"{text!r}: only checkpoints of spark can be read{reason}")
         scheme, is_address, _ = location.partition("://")
         if (is_address and scheme not in _SCHEMES) or location.startswith("dbfs:"):
-            raise ValueError(f"{text!r}: {scheme.split(':')[0]} is none of {', '.join(_SCHEMES)}")
+            raise ValueError(
+                f"{text!r}: {scheme.split(':')[0]} is not one of {', '.join(_SCHEMES)}"
+            )
         path = local_path(location)
         return cls(group_id, location if path is None else str(path.absolute()))

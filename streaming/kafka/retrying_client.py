@@ -190,8 +190,8 @@ def check(error_code: int, operation: str, acl: str | None = None) -> None:
         )
     if kind is kafka_errors.UnsupportedVersionError:
         raise ConfigurationError(
-            f"cannot {operation}: the brokers refuse the request, because the cluster has the "
-            "feature of this group type turned off (kafka-features.sh describe)"
+            f"cannot {operation}: the brokers refuse the request, because the "
+            "feature of this group type is off in the cluster (see kafka-features.sh describe)"
         )
     if kind.retriable:
         raise TransientFailure(f"cannot {operation}: {kind.__name__}")

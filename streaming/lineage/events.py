@@ -37,7 +37,7 @@ from streaming.tables.schemas import ALL_TABLES, Table
 
 PRODUCER: Final = f"urn:coordinator-state:{version('coordinator-state')}"
 _JOB_TYPES: Final = {SHARE: "SHARE_GROUP", STREAMS: "STREAMS_GROUP"}
-_NO_TOPICS: Final = " It reads no topic any more: the group is deleted, or its offsets expired."
+_NO_TOPICS: Final = " It no longer reads any topic: the group is deleted, or its offsets expired."
 
 
 def group_event(group: GroupTopics, bootstrap_servers: str, now: datetime) -> JobEvent:

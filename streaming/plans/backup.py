@@ -47,15 +47,15 @@ def backup(reader: TableReader, newest: TableReader | None = None) -> Backup:
     unnamed = {key.group_id: reason for key in found if (reason := cannot_be_reset(key.group_id))}
     counts = Counter(types.values())
     left_out = [
-        f"Left out: {count_text(counts[kind], f'{kind} group')}, whose tool is {tool}"
+        f"Not in the file: {count_text(counts[kind], f'{kind} group')} (use {tool})"
         for kind, tool in OTHER_TOOLS.items()
         if counts[kind]
     ]
-    left_out += [f"Left out: group {group_id!r}, {why}" for group_id, why in unnamed.items()]
+    left_out += [f"Not in the file: group {group_id!r}, {why}" for group_id, why in unnamed.items()]
     if is_gone:
         topics = ", ".join(sorted({key.topic for key in is_gone}))
         left_out.append(
-            f"Left out: {count_text(len(is_gone), 'offset')} of deleted topics: {topics}"
+            f"Not in the file: {count_text(len(is_gone), 'offset')} of deleted topics: {topics}"
         )
     return Backup(
         offsets={

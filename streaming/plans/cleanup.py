@@ -188,7 +188,7 @@ def _of_deleted_topics(facts: _Facts) -> Iterator[Leftover]:
         command = delete_offsets_command(group_id, topic, partitions, servers)
         yield replace(
             row,
-            reason=reason or "the topic was created again since",
+            reason=reason or "the topic was deleted and created again",
             command=None if reason else command,
         )
 

@@ -72,7 +72,7 @@ class GroupPlan:
         if not skipped:
             return []
         count = count_text(skipped, "record")
-        return [f"{self.group_id} goes forward in a partition: it would never read {count}"]
+        return [f"the plan moves {self.group_id} forward: the group would never read {count}"]
 
     @property
     def summary(self) -> str:
@@ -89,7 +89,7 @@ class GroupPlan:
             ),
         ]
         if left:
-            counts.append(f"{count_text(left, 'partition')} left as before")
+            counts.append(f"{count_text(left, 'partition')} unchanged")
         return ", ".join(counts)
 
 
@@ -139,7 +139,7 @@ def require_loaded(reader: TableReader, group_id: str) -> None:
     error = coordinator_error(reader, log_partition)
     if error != NO_ERROR:
         raise ConfigurationError(
-            f"the offsets of {group_id} are not known: its log partition {log_partition} "
+            f"the offsets of {group_id} are unknown: its log partition {log_partition} "
             f"answers {error}"
         )
 
@@ -156,9 +156,9 @@ def _planned(
     if is_sampled and log is None:
         reason = "the cluster has no such topic"
     elif log is not None and wanted.topic_id not in (None, log.topic_id):
-        reason = "the topic was created again since"
+        reason = "the topic was deleted and created again"
     if reason or wanted.offset is None:
-        return left_as_it_is(key, from_offset, f"left as it is: {reason}")
+        return left_as_it_is(key, from_offset, f"unchanged: {reason}")
     return planned_offset(
         key,
         from_offset=from_offset,

@@ -75,7 +75,7 @@ def _parsed(line: str, group_id: str | None, where: str) -> tuple[OffsetKey, int
     if len(cells) == _OF_ONE_GROUP and group_id is None:
         raise ConfigurationError(f"{where} names no group: pass --group")
     if len(cells) == _OF_GROUPS and group_id is not None:
-        raise ConfigurationError(f"{where} names its group: leave out --group")
+        raise ConfigurationError(f"{where} names its group: remove --group")
     if len(cells) not in (_OF_ONE_GROUP, _OF_GROUPS):
         raise ConfigurationError(f"{where} is not [GROUP,]TOPIC,PARTITION,OFFSET")
     of_group = names[0] if group_id is None else group_id
@@ -120,5 +120,5 @@ def _place(temporary: Path, file: Path, text: str, *, overwrite: bool) -> None:
             temporary.replace(file)
         elif file.read_bytes() != text.encode():
             raise ConfigurationError(
-                f"{file} exists with another content: name another file, or pass --force"
+                f"{file} already exists with different content: name another file, or pass --force"
             ) from None

@@ -67,8 +67,8 @@ def choose_engine(
             "commit of another process; use --engine driver, or tables in another store"
         )
     if engine != "auto":
-        return EngineChoice(engine, "--engine names it")
-    on_s3 = EngineChoice("driver", "on S3, Delta Lake on Spark is not safe beside other writers")
+        return EngineChoice(engine, "set by --engine")
+    on_s3 = EngineChoice("driver", "on S3, Delta Lake on Spark does not support concurrent writers")
     if in_catalog:
         return on_s3 if is_s3 else EngineChoice("spark", "the tables are in a catalog")
     if master.startswith("local"):
@@ -122,7 +122,7 @@ def reachable_engine(
     if choice.engine == "driver" and settings.deletion_vectors:
         raise ConfigurationError(
             f"--deletion-vectors needs the engine spark, and this is the engine driver: "
-            f"{choice.reason}; add --engine spark, or leave --deletion-vectors out"
+            f"{choice.reason}; add --engine spark, or remove --deletion-vectors"
         )
     logger.info("engine %(engine)s: %(reason)s", choice._asdict())
     return choice

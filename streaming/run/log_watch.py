@@ -132,7 +132,7 @@ class LogWatch:
         log = self._client.refresh()
         if log.leaders.keys() != start.log.leaders.keys():
             yield (
-                f"__consumer_offsets now has {len(log.leaders)} partitions, before it had "
+                f"__consumer_offsets now has {len(log.leaders)} partitions, previously "
                 f"{len(start.log.leaders)}"
             )
         if found := start.leaderless & log.with_leader:

@@ -37,8 +37,8 @@ _FOLLOWED: Final = "also following %(topic)s"
 _MISSING: Final = "there is no topic %(topic)s yet; following it once it is created"
 _AWAY: Final = "cannot read %(topic)s: %(error)s; reading the other topics and retrying"
 _LEFT_OUT: Final = (
-    "%(topic)s is left out: %(error)s; add the ACLs and restart, or name the topics to follow with "
-    "--topics"
+    "not following %(topic)s: %(error)s; add the ACLs and restart, or name the topics to follow "
+    "with --topics"
 )
 _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 

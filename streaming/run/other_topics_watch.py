@@ -84,7 +84,7 @@ class OtherTopicsWatch:
 
     def _changes(self, one: OtherTopic, log: LogDescription) -> Iterator[str]:
         if log.leaders.keys() != one.log.leaders.keys():
-            yield f"{len(log.leaders)} partitions, before {len(one.log.leaders)}"
+            yield f"now {len(log.leaders)} partitions, previously {len(one.log.leaders)}"
         if found := one.leaderless & log.with_leader:
             yield f"log partitions have a leader again: {numbers_text(found)}"
         if leaderless := self._leaders[one.log.topic].leaderless(log):

@@ -72,9 +72,11 @@ def _checked_topics(topics: str) -> str:
     known = (OFFSETS_TOPIC, *OTHER_TOPICS)
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is none of {', '.join(known)}; all stands alone")
+            raise ValueError(
+                f"{name!r} is not one of {', '.join(known)}; use all without other names"
+            )
     if OFFSETS_TOPIC not in names:
-        raise ValueError(f"{OFFSETS_TOPIC} is missing: it is always followed")
+        raise ValueError(f"{OFFSETS_TOPIC} is missing: add it, `run` always follows it")
     return ",".join(name for name in known if name in names)
 
 
@@ -109,7 +111,8 @@ def _checked_endpoint(url: str) -> str:
         raise ValueError("it must begin with http:// or https:// and a host")
     if "@" in parts.netloc:
         raise ValueError(
-            "no user and no password: set OPENLINEAGE_API_KEY, or use --openlineage-key-file"
+            "it must not contain a user or password: set OPENLINEAGE_API_KEY, or use "
+            "--openlineage-key-file"
         )
     return url
 
@@ -183,8 +186,8 @@ class RunSettings(BaseModel):
     )
     lag_topics: LagTopics = Field(
         default="read",
-        description="Topics to sample: those that groups read, or all of the cluster, for the "
-        "topics and partitions that no group reads.",
+        description="Topics to sample: read (those that groups read), or all (also topics and "
+        "partitions that no group reads).",
     )
     snapshot_retention: Interval = Field(
         default="6 minutes",
@@ -202,8 +205,8 @@ class RunSettings(BaseModel):
     )
     semantics: SemanticsOption = Field(
         default="auto",
-        description="Loader's rules: coordinator (Kafka 4), scala (Kafka 2 and 3), or auto, which "
-        "asks the cluster.",
+        description="Rules for loading the log: coordinator (Kafka 4), scala (Kafka 2 and 3), or "
+        "auto, which asks the cluster.",
     )
     history: HistoryMode = Field(
         default="sampled",
@@ -225,8 +228,8 @@ class RunSettings(BaseModel):
     topics: Topics = Field(
         default=ALL_TOPICS,
         description="Internal topics to follow: a list such as "
-        "__consumer_offsets,__transaction_state, or all: __consumer_offsets, and those of "
-        "__transaction_state and __share_group_state that the ACLs allow.",
+        "__consumer_offsets,__transaction_state, or all. all means __consumer_offsets, and also "
+        "__transaction_state and __share_group_state if the ACLs allow them.",
     )
     external: tuple[External, ...] = Field(
         default=(),
@@ -262,7 +265,7 @@ class RunSettings(BaseModel):
     )
     http_host: str = Field(
         default="127.0.0.1",
-        description="Address to serve them on; 0.0.0.0 for all interfaces.",
+        description="Address on which --http-port listens; 0.0.0.0 for all interfaces.",
     )
     openlineage: Annotated[Endpoint | None, _metavar("URL")] = Field(
         default=None,
@@ -281,13 +284,13 @@ class RunSettings(BaseModel):
     engine: EngineOption = Field(
         default="auto",
         description="Where micro-batches are planned and written: driver (this process, with "
-        "delta-rs), spark (the executors, with Delta Lake on Spark), or auto, which chooses by "
-        "master and tables.",
+        "delta-rs) or spark (the executors, with Delta Lake on Spark). auto chooses by master and "
+        "tables.",
     )
     deletion_vectors: bool = Field(
         default=False,
-        description="Let the engine spark mark rows as deleted instead of rewriting their files: "
-        "it writes fewer bytes, and fewer programs can read the tables.",
+        description="Let the engine spark mark rows as deleted instead of rewriting their files. "
+        "It writes fewer bytes, but fewer programs can read the tables.",
     )
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 
@@ -330,7 +333,9 @@ class RunSettings(BaseModel):
     @classmethod
     def _is_sampled(cls, groups: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if groups and info.data.get("lag_interval") == "off":
-            raise ValueError("its offsets are read with the samples: leave out --lag-interval off")
+            raise ValueError(
+                "its offsets are read with the offset samples: remove --lag-interval off"
+            )
         ids = [ExternalGroup.parse(group).group_id for group in groups]
         for group_id in ids:
             if ids.count(group_id) > 1:

@@ -87,7 +87,10 @@ class Verification:
     def notes(self) -> list[str]:
         """The reasons why groups were compared only in part, with their number, one per line."""
         reasons = Counter(self.not_compared.values())
-        return [f"groups {reason}: {count}" for reason, count in sorted(reasons.items())]
+        return [
+            f"{count} {'group' if count == 1 else 'groups'} {reason}"
+            for reason, count in sorted(reasons.items())
+        ]
 
     @property
     def summary(self) -> str:

@@ -367,7 +367,7 @@ def test_topics_without_acls_are_left_out_or_refused(
         refused = run_command(*command, "--topics", topics)
     (line,) = _lines_about(TRANSACTION_STATE_TOPIC, left_out.stderr)
     assert left_out.returncode == 0, left_out.stderr
-    assert f"{TRANSACTION_STATE_TOPIC} is left out: not authorised" in line
+    assert f"not following {TRANSACTION_STATE_TOPIC}: not authorised" in line
     assert f"needs the ACLs Read and Describe on topic {TRANSACTION_STATE_TOPIC}" in line
 
     (line,) = _lines_about(TRANSACTION_STATE_TOPIC, refused.stderr)

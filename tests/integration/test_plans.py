@@ -270,7 +270,7 @@ def test_a_backup_is_restored(cluster: Cluster) -> None:
     cluster.verified()
     file = cluster.file("backup")
     found = cluster.plan("backup", "--file", file)
-    assert found["left_out"] == ["Left out: group 'line\\nfeed', its id has a line feed"]
+    assert found["left_out"] == ["Not in the file: group 'line\\nfeed', its id has a line feed"]
     assert found["groups"] >= len(ODD_GROUPS)
     assert cluster.diff(file)["equal"] == found["offsets"]
     for group in ODD_GROUPS[1:]:

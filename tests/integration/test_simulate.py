@@ -66,7 +66,7 @@ def test_the_defaults_of_the_command_fit_the_cluster(
     # The first request has the broker create the topic.
     # What cannot be produced is refused before anything is.
     refused = call(*arguments, "--log-partitions", "50", exit_code=2)
-    assert "has 3 partitions: leave out --log-partitions" in refused.stderr
+    assert "has 3 partitions: remove --log-partitions" in refused.stderr
     if workload == "groups":
         refused = call(*arguments, "--transactional", "0.1", exit_code=2)
         assert "--transactional 0" in refused.stderr

@@ -126,7 +126,7 @@ def _into_cluster(
         found = topic.log_partitions()
         if (simulation.log_partitions or 0) > found:
             raise ConfigurationError(
-                f"the cluster's {OFFSETS_TOPIC} has {found} partitions: leave out --log-partitions"
+                f"the cluster's {OFFSETS_TOPIC} has {found} partitions: remove --log-partitions"
             )
         source = _source(replace(simulation, transactional_share=0.0), log_partitions=found)
         size_bytes = 0

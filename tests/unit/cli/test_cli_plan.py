@@ -45,7 +45,7 @@ def test_a_plan_is_written_with_its_commands(planned: tuple[str, str], tmp_path:
     # Another plan does not replace it.
     other = ("--to-earliest-kept", "--tables", tables, "--file", str(file))
     refused = call("plan", "reset", "payments", *other, exit_code=2)
-    assert "exists with another content" in refused.stderr
+    assert "exists with different content" in refused.stderr
     call("plan", "reset", "payments", *other, "--force")
     assert file.read_text() == "orders,0,0\norders,1,40\norders,2,0\n"
 

@@ -45,11 +45,11 @@ def test_a_backup_says_what_is_not_in_it(reader: TableReader) -> None:
     assert found.offsets == {OffsetKey("a", "orders", 0): 7, OffsetKey("a", "orders", 1): 8}
     assert found.group_ids == ["a"]
     assert sorted(found.left_out) == [
-        "Left out: 1 offset of deleted topics: gone",
-        "Left out: 1 share group, whose tool is kafka-share-groups.sh",
-        "Left out: 1 streams group, whose tool is kafka-streams-groups.sh",
-        "Left out: group '', its id is empty",
-        "Left out: group 'line\\nfeed', its id has a line feed",
+        "Not in the file: 1 offset of deleted topics: gone",
+        "Not in the file: 1 share group (use kafka-share-groups.sh)",
+        "Not in the file: 1 streams group (use kafka-streams-groups.sh)",
+        "Not in the file: group '', its id is empty",
+        "Not in the file: group 'line\\nfeed', its id has a line feed",
     ]
 
 

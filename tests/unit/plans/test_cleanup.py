@@ -112,7 +112,7 @@ def test_the_commands(leftovers: dict[tuple[str, str], Leftover]) -> None:
         "nul\0": "its id has a zero character",
         "pending": "the group has a pending offset of an open transaction",
         "topology": "a streams group: delete it with kafka-streams-groups.sh",
-        "again": "the topic was created again since",
+        "again": "the topic was deleted and created again",
         "again-members": "the group has 1 member",
         "only-gone": "all topics of the group are deleted",
         "partly-gone": "brokers do not delete offsets of a topic that they do not have",

@@ -49,7 +49,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> Non
 def test_a_group_that_the_file_names_itself(tmp_path: Path) -> None:
     file = tmp_path / "plan.csv"
     file.write_text("a,orders,0,1\n")
-    with pytest.raises(ConfigurationError, match="names its group: leave out --group"):
+    with pytest.raises(ConfigurationError, match="names its group: remove --group"):
         read_plan(str(file), "a")
     with pytest.raises(ConfigurationError, match="cannot read the plan file"):
         read_plan(str(tmp_path / "none.csv"))
@@ -59,7 +59,7 @@ def test_another_file_is_never_lost(tmp_path: Path) -> None:
     file = tmp_path / "plan.csv"
     write_plan(str(file), "old\n")
     write_plan(str(file), "old\n")
-    with pytest.raises(ConfigurationError, match="exists with another content"):
+    with pytest.raises(ConfigurationError, match="exists with different content"):
         write_plan(str(file), "new\n")
     assert file.read_text() == "old\n"
     write_plan(str(file), "new\n", overwrite=True)

@@ -52,12 +52,12 @@ def test_the_offsets_of_a_past_state(planned: tuple[TableReader, TableReader]) -
         ("orders", 3): (8, None, None, None, None),
     }
     assert notes(plan)["orders", 1] == "the log begins at 40: 30 records are deleted"
-    assert notes(plan)["orders", 2].startswith("left as it is: no committed offset at ")
-    assert notes(plan)["old", 0] == "left as it is: the cluster has no such topic"
+    assert notes(plan)["orders", 2].startswith("unchanged: no committed offset at ")
+    assert notes(plan)["old", 0] == "unchanged: the cluster has no such topic"
     assert plan is not None
     assert [tuple(key)[1:] for key in plan.to_offsets] == [("orders", 0), ("orders", 1)]
     assert "220 records replayed, 0 records skipped, 30 records deleted" in plan.summary
-    assert plan.summary.endswith("3 partitions left as before")
+    assert plan.summary.endswith("3 partitions unchanged")
 
 
 def test_a_group_that_was_deleted_since(planned: tuple[TableReader, TableReader]) -> None:
@@ -89,7 +89,7 @@ def test_the_oldest_kept_records(planned: tuple[TableReader, TableReader]) -> No
     plan = reset_to_earliest_kept(planned[0], "payments")
     assert told(plan)["orders", 1] == (60, 40, 20, 0, 0)
     assert told(plan)["orders", 3] == (8, None, None, None, None)
-    assert notes(plan)["orders", 3] == "left as it is: the log was not sampled yet"
+    assert notes(plan)["orders", 3] == "unchanged: the log was not sampled yet"
 
 
 def test_only_named_partitions(planned: tuple[TableReader, TableReader]) -> None:
@@ -127,10 +127,10 @@ def test_an_offset_of_an_earlier_topic_is_not_set(tmp_path: Path) -> None:
     write_rows(tables, "log_offsets", [*of_partition_0, sample(1, now, 0, 2, topic_id="U")])
     reader = TableReader(tables)
     assert notes(reset_to_time(reader, "g", now - 5 * MINUTE))["orders", 0] == (
-        "left as it is: the topic was created again since"
+        "unchanged: the topic was deleted and created again"
     )
     assert notes(clone(reader, reader, "g", "h"))["orders", 1] == (
-        "left as it is: the topic was created again since"
+        "unchanged: the topic was deleted and created again"
     )
 
 
@@ -151,7 +151,7 @@ def test_a_clone(planned: tuple[TableReader, TableReader]) -> None:
     now, past = planned
     plan = clone(now, past, "deleted", "payments")
     assert told(plan)["orders", 0] == (300, 55, 245, 0, 0)
-    assert notes(plan)["orders", 1] == "left as it is: deleted has no committed offset"
+    assert notes(plan)["orders", 1] == "unchanged: deleted has no committed offset"
     plan = clone(now, now, "payments", "new", TopicSelection.of(["orders:0"]))
     assert told(plan) == {("orders", 0): (None, 300, None, None, 0)}
     assert clone(now, now, "nobody", "new") is None

@@ -38,7 +38,10 @@ def test_a_single_load_has_time_to_send_all_groups() -> None:
         ("marquez:5000", "it must begin with http:// or https:// and a host"),
         ("file:///events.json", "it must begin with http:// or https:// and a host"),
         ("http://[hush", "it must begin with http:// or https:// and a host"),
-        ("http://me:hush@marquez:5000", "no user and no password: set OPENLINEAGE_API_KEY"),
+        (
+            "http://me:hush@marquez:5000",
+            "it must not contain a user or password: set OPENLINEAGE_API_KEY",
+        ),
     ],
 )
 def test_the_address_is_checked_and_not_shown(url: str, said: str) -> None:

@@ -132,7 +132,7 @@ def test_a_topic_that_cannot_be_checked_is_no_reason(cluster: Cluster, topic: st
 
 def test_more_partitions(cluster: Cluster) -> None:
     cluster.lead(p0=1, p1=1, p2=-1, p3=1)
-    assert cluster.after(10) == ["followed: 4 partitions, before 3"]
+    assert cluster.after(10) == ["followed: now 4 partitions, previously 3"]
 
 
 def test_a_leader_is_back(cluster: Cluster) -> None:
