@@ -9,18 +9,18 @@ from typing import Final
 from coordinator_state.insight.evidence import Cause, Evidence
 from coordinator_state.insight.group_commands import cannot_be_reset, shell_word
 
-_UNDO: Final = "if nobody meant it, stop the members and plan a reset to the former offsets"
+_UNDO: Final = "if this was a mistake, stop the members and plan a reset to the earlier offsets"
 
 _ADVICE: Final[Mapping[Cause, str]] = {
     Cause.TOPIC_DELETED: "create the topic again if it is still needed, or stop its consumers",
     Cause.TOPIC_RECREATED: "stop the members, and reset the group to an offset of the new topic",
     Cause.DATA_LOSS: "add members or raise the retention of the topic; the lost records are gone",
-    Cause.ABORTED_TRANSACTIONS: "look in the log of the application for the reason of the aborts; "
-    "it reads the same records until a transaction commits",
-    Cause.OFFSET_REWIND: "find the client that set the offsets back; to skip the records "
-    "that are read again, stop it and plan a reset",
+    Cause.ABORTED_TRANSACTIONS: "find the reason for the aborts in the application's log; "
+    "the group rereads the same records until a transaction commits",
+    Cause.OFFSET_REWIND: "find the client that set the offsets back; to skip the repeated "
+    "records, stop it and plan a reset",
     Cause.OFFSET_RESET: _UNDO,
-    Cause.OFFSET_EXPIRED: "plan a reset to the former offsets, then start the members",
+    Cause.OFFSET_EXPIRED: "plan a reset to the earlier offsets, then start the members",
     Cause.GROUP_DELETED: _UNDO,
     Cause.OFFSET_DELETED: _UNDO,
     Cause.NO_MEMBERS: "start the consumers of the group",
@@ -31,12 +31,12 @@ _ADVICE: Final[Mapping[Cause, str]] = {
     Cause.MEMBERS_LEFT: "start the members that left",
     Cause.NO_OWNER: "look at the assignor and the subscriptions of the members, and restart them",
     Cause.NO_COMMITS: "look at the threads and the log of the application: it has stopped "
-    "committing, and perhaps reading",
+    "committing, and may have stopped reading",
     Cause.PRODUCTION_RATE: "add members, up to one per partition, or slow the producers down",
     Cause.ONE_PARTITION: "look at the owner of the partition, and at the keys of its records",
-    Cause.CONSUMPTION_RATE: "look for the bottleneck of the members (CPU, GC, calls to others), or "
-    "add members",
-    Cause.TRANSACTION_HUNG: "look in the log of the application for why its transaction took long",
+    Cause.CONSUMPTION_RATE: "look for the bottleneck of the members (CPU, GC, calls to other "
+    "services), or add members",
+    Cause.TRANSACTION_HUNG: "find out in the application's log why its transaction took so long",
 }
 
 

@@ -48,8 +48,8 @@ def _group_deleted(facts: GroupFacts, deleted: GroupDeletion) -> Evidence:
     again = "; it exists again" if facts.group_type is not None else ""
     return Evidence(
         cause=Cause.GROUP_DELETED,
-        text=f"the group was deleted at {when(deleted.at, facts)}{again}; by whom is not recorded "
-        "by Kafka",
+        text=f"the group was deleted at {when(deleted.at, facts)}{again}; Kafka does not "
+        "record who deleted it",
         at=deleted.at,
         record_ids=[deleted.record_id],
         is_event=True,
@@ -92,8 +92,9 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
     elif not deploy and changes.gone > 0:
         gone = {row["client_id"] for row in changes.left}
         names = ", ".join(sorted(name or "a client without an id" for name in gone)[:MOST_RECORDS])
+        verb = "was" if changes.gone == 1 else "were"
         text = (
-            f"{count_text(changes.gone, 'member')} left and not replaced ({names}): "
+            f"{count_text(changes.gone, 'member')} left and {verb} not replaced ({names}): "
             f"{changes.before} before, {len(facts.members)} now"
         )
         yield _event(Cause.MEMBERS_LEFT, text, changes.left, facts)

@@ -180,7 +180,7 @@ def _assigned(rows: Sequence[Row], labels: Labels) -> str:
     who = who_text(last, labels) or "a member"
     before, after = (_assignment(last, side) for side in ("before", "after"))
     if len(rows) == 1:
-        return f"assignment of {who} from {before} to {after}"
+        return f"assignment of {who} changed from {before} to {after}"
     what = count_text(len(rows), "assignment change")
     if len(members) == 1:
         return f"{what} of {who}{within_text(rows)}, the last from {before} to {after}"
@@ -217,8 +217,8 @@ def _by(rows: Sequence[Row], labels: Labels) -> str:
     known = list(dict.fromkeys(who_text(row, labels) for row in rows))
     if len(known) > 1 or known[0] is None:
         # Different reasons, as for commits of several producers.
-        return f"; who is {NOT_RECORDED}"
-    return f"; who is {known[0]}" if known[0].startswith(NOT_RECORDED) else f" by {known[0]}"
+        return f"; client {NOT_RECORDED}"
+    return f"; client {known[0]}" if known[0].startswith(NOT_RECORDED) else f" by {known[0]}"
 
 
 def _partitions(rows: Iterable[Row]) -> set[tuple[str, int]]:

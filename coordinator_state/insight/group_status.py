@@ -146,14 +146,14 @@ def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
     """Return the verdict for members that never committed in their assigned partitions."""
     who = f"{count_text(facts.members, 'member')} with {count_text(facts.partitions, 'partition')}"
     if facts.assigned_ms is None or facts.assigned_ms <= rules.silent_after_ms:
-        return Verdict(Status.OK, f"no offset is committed yet by {who}")
+        return Verdict(Status.OK, f"no commit yet from {who}")
     silent = f"no commit from {who} for {time_text(facts.assigned_ms)}"
     if facts.records is None:
         return Verdict(Status.WARN, f"{silent}; the log ends are unknown")
     if not facts.records:
-        return Verdict(Status.OK, f"{silent}; nothing was produced to them")
+        return Verdict(Status.OK, f"{silent}; nothing was produced to these partitions")
     if facts.waiting_ms is None or facts.waiting_ms <= rules.silent_after_ms:
-        return Verdict(Status.OK, f"no offset is committed yet by {who}")
+        return Verdict(Status.OK, f"no commit yet from {who}")
     produced = f"{count_text(facts.records, 'record')} produced, the first"
     return Verdict(Status.WARN, f"{silent}; {produced} {time_text(facts.waiting_ms)} ago")
 

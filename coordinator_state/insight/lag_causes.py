@@ -80,9 +80,9 @@ def _stands(partitions: Sequence[PartitionHistory]) -> str:
 def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
     commands = transaction_commands(transaction.log_partition, transaction.first_record_offset)
     offsets = count_text(transaction.offsets, "offset")
-    text = f"{_owner_text(transaction)} holds {offsets} since {when(transaction.since, facts)}"
+    text = f"{_owner_text(transaction)} has held {offsets} since {when(transaction.since, facts)}"
     if transaction.is_marker_lost:
-        text += "; its coordinator has ended it, so it stays until it is aborted by hand"
+        text += "; its coordinator has ended it, so the offsets stay pending until you abort it"
     elif transaction.owner is not None and transaction.owner.abort_timestamp is not None:
         due = when(transaction.owner.abort_timestamp, facts)
         text += f"; the coordinator aborts it within 10 s after {due}"
@@ -101,7 +101,7 @@ def _owner_text(transaction: OpenTransaction) -> str:
     client = f"client {transaction.client_id} at {transaction.client_host}"
     owner, is_known = transaction.owner, transaction.client_id is not None
     if owner is None or owner.transactional_id is None:
-        by = f"({client})" if is_known else "whose client is unknown"
+        by = f"({client})" if is_known else "(client unknown)"
         return f"an open transaction of {producer} {by}"
     more = f"{producer}, {client}" if is_known else producer
     return f"an open transaction of {owner.transactional_id} ({more})"
@@ -117,7 +117,8 @@ def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
         topics = topic_names(gone)
         yield Evidence(
             cause=Cause.TOPIC_DELETED,
-            text=f"topic {topics} was deleted; {count_text(len(gone), 'committed offset')} remain",
+            text=f"topic {topics} was deleted; {count_text(len(gone), 'committed offset')} "
+            f"{'remains' if len(gone) == 1 else 'remain'}",
             record_ids=[one.last.record_id for one in gone[:MOST_RECORDS]],
             sql=samples_sql(gone),
         )
@@ -127,9 +128,9 @@ def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
         at = one.recreated_at
         yield Evidence(
             cause=Cause.TOPIC_RECREATED,
-            text=f"topic {topic_names(again)} was deleted and created again by "
+            text=f"topic {topic_names(again)} was deleted and recreated by "
             f"{when(at, facts)}: committed offset {one.last.committed_offset:,} of {one.place} "
-            f"is older, log end {one.log_end_offset or 0:,}",
+            f"belongs to the old topic, log end {one.log_end_offset or 0:,}",
             at=at,
             record_ids=[one.last.record_id for one in again[:MOST_RECORDS]],
             sql=samples_sql(again),
@@ -139,7 +140,7 @@ def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
         records = sum(one.data_lost or 0 for one in lost)
         yield Evidence(
             cause=Cause.DATA_LOSS,
-            text=f"{count_text(records, 'record')} of {topic_names(lost)} were deleted before the "
+            text=f"{count_text(records, 'record')} of {topic_names(lost)} deleted before the "
             "group read them",
             record_ids=[one.last.record_id for one in lost[:MOST_RECORDS]],
             sql=samples_sql(lost),
@@ -169,7 +170,7 @@ def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
             since = max(one.last.at for one in ownerless)
             yield Evidence(
                 cause=Cause.NO_OWNER,
-                text=f"no member has {places_text(ownerless)}, although the group has "
+                text=f"no member owns {places_text(ownerless)}, although the group has "
                 f"{count_text(len(facts.members), 'member')}; last commit {when(since, facts)}",
                 at=since,
                 record_ids=[one.last.record_id for one in ownerless[:MOST_RECORDS]],
@@ -185,7 +186,7 @@ def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Eviden
     others = len(facts.partitions) - len(stuck)
     beside = ""
     if others:
-        verb = "moves" if others == 1 else "move"
+        verb = "advances" if others == 1 else "advance"
         beside = f"; {count_text(others, 'other partition')} {verb}"
     text = (
         f"{count_text(worst.same, 'commit')} of {worst.place} at the same offset "
@@ -210,7 +211,7 @@ def _one_partition(behind: Sequence[PartitionHistory], facts: GroupFacts) -> Ite
     by = "" if worst.owner is None else f", read by {worst.owner[0]} at {worst.owner[1]}"
     yield Evidence(
         cause=Cause.ONE_PARTITION,
-        text=f"{worst.place} has {worst.lag or 0:,} of the {total:,} records{by}; "
+        text=f"{worst.place} has {worst.lag or 0:,} of the {total:,} records of lag{by}; "
         f"{count_text(len(facts.partitions), 'partition')} in all",
         record_ids=[worst.last.record_id],
         sql=group_sql(facts, "group_lag", "lag DESC"),
@@ -246,7 +247,8 @@ def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
     moving = [one for one in facts.partitions if one not in stopped and one.last.at > last.last.at]
     if stopped and moving and not _is_overdue(newest, facts):
         of = f" of {places_text(stopped)}"
-        others = f"; {count_text(len(moving), 'other partition')} committed after that"
+        verb = "has" if len(moving) == 1 else "have"
+        others = f"; {count_text(len(moving), 'other partition')} {verb} later commits"
     members = f"{count_text(len(facts.members), 'member')}, " if facts.members else ""
     yield Evidence(
         cause=Cause.NO_COMMITS,
@@ -308,8 +310,8 @@ def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidenc
             behind = [one for one in facts.partitions if one.lag]
             yield Evidence(
                 cause=cause,
-                text=f"{verb} {now:,.3g} records/s since {when(onset, facts)}, before "
-                f"{max(was, 0):,.3g}",
+                text=f"{verb} {now:,.3g} records/s since {when(onset, facts)}, "
+                f"{'up' if is_more else 'down'} from {max(was, 0):,.3g}",
                 at=onset,
                 sql=samples_sql(behind) if is_more else commits_sql(facts),
             )

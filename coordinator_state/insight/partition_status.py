@@ -33,7 +33,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     """Return the status of a group in one partition."""
     if facts.topic_state == GONE:
         return Verdict(
-            Status.TOPIC_GONE, f"the cluster has no such topic; {_offset_text(facts)} remains"
+            Status.TOPIC_GONE, f"the topic does not exist; {_offset_text(facts)} remains"
         )
     if facts.held_ms is not None and facts.held_ms > rules.hanging_after_ms:
         return Verdict(
@@ -96,8 +96,8 @@ def _unknown(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     if facts.behind_ms is None:
         return Verdict(
             Status.UNKNOWN,
-            f"it is unknown how far the tables are behind {facts.log_topic}: its log end has no "
-            "recent sample",
+            f"the delay of the tables is unknown: the log end of {facts.log_topic} has no recent "
+            "sample",
         )
     if _is_stale(facts, rules):
         return Verdict(
@@ -260,7 +260,10 @@ def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
 def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:
     """The group reads too slowly."""
     if (facts.time_lag_at_least_ms or 0) > rules.slow_after_ms and _is_deleted_first(facts, rules):
-        return Status.WARN, f"records will be deleted in {time_text(facts.retention_margin_ms)}"
+        return (
+            Status.WARN,
+            f"unread records will be deleted in {time_text(facts.retention_margin_ms)}",
+        )
     commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
     if commits is None or produces is None or commits >= produces or not _is_slow(facts, rules):
         return None

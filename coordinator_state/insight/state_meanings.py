@@ -11,22 +11,22 @@ from coordinator_state.insight.group_status import Status
 STATUS_MEANINGS: Final[Mapping[Status, str]] = MappingProxyType(
     {
         Status.IDLE: "Caught up, without members, and without a commit for five minutes.",
-        Status.OK: "Caught up, or keeps up with its lag.",
+        Status.OK: "Caught up, or the lag is within the limits.",
         Status.UNKNOWN: "The tables or the samples of the log are too old for a verdict.",
         Status.EXPIRING: "The committed offset expires within a day.",
         Status.WARN: "The group reads less than producers write, or records will soon be deleted "
         "unread, or its members never commit.",
         Status.REBALANCING_LOOP: "Six rebalances or more within five minutes.",
-        Status.REWIND: "The committed offset went back and is not where it was.",
+        Status.REWIND: "The committed offset went back and is still below its earlier value.",
         Status.STALL: "The group commits the same offset again and again, or all its commits are "
         "aborted.",
         Status.STOP: "The group has a lag and no longer commits.",
         Status.PENDING: "An open transaction holds the commits of the group, or the records that "
         "it would read next.",
-        Status.HANGING_TRANSACTION: "An open transaction has held the group for 15 minutes.",
-        Status.TOPIC_GONE: "The cluster has no such topic, and the committed offset remains.",
+        Status.HANGING_TRANSACTION: "An open transaction has held the group back for 15 minutes.",
+        Status.TOPIC_GONE: "The topic does not exist, but its committed offset remains.",
         Status.DATA_LOSS: "Records were deleted before the group read them.",
-        Status.ERR: "Burrow's word for a group with a partition that has stopped or stalled.",
+        Status.ERR: "Burrow's status of a group with a stopped or stalled partition.",
     }
 )
 """The rules with all their limits are in docs/status.md."""
@@ -38,9 +38,9 @@ STATE_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "CompletingRebalance": "The leader assigns the partitions; nobody reads yet.",
         "Stable": "Every member has its assignment.",
         "Assigning": "The coordinator computes a new assignment.",
-        "Reconciling": "Members give up and take over partitions.",
+        "Reconciling": "Members revoke and take over partitions.",
         "NotReady": "The topology or the source topics of the streams group are not ready.",
-        "Dead": "The group has no record left besides tombstones.",
+        "Dead": "Only tombstones of the group are left.",
     }
 )
 """The states of groups of all types. Source: `GroupState` (org.apache.kafka.common) at 4.2.0."""

@@ -142,7 +142,7 @@ def _begin(facts: GroupFacts, explanation: Explanation) -> Iterator[StoryLine]:
     if onset is None or facts.lag is None:
         return
     if onset.is_earlier:
-        text = f"the lag is older than {when(onset.at, facts)}, where the evidence begins"
+        text = f"the lag began before {when(onset.at, facts)}, the earliest data"
         yield StoryLine(part=Part.BEGIN, text=text, at=onset.at)
         return
     pairs = zip(facts.series.at, facts.series.lag, strict=True)
@@ -152,7 +152,8 @@ def _begin(facts: GroupFacts, explanation: Explanation) -> Iterator[StoryLine]:
     peak = "" if most is None else f", {most:,.0f} at most"
     yield StoryLine(
         part=Part.BEGIN,
-        text=f"the lag began to grow about {when(onset.at, facts)}: {then}{facts.lag:,} now{peak}",
+        text=f"the lag began to grow at about {when(onset.at, facts)}: {then}{facts.lag:,} now"
+        f"{peak}",
         at=onset.at,
         sql=None if facts.group_type == EXTERNAL else around_sql(facts, onset.at, _AROUND),
     )

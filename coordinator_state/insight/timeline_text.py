@@ -14,9 +14,7 @@ from coordinator_state.replay.groups import CLASSIC, CONSUMER, SHARE, STREAMS
 
 _MOST_NAMES: Final = 3
 _MOST_OWNERS: Final = 5
-_TARGET: Final = (
-    "Bars show the target assignment: members take over their partitions some time later."
-)
+_TARGET: Final = "Bars show the target assignment: members take over their partitions later."
 _NOTES: Final = {
     CLASSIC: "Kafka writes one record when a rebalance of a classic group ends. Pauses within a "
     "rebalance are not in the log, so the group may have stood still for longer.",
@@ -46,7 +44,7 @@ def timeline_sentence(found: AssignmentTimeline) -> str:
         return f"{text}; no partition had an owner"
     still = found.stood_still
     if not still:
-        return f"{text}; there was always a partition with an owner"
+        return f"{text}; at least one partition always had an owner"
     at_least = "at least " if found.group_type == CLASSIC else ""
     return f"{text}; the group stood still for {at_least}{_time(still)} ({share_text(still, span)})"
 

@@ -11,7 +11,7 @@ from coordinator_state.insight.group_status import Status
 
 STATUSES: Final[Mapping[Status, str]] = {
     Status.IDLE: "caught up, no members, and no commit for five minutes",
-    Status.OK: "caught up, or keeps up with its lag",
+    Status.OK: "caught up, or the lag is within the limits",
     Status.UNKNOWN: (
         "no offset sample of the log for two minutes, tables that are two minutes behind, or "
         "a share group without known progress"
@@ -37,7 +37,7 @@ STATUSES: Final[Mapping[Status, str]] = {
         "an open transaction holds the group's commits, or the records that it would read next"
     ),
     Status.HANGING_TRANSACTION: (
-        "an open transaction has held them for 15 minutes (`transaction.max.timeout.ms`)"
+        "an open transaction has held the group back for 15 minutes (`transaction.max.timeout.ms`)"
     ),
     Status.TOPIC_GONE: (
         "the offset remains, but the cluster has no such topic: it was deleted, or never created"

@@ -143,10 +143,8 @@ def _without_offsets(group: Row) -> Verdict:
             f"{members}; no progress of the share group is known from {SHARE_STATE_TOPIC}",
         )
     if group["group_type"] == STREAMS:
-        return Verdict(
-            Status.UNKNOWN, f"no offset is committed yet by {members}; the tasks name no topics"
-        )
-    return Verdict(Status.OK, f"no offset is committed; {members} without a partition")
+        return Verdict(Status.UNKNOWN, f"no commit yet from {members}; the tasks name no topics")
+    return Verdict(Status.OK, f"no commit yet; {members} without a partition")
 
 
 def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, Verdict]:

@@ -47,7 +47,7 @@ def test_a_status_explains_itself_on_focus_and_on_hover(open_page: Callable[...,
     tip = page.get_by_role("tooltip")
     expect(tip).to_be_hidden()
     status.focus()
-    expect(tip).to_have_text("The committed offset went back and is not where it was.")
+    expect(tip).to_have_text("The committed offset went back and is still below its earlier value.")
     expect(status).to_have_attribute("aria-describedby", "tip")
     page.keyboard.press("Escape")
     expect(tip).to_be_hidden()

@@ -84,10 +84,7 @@ def test_within_a_rule_it_fires_on_with_the_new_reason(
     first, second = receiver.alerts
     assert (first["is_update"], second["is_update"]) == (False, True)
     assert (second["group_status"], second["previous_status"]) == ("TOPIC_GONE", "DATA_LOSS")
-    assert (
-        second["reason"]
-        == "TOPIC_GONE: the cluster has no such topic; committed offset 950 remains"
-    )
+    assert second["reason"] == "TOPIC_GONE: the topic does not exist; committed offset 950 remains"
     assert second["alert_id"] == first["alert_id"]
     (alert,) = read_alerts(TableReader(tables)).values()
     assert (alert.state, alert.reason) == (AlertState.FIRING, second["reason"])
@@ -106,7 +103,7 @@ def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
         *(("lost", "firing"), ("gone", "firing"), ("lost", "resolved")),
     ]
     assert receiver.alerts[-1]["reason"] == (
-        "now TOPIC_GONE: the cluster has no such topic; committed offset 950 remains"
+        "now TOPIC_GONE: the topic does not exist; committed offset 950 remains"
     )
 
 

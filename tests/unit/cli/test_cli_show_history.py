@@ -98,7 +98,7 @@ def test_a_summary_has_the_one_rewind_first(tables: str) -> None:
     # The other member has the same last four characters.
     assert first.endswith("set back from 990 to 100 by search-consumer-a51f4 at /10.0.0.1")
     assert second.startswith("2026-11-21T06:56:03.000Z  2026-11-21T06:59:48.000Z  451 ")
-    assert "451 offsets deleted of 9 partitions of returns; who is not recorded by Kafka" in second
+    assert "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka" in second
     assert third.endswith("search-consumer-b51f4 at /10.0.0.1 left; 1 member afterwards")
     assert result.stderr == ""
 

@@ -90,7 +90,7 @@ def test_one_rewind_is_above_hundreds_of_deletions(client: FlaskClient) -> None:
     first, second, third = rows(client, "changes")
 
     assert "orders:0 set back from 990 to 100 by search-consumer-51f4 at /10.0.0.1" in first
-    assert "451 offsets deleted of 9 partitions of returns; who is not recorded" in second
+    assert "451 offsets deleted of 9 partitions of returns; client not recorded" in second
     assert re.search(r" 451 ", second)
     assert "search-consumer-51f4 at /10.0.0.1 joined and left 99 times in 98 s" in third
 
@@ -105,7 +105,7 @@ def test_the_count_of_a_row_leads_to_each_event(client: FlaskClient) -> None:
     assert "page 1 of 5" in each
     newest = rows(client, "changes", event="offset_deleted", group="returns", folded="no")
     assert len(newest) == 100
-    assert "offset 7 of returns:0 deleted; who is not recorded by Kafka" in newest[0]
+    assert "offset 7 of returns:0 deleted; client not recorded by Kafka" in newest[0]
     last = {"event": "offset_deleted", "group": "returns", "folded": "no", "page": "5"}
     assert len(rows(client, "changes", **last)) == 51
     assert len(rows(client, "changes", event="member_joined,member_left")) == 1

@@ -38,10 +38,10 @@ Cluster `demo`, [2026-03-02 08:34:05 UTC](GROUP&at=NOW)
 - Time lag: at least 3.1 min
 - Members: 2
 
-1. **Began**: the lag began to grow about 08:31:00 UTC: 0 records then, 14,800 now \
+1. **Began**: the lag began to grow at about 08:31:00 UTC: 0 records then, 14,800 now \
 ([2026-03-02 08:31:00 UTC](GROUP&since=2026-03-02T08:28:00Z&until=2026-03-02T08:34:00Z&at=NOW), \
 [query](SQL1&at=NOW))
-2. **Cause**: an open transaction of producer 7 (client app-b at /10.0.0.13) holds 4 offsets \
+2. **Cause**: an open transaction of producer 7 (client app-b at /10.0.0.13) has held 4 offsets \
 since 08:31:05 UTC \
 ([2026-03-02 08:31:05 UTC](GROUP&since=2026-03-02T08:28:05Z&until=2026-03-02T08:34:05Z&at=NOW), \
 [log partition 9, record offset 2162](SQL2&at=NOW))
@@ -151,7 +151,7 @@ def test_the_ticket_is_the_story_as_markdown(of_demo: FlaskClient) -> None:
 def test_a_ticket_of_an_unknown_group_is_refused(of_demo: FlaskClient) -> None:
     answer = of_demo.get("/c/demo/group/ticket?group=nobody")
     assert answer.status_code == 404
-    assert "Nothing is known about group" in answer.text
+    assert "No data about group" in answer.text
 
 
 def test_the_command_of_a_plan_names_the_moment_before(demo: str) -> None:

@@ -54,7 +54,7 @@ def test_one_rewind_comes_before_hundreds_of_deletions() -> None:
 
     assert first.text == "orders:0 set back from 990 to 100 by search-consumer-1 at /10.0.0.1"
     assert second.text == (
-        "451 offsets deleted of 9 partitions of returns; who is not recorded by Kafka: an admin "
+        "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka: an admin "
         "tool, or the topic or group was deleted"
     )
     assert second.count == 451
@@ -239,7 +239,7 @@ def test_cycles_without_times_and_client_ids_have_texts() -> None:
 def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:
     rows = [moved("offset_reset", 1_000 * n, 5, partition=n) for n in (1, 2, 3)]
     unknown = (
-        "; who is not recorded by Kafka: no member held the partition, so an admin tool or assign()"
+        "; client not recorded by Kafka: no member held the partition, so an admin tool or assign()"
     )
     assert texts(*rows) == [
         f"3 partitions of orders reset, furthest orders:3 from 3,000 to 5{unknown}"
@@ -266,7 +266,7 @@ def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:
 def test_unknown_people_are_said_to_be_unknown(fields: Row, who: str) -> None:
     (found,) = folded_events([moved("offset_rewind", 9, 5, **fields)])
     assert found.who == f"not recorded by Kafka: {who}"
-    assert found.text == f"orders:0 set back from 9 to 5; who is {found.who}"
+    assert found.text == f"orders:0 set back from 9 to 5; client {found.who}"
 
 
 def test_the_other_events_have_sentences() -> None:
@@ -295,7 +295,7 @@ def test_the_other_events_have_sentences() -> None:
         for n in (1, 2)
     ]
     assert texts(rows[0]) == [
-        "assignment of search-consumer-1 at /10.0.0.1 from none to orders 0-1"
+        "assignment of search-consumer-1 at /10.0.0.1 changed from none to orders 0-1"
     ]
     assert texts(*rows) == ["2 assignment changes of 2 members"]
     assert texts(rows[0], rows[0])[0].startswith("2 assignment changes of search-consumer-1 at")

@@ -84,8 +84,8 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             {"behind_ms": None},
             "UNKNOWN",
-            "it is unknown how far the tables are behind __consumer_offsets: its log end has no "
-            "recent sample",
+            "the delay of the tables is unknown: the log end of __consumer_offsets has no recent "
+            "sample",
         ),
         # A log end that is not sampled any more shows no lag.
         (
@@ -103,7 +103,7 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": None},
             "WARN",
-            "records will be deleted in 10 min; 500 behind, oldest 90 s",
+            "unread records will be deleted in 10 min; 500 behind, oldest 90 s",
         ),
         (BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": 500_000}, "OK", ""),
         (
@@ -230,7 +230,7 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             {"topic_state": "gone", "lag": None},
             "TOPIC_GONE",
-            "the cluster has no such topic; committed offset 1,000 remains",
+            "the topic does not exist; committed offset 1,000 remains",
         ),
         (
             {"has_members": False, "expires_in_ms": DAY_MS - 1},

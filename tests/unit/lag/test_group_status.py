@@ -56,7 +56,7 @@ def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
     assert (loop["topic"], loop["partitions_not_ok"]) == (None, 0)
     assert loop["reason"] == "8 rebalances in 5 min, the last 0 s ago; generation 40"
     assert found["back"]["reason"].startswith("went back 30 s ago from 90 to 5; now 6;")
-    assert found["new"]["reason"] == "no offset is committed; 1 member without a partition"
+    assert found["new"]["reason"] == "no commit yet; 1 member without a partition"
 
 
 def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
@@ -127,7 +127,7 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
 @pytest.mark.parametrize(
     ("assigned_ago", "ends", "status", "reason"),
     [
-        (30, ((60, 10), (0, 40)), "OK", "no offset is committed yet by 1 member with 1 partition"),
+        (30, ((60, 10), (0, 40)), "OK", "no commit yet from 1 member with 1 partition"),
         (
             300,
             ((60, 10), (50, 11), (0, 40)),
@@ -139,7 +139,8 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
             300,
             ((60, 10), (0, 10)),
             "OK",
-            "no commit from 1 member with 1 partition for 5 min; nothing was produced to them",
+            "no commit from 1 member with 1 partition for 5 min; nothing was produced to these "
+            "partitions",
         ),
         (
             300,
@@ -205,8 +206,8 @@ def test_a_partition_without_a_commit_among_others(tables: str) -> None:
     ("group_type", "status", "reason"),
     [
         ("share", "UNKNOWN", "2 members; no progress of the share group is known"),
-        ("streams", "UNKNOWN", "no offset is committed yet by 2 members"),
-        ("classic", "OK", "no offset is committed; 2 members without a partition"),
+        ("streams", "UNKNOWN", "no commit yet from 2 members"),
+        ("classic", "OK", "no commit yet; 2 members without a partition"),
     ],
 )
 def test_a_group_whose_progress_is_not_in_the_tables(

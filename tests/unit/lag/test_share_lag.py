@@ -333,7 +333,7 @@ def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
     write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != TOPIC] + [gone])
     assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE
     rest = "the share partition" if start_offset == -1 else "start offset 60"
-    assert status_of(tables) == ("TOPIC_GONE", f"the cluster has no such topic; {rest} remains")
+    assert status_of(tables) == ("TOPIC_GONE", f"the topic does not exist; {rest} remains")
 
 
 def test_records_that_are_deleted_before_they_are_delivered(tmp_path: Path) -> None:
