@@ -167,7 +167,7 @@ def _find_cluster(known: Mapping[str, Cluster], refresh_s: float) -> None:
         if g.cluster is None:
             abort(404, "Unknown cluster.")
         if "as_of" in request.args:
-            raise ConfigurationError("a page has no argument as_of: name the moment as in ?at=5m")
+            raise ConfigurationError("unknown argument as_of: use at, such as ?at=5m")
         g.at = moment_of("at")
 
 
@@ -191,7 +191,7 @@ def _index() -> str | Response:
 def _refused(error: ConfigurationError) -> tuple[Any, int]:
     if request.endpoint in _JSON:
         return jsonify({"error": str(error)}), 400
-    return render_template("error.html", title="This cannot be shown", message=str(error)), 400
+    return render_template("error.html", title="Cannot show this page", message=str(error)), 400
 
 
 def _busy(error: Busy) -> tuple[str, int, dict[str, str]]:

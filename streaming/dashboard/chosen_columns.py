@@ -14,7 +14,7 @@ COLUMNS: Final = {
     "history": "Recent lag",
     "trend": "Trend",
     "time_lag": "Time lag",
-    "since": "Since before",
+    "since": "Status since",
     "state": "State",
     "members": "Members",
     "margin": "Retention margin",

@@ -100,8 +100,8 @@ def rule_of(text: str, group_id: str) -> AlertRules:
         # The query would run once for each moment: each run is bounded, all together are not.
         kind = "sql" if rule.sql is not None else "tables_behind"
         raise ConfigurationError(
-            f"rule {rule.name}: this page tests no rule with {kind}: use coordinator-state alert "
-            "test"
+            f"rule {rule.name}: this page cannot test a rule with {kind}: use coordinator-state "
+            "alert test"
         )
     if not fits(rule.groups, group_id):
         raise ConfigurationError(f"rule {rule.name}: its groups do not match {group_id}")

@@ -21,7 +21,7 @@ from streaming.views.history import history
 from streaming.views.unknown_group import unknown_group
 
 GOALS: Final = {
-    "state": "its committed offsets of a moment",
+    "state": "its committed offsets at a moment",
     "time": "the records since a moment",
     "earliest": "the oldest kept records",
 }

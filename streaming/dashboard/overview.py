@@ -10,7 +10,6 @@ from flask import g, render_template, request
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response
 
-from coordinator_state.insight.group_events import HUNG_AFTER_MS
 from coordinator_state.insight.group_status import StatusRules
 from streaming.dashboard.chosen_columns import COLUMNS, chosen_columns, keeping_columns
 from streaming.dashboard.group_filters import GroupFilters, group_filters
@@ -70,7 +69,7 @@ class Tile(NamedTuple):
 def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
     """The measures of a cluster, each with its severity."""
     rules = StatusRules()
-    oldest_ms = max((row["age_ms"] for row in snapshot.transactions), default=0)
+    hanging = sum(row["is_hanging"] for row in snapshot.transactions)
     lag = pc.sum(snapshot.group_list.column("lag")).as_py()
     time_lag_ms = pc.max(snapshot.group_list.column("max_time_lag_at_least_ms")).as_py()
     # Alerts are always read as of now, so a page of the past has no count.
@@ -80,8 +79,8 @@ def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
         "lag": Tile(lag, _level_of_lag(snapshot)),
         "time_lag_ms": Tile(time_lag_ms, _level(time_lag_ms, warning_above=rules.slow_after_ms)),
         "hanging": Tile(
-            sum(row["is_hanging"] for row in snapshot.transactions),
-            _level(oldest_ms, warning_above=HUNG_AFTER_MS, bad_above=rules.hanging_after_ms),
+            hanging,
+            _level(hanging, bad_above=0),
         ),
         "firing": Tile(firing, _level(firing, bad_above=0)),
         "quarantined": Tile(snapshot.quarantined, _level(snapshot.quarantined, warning_above=0)),

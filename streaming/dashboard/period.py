@@ -50,5 +50,5 @@ def period_of(moment: datetime) -> Period:
         return Period(moment - SPANS[span], moment, span)
     until = min(until or moment, moment)
     if since >= until:
-        raise ConfigurationError(f"the period ends at {until.isoformat()}, before its begin")
+        raise ConfigurationError(f"the period ends at {until.isoformat()}, before its start")
     return Period(since, until, None)

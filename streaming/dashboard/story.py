@@ -53,7 +53,7 @@ def ticket() -> Response:
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
     story = told(snapshot.reader, group_id, at=snapshot.at)
     if story is None:
-        abort(404, f"Nothing is known about group {group_id!r} in the hour before this moment.")
+        abort(404, f"No data about group {group_id!r} in the hour before this moment.")
     return Response(_ticket(story), content_type="text/markdown; charset=utf-8")
 
 

@@ -14,7 +14,7 @@ _SORTED_BY: Final = (
     *("topic", "rank", "readers", "slowest", "lag", "max_time_lag_at_least_ms", "partitions"),
     *("produce_rate_per_s", "min_retention_margin_ms", "unread"),
 )
-_UNREAD: Final = {"topics": "Nobody reads them", "partitions": "Some partitions not read"}
+_UNREAD: Final = {"topics": "No readers", "partitions": "Some partitions not read"}
 """The filters `unread` of the address."""
 
 

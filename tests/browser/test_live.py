@@ -163,7 +163,7 @@ def test_it_says_that_the_server_is_away(browser: Browser, tables: DashboardTabl
         expect(page.locator(".age")).to_contain_text("ago")
         expect(page.locator(".away")).to_be_hidden()
     port = int(address.rstrip("/").rpartition(":")[2])
-    expect(page.get_by_role("status")).to_have_text("Server away", timeout=SLOW_MS)
+    expect(page.get_by_role("status")).to_have_text("Server unreachable", timeout=SLOW_MS)
     expect(page.locator(".age")).to_have_text(re.compile(r"^last answer \d+ s ago$"))
     expect(page.locator("#groups tbody tr").first).to_be_visible()
     with serving_page({"tables": tables.folder}, refresh_s=0.5, port=port):

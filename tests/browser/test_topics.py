@@ -46,7 +46,7 @@ def test_from_the_list_to_a_group_in_a_partition(open_page: Callable[..., Page])
 
 def test_topics_that_nobody_reads(open_page: Callable[..., Page]) -> None:
     page = open_page("topics")
-    page.get_by_role("link", name="Nobody reads them 1").click()
+    page.get_by_role("link", name="No readers 1").click()
     expect(page.locator("#topics tbody th")).to_have_text([UNREAD])
     page.get_by_role("link", name=UNREAD, exact=True).click()
     expect(page.get_by_text("No group reads this topic.")).to_be_visible()

@@ -8,7 +8,7 @@ const CHART_KINDS = [
   { title: "Lag", unit: "records", lines: [{ name: "lag", label: "behind", token: "--series-1" }] },
   {
     title: "Records",
-    unit: "records since the begin; the area is the lag",
+    unit: "records since the start of the period; the area is the lag",
     isFilled: true,
     lines: [
       { name: "produced", label: "produced", token: "--series-2" },
@@ -183,7 +183,7 @@ async function answered(place, address) {
 function notesOf(data) {
   const notes = [];
   if (data.begin - data.since > 1) notes.push(`The tables have data of this group from ${localTime(new Date(1000 * data.begin))}.`);
-  if (data.more_events > 0) notes.push(`${data.more_events.toLocaleString("en")} more events of this period have no mark; the events of the group list them.`);
+  if (data.more_events > 0) notes.push(`${data.more_events.toLocaleString("en")} more events of this period are not marked: see the events of the group.`);
   return notes;
 }
 

@@ -29,7 +29,7 @@
       await loadPage(location.href, { isRefresh: true, isWanted: () => isLive && !document.hidden });
       trouble = "";
     } catch (error) {
-      trouble = error instanceof Busy ? "Server busy" : "Server away";
+      trouble = error instanceof Busy ? "Server busy" : "Server unreachable";
     }
     isLoading = false;
     showAge();

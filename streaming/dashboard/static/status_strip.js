@@ -68,7 +68,7 @@ function changesTable(changes) {
     link.textContent = localTime(new Date(1000 * one.at));
     return [link, `${one.before} → ${one.status}`, one.reason];
   });
-  const table = detailed("Status changes", ["By", "Change", "Why"], rows);
+  const table = detailed("Status changes", ["Seen at", "Change", "Why"], rows);
   table.classList.add("changes");
   return table;
 }

@@ -105,7 +105,7 @@ def test_a_share_group_has_a_sentence_instead_of_charts(tmp_path: Path) -> None:
     apply_micro_batch(folder, progress=[{"updated_at": START}], groups=[group])
     page = create_app({"prod": folder}).test_client().get("/c/prod/group?group=g")
     text = page.get_data(as_text=True)
-    assert "The tables have no lag of share groups over time." in text
+    assert "The tables have no lag history of share groups." in text
     assert "data-chart" not in text
 
 

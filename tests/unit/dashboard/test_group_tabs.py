@@ -161,7 +161,7 @@ def test_workers_and_connectors_of_kafka_connect(client: FlaskClient) -> None:
     (worker,) = rows(html, "Workers")
     assert worker[:7] == [
         *("biller-w1 leader", "http://w1:8083/", "1", "1", "sink: connector, task 1"),
-        *("old: task 3 lost tasks are assigned again after 5 min", "7"),
+        *("old: task 3 lost tasks are reassigned after 5 min", "7"),
     ]
     assert "<dt>Connector</dt><dd>sink</dd>" in page(client, SINK)
     assert "<dt>Connector</dt>" not in html

@@ -150,7 +150,7 @@ def test_groups_are_compared_on_one_scale(client: FlaskClient) -> None:
     page = shown(client, f"/c/prod/compare?group={GROWING}&group={STEADY}&group=nobody&group={NEW}")
     heads = re.findall(r'<th scope="col"><a [^>]*>([^<]*)<', page)
     assert heads == [GROWING, STEADY, NEW]
-    assert "Not known at this moment: nobody." in page
+    assert "These groups do not exist at this moment: nobody." in page
     assert "0 to 25,000" in page
     assert page.count('<svg class="spark large"') == 3
     assert re.search(r'<li><a [^>]*>orders</a> <span class="number">25,000</span>', page)

@@ -123,7 +123,9 @@ def test_what_nobody_reads_is_marked(page: Callable[[str], str]) -> None:
 
 def test_a_member_that_has_committed_nothing_is_named(page: Callable[[str], str]) -> None:
     shown = page(f"topic?topic={SILENT}")
-    (named,) = re.findall(r"Nothing is committed yet by <a [^>]*>([^<]*)</a>", shown)
+    (named,) = re.findall(
+        r"Groups with members on this topic but no commit: <a [^>]*>([^<]*)</a>", shown
+    )
     assert named == MEMBER
 
 

@@ -135,7 +135,7 @@ def test_a_record_that_nobody_counts_is_told_once_however_often_it_comes(
     assert (row["records_read"], row["records_applied"], row["records_unaccounted"]) == (3, 2, 1)
     assert row["next_offset"] == 3
     assert unaccounted(tables) == 1
-    assert f"accounting of log partitions {LOG_PARTITION} does not add up" in health_page(tables)
+    assert f"record counts of log partitions {LOG_PARTITION} do not add up" in health_page(tables)
     line = (
         f"log partition {LOG_PARTITION}: 2 records read but 1 accounted for, at record offsets "
         "0 to 1"

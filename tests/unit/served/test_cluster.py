@@ -90,4 +90,4 @@ def test_past_snapshots_are_few(tables: DashboardTables) -> None:
 def test_a_moment_under_another_name_is_refused(tables: DashboardTables) -> None:
     answer = create_app({"prod": tables.folder}).test_client().get("/c/prod/?as_of=5m")
     assert answer.status_code == 400
-    assert "a page has no argument as_of: name the moment as in ?at=5m" in answer.text
+    assert "unknown argument as_of: use at, such as ?at=5m" in answer.text
