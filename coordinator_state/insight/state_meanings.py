@@ -21,8 +21,8 @@ STATUS_MEANINGS: Final[Mapping[Status, str]] = MappingProxyType(
         Status.STALL: "The group commits the same offset again and again, or all its commits are "
         "aborted.",
         Status.STOP: "The group has a lag and no longer commits.",
-        Status.PENDING: "An open transaction holds the commits of the group, or the records that "
-        "it would read next.",
+        Status.PENDING: "An open transaction holds back the group's commits, or the next "
+        "records to read.",
         Status.HANGING_TRANSACTION: "An open transaction has held the group back for 15 minutes.",
         Status.TOPIC_GONE: "The topic does not exist, but its committed offset remains.",
         Status.DATA_LOSS: "Records were deleted before the group read them.",

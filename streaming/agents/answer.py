@@ -29,7 +29,8 @@ At = Annotated[
     ),
 ]
 ClusterName = Annotated[
-    str, Field(description="The name of the cluster. Needed only if the server has several.")
+    str,
+    Field(description="The name of the cluster. Required only if the server has several clusters."),
 ]
 GroupId = Annotated[
     str, Field(description="The group id, as answers of this server show it. Empty for all groups.")
@@ -38,7 +39,7 @@ Limit = Annotated[
     int, Field(ge=1, le=100, description="The greatest number of rows of each list in the answer.")
 ]
 Within = Annotated[
-    str, Field(description="The time before `at` that is searched: 30m, 1h or 2d, for example.")
+    str, Field(description="The period to search, which ends at `at`: 30m, 1h or 2d, for example.")
 ]
 
 
@@ -67,9 +68,9 @@ class Answer(Part):
 
     cluster: str
     at: datetime
-    """The moment that the answer describes, exactly: as `at` of another call it gives the same."""
+    """The exact moment of the answer. Pass it as `at` to get the same answer again."""
     notice: Text | None
-    """Why the answer may be incomplete or out of date, for example stale tables. Pass it on."""
+    """Why the answer may be incomplete or out of date, for example stale tables. Tell the user."""
 
 
 class Event(Part):

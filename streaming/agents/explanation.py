@@ -30,7 +30,7 @@ class Evidence(Part):
     sql: Text | None
     """A query for the tool sql that shows it."""
     commands: list[str]
-    """Commands of Kafka that a person can use to inspect or end it. This server runs none."""
+    """Kafka commands with which a person can inspect or end it. This server runs none of them."""
 
 
 class GroupExplanation(Answer):

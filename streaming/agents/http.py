@@ -99,7 +99,7 @@ class GuardedApp:
         if _is_from_another_site(headers):
             return _Refusal(403, "Requests from other sites are refused.")
         if scope["method"] == "GET" and "text/event-stream" not in headers.get("accept", ""):
-            return _Refusal(406, "This is a server of the Model Context Protocol: POST to it.")
+            return _Refusal(406, "This is a Model Context Protocol server: send POST requests.")
         proxy_header = self._access.auth_header
         if proxy_header is not None and not headers.get(proxy_header.lower()):
             return _Refusal(403, PROXY_ADVICE)

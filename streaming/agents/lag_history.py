@@ -37,9 +37,9 @@ class LagPoint(Part):
     lag: float | None
     """Records that the group has not committed."""
     commit_rate_per_s: float | None
-    """Records per second by which the committed offsets moved since the point before."""
+    """Records per second by which the committed offsets moved since the previous point."""
     produce_rate_per_s: float | None
-    """Records per second that producers wrote since the point before."""
+    """Records per second that producers wrote since the previous point."""
 
 
 class LastCommit(Part):
@@ -60,7 +60,7 @@ class FoundLagHistory(Answer):
     points: list[LagPoint]
     """Evenly spaced, oldest first."""
     last_commits: list[LastCommit]
-    """The newest commit of each partition, the longest ago first."""
+    """The newest commit of each partition, oldest first."""
     more: int
     """The number of partitions that are not in `last_commits`."""
 

@@ -34,7 +34,7 @@ STATUSES: Final[Mapping[Status, str]] = {
         " one commit is known"
     ),
     Status.PENDING: (
-        "an open transaction holds the group's commits, or the records that it would read next"
+        "an open transaction holds back the group's commits, or the next records to read"
     ),
     Status.HANGING_TRANSACTION: (
         "an open transaction has held the group back for 15 minutes (`transaction.max.timeout.ms`)"
@@ -71,8 +71,8 @@ CAUSES: Final[Mapping[Cause, str]] = {
     ),
     Cause.CAUGHT_UP: "the group is not behind, no commit is overdue, and the lag does not grow",
     Cause.SAME_OFFSET: (
-        "commits of a partition at the same offset for a minute, as with a record that cannot"
-        " be processed"
+        "commits of a partition at the same offset for a minute, for example at a record that "
+        "cannot be processed"
     ),
     Cause.MEMBERS_LEFT: "members left and were not replaced",
     Cause.NO_OWNER: "a partition with a lag has no member, and nobody has committed for a minute",
@@ -93,7 +93,7 @@ EVENTS: Final[Mapping[EventName, str]] = {
         "`group_created`"
     ),
     EventName.GROUP_EMPTIED: "the last member left",
-    EventName.GROUP_DELETED: "the group got a tombstone",
+    EventName.GROUP_DELETED: "a tombstone deleted the group",
     EventName.REBALANCE: "a new generation (classic) or group epoch began",
     EventName.MEMBER_JOINED: "a member joined",
     EventName.MEMBER_LEFT: "a member left",

@@ -57,7 +57,7 @@ class OffsetMoves(Event):
     """Equal moves of one group that follow each other."""
 
     examples: list[OffsetMove]
-    """Up to three of the moves: the furthest first."""
+    """Up to three of the moves, the furthest first."""
 
 
 class FoundMoves(Answer):
@@ -82,7 +82,7 @@ def who_moved_offsets(
 
     Finds rewinds, resets, deletions and expiries of offsets, and deletions of groups, also of
     groups that do not exist any more. `who` is the member that held the partition, or says why
-    Kafka does not record the client. Commits that only go forward are no moves.
+    Kafka does not record the client. Commits that move an offset forward are not in the list.
     """
     opened = clusters.opened(cluster, at)
     since = opened.begin(within)

@@ -39,7 +39,7 @@ _COLUMNS: Final = (*_KEY, "record_offset", "record_timestamp")
 
 
 class OpenTransaction(Part):
-    """A transaction that holds committed offsets of a group back."""
+    """An open transaction that keeps offsets of a group pending."""
 
     group_id: Text
     producer_id: int
@@ -50,19 +50,19 @@ class OpenTransaction(Part):
     client_id: Text | None
     client_host: Text | None
     offsets: int
-    """The number of committed offsets that wait for its end."""
+    """The number of pending offsets."""
     since: Time
     age_ms: int
     is_hanging: bool
-    """Whether it is older than 15 minutes."""
+    """Whether the transaction is older than 15 minutes."""
     is_marker_lost: bool | None
-    """Whether it never ends by itself; null if unknown."""
+    """Whether it stays open until somebody aborts it; null if unknown."""
     abort_timestamp: Time | None
-    """When its coordinator aborts it."""
+    """The time at which its coordinator aborts it."""
     record_ids: list[RecordId]
-    """Its first commit in the log partition."""
+    """The first commit of the transaction in the log partition."""
     commands: list[str]
-    """Commands of Kafka that a person can use to inspect or end it. This server runs none."""
+    """Kafka commands with which a person can inspect or end it. This server runs none of them."""
 
 
 class AbortedCommits(Part):
@@ -81,15 +81,15 @@ class Transactions(Answer):
     """Transactions with committed offsets."""
 
     since: Time
-    """The begin of the period of `aborted` and `ended_late`."""
+    """The start of the period of `aborted` and `ended_late`."""
     open: list[OpenTransaction]
     """Transactions that are open at `at`, oldest first."""
     more_open: int
     aborted: list[AbortedCommits]
-    """Aborted commits, the most commits first."""
+    """Aborted commits, greatest number first."""
     more_aborted: int
     ended_late: list[Event]
-    """Transactions that ended after more than a minute, and how they ended."""
+    """Transactions that ended after more than a minute, with their outcomes."""
     more_ended_late: int
     """The number of their events that are not in the list."""
 
@@ -102,7 +102,7 @@ def transactions(
     at: At = "",
     cluster: ClusterName = "",
 ) -> Transactions:
-    """Show transactions that hold committed offsets back, were aborted, or were open for long.
+    """Show transactions that hold offsets back, were aborted, or were open for a long time.
 
     Use it for the statuses PENDING and HANGING_TRANSACTION, and for the causes open_transaction,
     aborted_transactions and transaction_hung. Names the producer, the client and, if known, the

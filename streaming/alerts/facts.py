@@ -85,7 +85,7 @@ class Facts:
                     is_it &= found.to_numpy(zero_copy_only=False)
             rows = partitions.rows(np.flatnonzero(is_it))
         if not rows:
-            return "the group has no such offset now" if key.topic else "the group is deleted"
+            return "the committed offset no longer exists" if key.topic else "the group is deleted"
         worst = _worst(rows)
         return f"now {worst['status']}: {worst['reason']}"
 

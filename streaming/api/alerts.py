@@ -58,9 +58,9 @@ class AlertsQuery(PagedQuery):
 
 
 def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
-    """Alerts of `alert run`. They are always as of now: the table has no history."""
+    """Current alerts of `alert run`: the table has no history."""
     if query.at:
-        raise ConfigurationError("at: alerts are always as of now; leave it out")
+        raise ConfigurationError("at: alerts are always current; omit it")
     shown = clusters.opened(query)
     rows = [
         row

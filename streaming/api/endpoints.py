@@ -35,7 +35,7 @@ class ClusterQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cluster: Annotated[
-        str, Field(description="Name of the cluster. Needed if the server has several.")
+        str, Field(description="Name of the cluster. Required if the server has several clusters.")
     ] = ""
     at: Annotated[
         str,

@@ -64,7 +64,7 @@ class EventPage(Answer):
 
 
 class EventsQuery(PagedQuery):
-    """Parameters of the list of events; all of them must hold."""
+    """Parameters of the list of events; an event must match all of them."""
 
     group: Annotated[str, Field(description="A group id; empty for all groups.")] = ""
     event: Annotated[
@@ -72,7 +72,7 @@ class EventsQuery(PagedQuery):
     ]
     since: Annotated[
         str,
-        Field(description="Start of the period: a time as in `at`. Empty for all of the history."),
+        Field(description="Start of the period: a time as in `at`. Empty for the whole history."),
     ] = ""
     until: Annotated[
         str, Field(description="End of the period: a time as in `at`. Empty for now.")

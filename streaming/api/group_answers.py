@@ -13,7 +13,7 @@ from streaming.lag.rows import GroupLagRow, GroupStatusRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag(GroupLagRow):
-    """The lag of a group in a partition: a row of `group_lag`, and the status."""
+    """The lag of a group in a partition: a row of `group_lag`, with the status."""
 
     __pydantic_config__ = described("group_lag", "partition_status")
 
@@ -23,7 +23,7 @@ class PartitionLag(GroupLagRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(GroupStatusRow):
-    """A group: its row of `group_status`, and more."""
+    """A group: its row of `group_status`, with further fields."""
 
     __pydantic_config__ = described("group_status", "groups")
 
@@ -31,7 +31,7 @@ class Group(GroupStatusRow):
     min_retention_margin_ms: int | None
     """Estimated time until the first uncommitted record is deleted, in any partition."""
     status_since: datetime | None
-    """Earliest known time since which an unhealthy group has its status; null if not known yet."""
+    """Earliest known time at which an unhealthy group had its status; null if not known yet."""
     lag_of_partitions: list[PartitionLag] | None
     """Lag in each partition; null unless the request has `include=partitions`."""
 
@@ -167,7 +167,7 @@ class GroupExplanation(Answer):
     is_behind: bool
     """Whether the group is behind."""
     behind_since: datetime | None
-    """Time since which the group is behind; null if it is not, or if unknown."""
+    """Time at which the group fell behind; null if it is not behind, or if unknown."""
     fallen_from: int | None
     """Greatest lag since then, if the lag has shrunk since; else null."""
     behind_for_longer: bool | None

@@ -32,7 +32,7 @@ GroupType = Literal["classic", "consumer", "share", "streams", "external"]
 
 
 class GroupsQuery(PagedQuery):
-    """Parameters of the list of groups; all of them must hold."""
+    """Parameters of the list of groups; a group must match all of them."""
 
     group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
     search: Annotated[str, Field(description="Part of the group id; case does not matter.")] = ""
@@ -55,8 +55,8 @@ class GroupsQuery(PagedQuery):
     include: Annotated[
         list[Literal["partitions"]],
         Field(
-            description="partitions: add the lag in each partition to each group. A page then has "
-            "fewer groups, if it would have more than 10,000 partitions.",
+            description="partitions: add the lag in each partition to each group. A page then "
+            "ends early if it would have more than 10,000 partitions.",
             default_factory=list,
         ),
     ]

@@ -30,7 +30,7 @@ class GroupScalingLag(Answer):
     deleted: int
     """Records deleted before they were read."""
     blocked: int
-    """Records behind a stuck record or the last stable offset: more consumers do not help."""
+    """Records after a stuck record or after the last stable offset: more consumers do not help."""
     partitions: int
     partitions_to_read: int
     """Number of partitions with something to read: more consumers than this would be idle."""

@@ -27,7 +27,7 @@ class PendingOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """An open transaction of a group: a row of `open_transactions`, and more."""
+    """An open transaction of a group: a row of `open_transactions`, with further fields."""
 
     __pydantic_config__ = described("open_transactions")
 
@@ -43,7 +43,7 @@ class Transaction:
     age_ms: int
     """Time since its first pending commit."""
     is_hanging: bool
-    """Whether it is open for more than 15 minutes."""
+    """Whether the transaction is open for more than 15 minutes."""
     transactional_id: str | None
     transaction_state: str | None
     abort_timestamp: datetime | None
@@ -51,7 +51,7 @@ class Transaction:
     offsets: list[PendingOffset]
     """Pending offsets of the transaction."""
     commands: list[str]
-    """Commands of Kafka's tools that find the transaction and end it."""
+    """Commands of Kafka's tools that find and end the transaction."""
 
 
 class TransactionPage(Answer):
@@ -68,7 +68,7 @@ class TransactionsQuery(PagedQuery):
 
     group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
     is_hanging: Annotated[
-        bool, Field(description="true: only those that are open for more than 15 minutes.")
+        bool, Field(description="true: only transactions that are open for more than 15 minutes.")
     ] = False
 
 

@@ -185,7 +185,7 @@ def open_version(path: str, tables: str, version: int | None = None) -> DeltaTab
         if folder is not None and not folder.exists():
             message = f"there is no folder {tables}: coordinator-state run creates it"
         else:
-            message = f"{path} is no Delta table: {tables} has no tables of coordinator-state"
+            message = f"{path} is not a Delta table: {tables} has no tables of coordinator-state"
         raise ConfigurationError(message) from error
     except (DeltaError, OSError) as error:
         raise ConfigurationError(f"cannot read {path}: {error_text(error)}") from error

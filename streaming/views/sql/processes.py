@@ -182,8 +182,8 @@ class _Process:
         if took_s >= limits.within_s:
             raise QueryTooSlow(f"the query took more than {limits.within_s:g} s")
         raise ConfigurationError(
-            f"the query needs more than {limits.memory_bytes >> 20:,} MB of memory, or makes its "
-            f"process fail ({end})"
+            f"the query needs more than {limits.memory_bytes >> 20:,} MB of memory, or its process "
+            f"failed ({end})"
         )
 
     def kill(self) -> None:

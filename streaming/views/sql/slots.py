@@ -48,5 +48,5 @@ class Slots:
     def _busy(self) -> Busy:
         return Busy(
             f"{self._what}: at most {self._at_once} are computed at once, and no slot is free. "
-            "Retry in some seconds."
+            "Retry in a few seconds."
         )

@@ -215,11 +215,11 @@ def test_too_many_calls_at_once_are_told_to_come_again(
 ) -> None:
     class Full:
         def taken(self) -> Any:
-            raise Busy("answers: at most 2 are computed at once. Retry in some seconds.")
+            raise Busy("answers: at most 2 are computed at once. Retry in a few seconds.")
 
     monkeypatch.setattr(module, "Slots", lambda *_, **__: Full())
     with opened_server({"prod": tables.folder}) as server, connected(server) as agent:
-        assert "Retry in some seconds." in agent.refused("find_groups")
+        assert "Retry in a few seconds." in agent.refused("find_groups")
 
 
 def test_an_unforeseen_error_is_one_line_too(
