@@ -30,25 +30,23 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo docs docs-serve dist test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
+.PHONY: help venv demo reference docs docs-serve dist test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
+
+##@ Use
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	    /^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED) ## Make .venv with everything in it; the second time nothing is done
 
 demo: check-java venv ## A broker, live consumer groups, the tables beside the broker's own answers (DEMO_ARGS=...)
 	@$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
 
-test: check-java lint ## Lint, then the tests of every module, at most ten minutes (PYTEST_ARGS=...)
-	$(PYTEST) $(TWO_FILES) -m "not long" $(PYTEST_ARGS)
+clean: ## Remove what make made; checkpoints and tables stay
+	rm -rf $(VENV) .cache dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
-test-long: check-java venv ## Unit tests on every other Python from 3.10, then the long tests (PYTEST_ARGS=...)
-	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
-	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
-
-test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
-	$(PYTEST) -m cluster $(PYTEST_ARGS)
+##@ Develop
 
 lint: venv ## ruff, mypy and the import contract
 	$(BIN)/ruff check .
@@ -56,23 +54,14 @@ lint: venv ## ruff, mypy and the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-unit: venv ## Tests that need neither Spark nor a broker, and the doctests
-	$(PYTEST) coordinator_state streaming tests/unit tests/property tests/bench -m "not integration and not spark" $(PYTEST_ARGS)
+reference: venv ## Write the generated pages of docs/ and the dbt sources from the code
+	$(BIN)/python -m docsite
 
-test-spark: check-java venv ## Tests that need a Spark session
-	$(PYTEST) tests/spark tests/unit tests/property -m spark $(PYTEST_ARGS)
+docs: venv ## Build the documentation site into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test-integration: check-java venv ## Tests against a broker they start themselves
-	$(PYTEST) tests/integration tests/bench -m integration $(PYTEST_ARGS)
-
-differential: check-java venv ## Random logs in front of a real broker (REPLAY=file, DIFFERENTIAL_ARGS=...)
-	$(BIN)/python -m tests.differential $(if $(REPLAY),--replay $(REPLAY)) $(DIFFERENTIAL_ARGS)
-
-test-differential: check-java venv ## A few rounds of it, as tests
-	$(PYTEST) tests/differential $(PYTEST_ARGS)
-
-bench: check-java venv ## Measure everything that has a target, for about 40 minutes (BENCH_ARGS=--quick: about five)
-	$(BIN)/python -m bench.report $(BENCH_ARGS)
+docs-serve: venv ## Serve the documentation site, and build it again after each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 lock: venv ## Resolve requirements/*.lock again after a change of dependencies (LOCK_ARGS=--upgrade)
 	$(COMPILE) pyproject.toml --extra streaming --extra lineage --group dev -o requirements/dev.lock $(LOCK_ARGS)
@@ -84,11 +73,37 @@ lock: venv ## Resolve requirements/*.lock again after a change of dependencies (
 lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into the lock files of jars
 	$(BIN)/python -m tests.support.brokers.jar_sets
 
-docs: venv ## Build the documentation site into site/; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+##@ Test
 
-docs-serve: venv ## Serve the documentation site, and build it again after each change
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+test: check-java lint ## Lint, then the tests of every module, at most ten minutes (PYTEST_ARGS=...)
+	$(PYTEST) $(TWO_FILES) -m "not long" $(PYTEST_ARGS)
+
+test-long: check-java venv ## Unit tests on every other Python from 3.10, then the long tests (PYTEST_ARGS=...)
+	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
+	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
+
+test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
+	$(PYTEST) -m cluster $(PYTEST_ARGS)
+
+test-unit: venv ## Tests that need neither Spark nor a broker, and the doctests
+	$(PYTEST) coordinator_state streaming tests/unit tests/property tests/bench -m "not integration and not spark" $(PYTEST_ARGS)
+
+test-spark: check-java venv ## Tests that need a Spark session
+	$(PYTEST) tests/spark tests/unit tests/property -m spark $(PYTEST_ARGS)
+
+test-integration: check-java venv ## Tests against a broker they start themselves
+	$(PYTEST) tests/integration tests/bench -m integration $(PYTEST_ARGS)
+
+test-differential: check-java venv ## A few rounds of it, as tests
+	$(PYTEST) tests/differential $(PYTEST_ARGS)
+
+differential: check-java venv ## Random logs in front of a real broker (REPLAY=file, DIFFERENTIAL_ARGS=...)
+	$(BIN)/python -m tests.differential $(if $(REPLAY),--replay $(REPLAY)) $(DIFFERENTIAL_ARGS)
+
+bench: check-java venv ## Measure everything that has a target, for about 40 minutes (BENCH_ARGS=--quick: about five)
+	$(BIN)/python -m bench.report $(BENCH_ARGS)
+
+##@ Release
 
 dist: venv ## Build the wheel, the sdist, the software bill of materials and SHA256SUMS into dist/
 	@rm -rf dist
@@ -97,9 +112,6 @@ dist: venv ## Build the wheel, the sdist, the software bill of materials and SHA
 	@$(BIN)/python -W ignore -m cyclonedx_py requirements requirements/streaming.lock --pyproject pyproject.toml \
 	    --output-reproducible --output-file dist/coordinator-state.cdx.json
 	@cd dist && sha256sum -- * > SHA256SUMS
-
-clean: ## Remove what make made; checkpoints and tables stay
-	rm -rf $(VENV) .cache dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # What the pure core needs, kept as wheels: the test that installs our wheel alone needs no network.
 # The copy of the lock file says what is there: a file that is merely newer fetches nothing.
