@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from pydoc import locate
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from coordinator_state.insight.group_events import EventName
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.alerts import sinks
 from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
 from streaming.alerts.facts import Facts
@@ -63,6 +64,14 @@ def test_every_status_is_explained(repository: Path) -> None:
     page = (repository / "docs" / "status.md").read_text()
     found = re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)
     assert found == [status.value for status in Status if status is not Status.ERR]
+
+
+def test_every_limit_of_a_status_is_explained(repository: Path) -> None:
+    page = (repository / "docs" / "status.md").read_text()
+    limits = page.split("\n## Limits\n")[1].split("\n## ")[0]
+    names = " ".join(re.findall(r"^\| (`[^|]+) \|", limits, re.MULTILINE))
+    explained = re.findall(r"`(\w+)`", names)
+    assert sorted(explained) == sorted(one.name.removesuffix("_ms") for one in fields(StatusRules))
 
 
 PACKAGES = (
