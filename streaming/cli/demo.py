@@ -33,6 +33,11 @@ from streaming.run.signals import interrupt_on_signals
     metavar="VERSION",
     help="Kafka version of the broker, such as 3.9.1. [default: 4.4.0]",
 )
+@option(
+    "--folder",
+    metavar="DIR",
+    help="New or empty folder that keeps the tables. [default: temporary, deleted at the end]",
+)
 @output_option
 @click.pass_context
 def demo(
@@ -42,11 +47,12 @@ def demo(
     dashboard: bool,
     offline: bool,
     kafka_version: str | None,
+    folder: str | None,
     output: str,
 ) -> None:
-    """Run a broker, live groups and the query on this machine, and compare their answers.
+    """Run a broker and ten consumer groups here, and compare the tables with the broker.
 
-    Starts a local Kafka broker and several real consumer groups. One group commits in a transaction
+    Starts a local Kafka broker and ten real consumer groups. One group commits in a transaction
     that never ends; another has an incident every minute. `demo` writes their log into tables,
     serves the page (see dashboard), and prints the answers of the tables beside those of the
     broker. It stops every process that it started. Python API:
@@ -57,16 +63,19 @@ def demo(
       coordinator-state demo --seconds 20
       coordinator-state demo --offline --seconds 20
       coordinator-state demo --kafka-version 3.9.1
+      coordinator-state demo --seconds 200 --folder demo
       coordinator-state demo
     """
     options: dict[str, Any] = {"output": output, "dashboard": dashboard}
     if offline:
-        if kafka_version is not None:
-            raise ConfigurationError("--offline starts no broker: remove --kafka-version")
+        for name, value in (("--kafka-version", kafka_version), ("--folder", folder)):
+            if value is not None:
+                raise ConfigurationError(f"--offline starts no broker: remove {name}")
         from streaming.local.demo.offline import run_offline_demo as run
     else:
         from streaming.local.demo.demo import run_demo as run
 
+        options["folder"] = folder
         if kafka_version is not None:
             options["kafka_version"] = kafka_version
 

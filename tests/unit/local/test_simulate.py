@@ -218,9 +218,16 @@ def test_the_demo_without_a_broker() -> None:
     assert "group-0000" in shown
 
 
-def test_the_demo_without_a_broker_has_no_kafka_version() -> None:
-    refused = call("demo", "--offline", "--kafka-version", "3.9.1", exit_code=2)
-    assert "remove --kafka-version" in refused.stderr
+@pytest.mark.parametrize("option", ["--kafka-version", "--folder"])
+def test_the_demo_without_a_broker_has_no_options_of_the_broker(option: str) -> None:
+    refused = call("demo", "--offline", option, "3.9.1", exit_code=2)
+    assert f"remove {option}" in refused.stderr
+
+
+def test_the_demo_keeps_its_tables_in_an_empty_folder_only(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = call("demo", "--folder", str(tmp_path), exit_code=2)
+    assert f"{tmp_path} is not an empty folder" in refused.stderr
 
 
 def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
