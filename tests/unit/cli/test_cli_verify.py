@@ -57,7 +57,7 @@ class TestVerify:
         assert header.split() == ["answer", "field", "broker", "tables"]
         assert difference.split() == ["offset", r"g\x1b", "t:0", "committed_offset", "1", "2"]
         note, where_to_look = result.stderr.splitlines()
-        assert note == "groups of a kind: 1"
+        assert note == "1 group of a kind"
         assert where_to_look.endswith(r"show records --tables tables --group 'g\x1b'")
         assert self.group_counts == [None]
 
