@@ -184,7 +184,7 @@ def test_each_goal_of_a_plan(client: FlaskClient) -> None:
     assert "to the oldest kept records: 2 partitions" in page
     page = text_of(client, PLAN, group=REWOUND, to="earliest", topics="orders:0")
     assert "0 partitions" in page
-    assert "No partition can be planned" in page
+    assert "No offset can be reset" in page
     page = text_of(client, PLAN, group=REWOUND, to="time", moment="1m")
     assert "to the records since" in page
     # Without a rewind in the history there is no moment to begin with.

@@ -281,7 +281,7 @@ def test_wrong_sql_is_said(client: FlaskClient) -> None:
         assert refused.status_code == 400
         assert "Table with name nothing does not exist!" in refused.text
     long = {"query": "SELECT range AS a FROM range(2000)"}
-    assert "1,000 rows; there are more" in text_of(client, f"/c/prod/sql?{urlencode(long)}")
+    assert "1,000 rows; the files have more" in text_of(client, f"/c/prod/sql?{urlencode(long)}")
 
 
 def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
@@ -290,10 +290,10 @@ def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
 
     columns = ", ".join(f"range AS c{number}" for number in range(500))
     wide = f"SELECT {columns} FROM range(1000000)"  # noqa: S608 - of numbers
-    assert "100 rows; there are more" in shown(wide)
+    assert "100 rows; the files have more" in shown(wide)
     (cell,) = re.findall('<td class="long">(x+… .*)</td>', shown("SELECT repeat('x', 100000) AS a"))
     assert cell.strip("x") == "… (100,000 characters)"
-    assert "there are more" in shown("SELECT repeat('x', 9000) AS a FROM range(900)")
+    assert "the files have more" in shown("SELECT repeat('x', 9000) AS a FROM range(900)")
     columns = ", ".join(f"1 AS c{number}" for number in range(1001))
     assert "1,001 columns and the page shows at most 1,000" in shown(f"SELECT {columns}")
     assert "No rows." in shown("SELECT 1 AS a WHERE false")
