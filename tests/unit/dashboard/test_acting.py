@@ -109,7 +109,7 @@ def test_a_test_takes_a_bounded_time(client: FlaskClient, monkeypatch: pytest.Mo
         ("rules: [", "alerts.yaml:1: "),
         ("rules: [{name: a, lagg: 1}]", "alerts.yaml:1: rules.a.lagg: unknown key"),
         ("rules: [{name: a, sql: SELECT 1}]", "rule a: this page cannot test a rule with sql"),
-        ("rules: [{name: a, tables_behind: '> 1m'}]", "no rule with tables_behind"),
+        ("rules: [{name: a, tables_behind: '> 1m'}]", "cannot test a rule with tables_behind"),
         ("rules: [{name: a, lag: '> 1'}, {name: b, lag: '> 1'}]", "one rule at a time, not 2"),
         ("rules: [{name: a, lag: '> 1', groups: b}]", "its groups do not match payments"),
         ("rules: [&a {name: a, lag: '> 1', note: *a}]", "anchors and aliases are not allowed"),

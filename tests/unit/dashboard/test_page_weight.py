@@ -125,7 +125,7 @@ def test_no_page_is_heavy(client: FlaskClient, page: str) -> None:
 
 def test_an_answer_of_sql_is_not_heavy_either(client: FlaskClient) -> None:
     answer = sent(client, "/c/prod/sql?query=FROM+group_offsets")
-    assert "1,000 rows; there are more" in gzip.decompress(answer).decode()
+    assert "1,000 rows; the files have more" in gzip.decompress(answer).decode()
     assert len(answer) < MOST_BYTES_SENT
 
 
