@@ -151,7 +151,7 @@ def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
     if facts.records is None:
         return Verdict(Status.WARN, f"{silent}; the log ends are unknown")
     if not facts.records:
-        return Verdict(Status.OK, f"{silent}; nothing was produced to these partitions")
+        return Verdict(Status.OK, f"{silent}; no records were produced")
     if facts.waiting_ms is None or facts.waiting_ms <= rules.silent_after_ms:
         return Verdict(Status.OK, f"no commit yet from {who}")
     produced = f"{count_text(facts.records, 'record')} produced, the first"

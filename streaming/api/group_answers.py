@@ -167,7 +167,7 @@ class GroupExplanation(Answer):
     is_behind: bool
     """Whether the group is behind."""
     behind_since: datetime | None
-    """Time at which the group fell behind; null if it is not behind, or if unknown."""
+    """Earliest known time at which the group was behind; null if not behind, or unknown."""
     fallen_from: int | None
     """Greatest lag since then, if the lag has shrunk since; else null."""
     behind_for_longer: bool | None

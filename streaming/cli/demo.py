@@ -36,7 +36,8 @@ from streaming.run.signals import interrupt_on_signals
 @option(
     "--folder",
     metavar="DIR",
-    help="New or empty folder that keeps the tables. [default: temporary, deleted at the end]",
+    help="New or empty folder for tables, checkpoint and broker data, which are kept. [default: "
+    "temporary, deleted at the end]",
 )
 @output_option
 @click.pass_context
@@ -50,7 +51,7 @@ def demo(
     folder: str | None,
     output: str,
 ) -> None:
-    """Run a broker and ten consumer groups here, and compare the tables with the broker.
+    """Run a broker and ten consumer groups on this machine, and compare the tables with the broker.
 
     Starts a local Kafka broker and ten real consumer groups. One group commits in a transaction
     that never ends; another has an incident every minute. `demo` writes their log into tables,
@@ -68,9 +69,10 @@ def demo(
     """
     options: dict[str, Any] = {"output": output, "dashboard": dashboard}
     if offline:
-        for name, value in (("--kafka-version", kafka_version), ("--folder", folder)):
-            if value is not None:
-                raise ConfigurationError(f"--offline starts no broker: remove {name}")
+        if kafka_version is not None:
+            raise ConfigurationError("--offline starts no broker: remove --kafka-version")
+        if folder is not None:
+            raise ConfigurationError("--offline keeps no tables: remove --folder")
         from streaming.local.demo.offline import run_offline_demo as run
     else:
         from streaming.local.demo.demo import run_demo as run

@@ -26,7 +26,7 @@ from streaming.views.output import output_of
 @option(
     "--snapshot-retention",
     metavar="INTERVAL",
-    help="How long every snapshot is kept as files. [default: the setting of the last run]",
+    help="How long snapshots are kept. [default: the setting of the last run]",
 )
 @output_option
 @click.pass_context

@@ -66,7 +66,9 @@ def plan() -> None:
 @plan.command()
 @click.argument("group")
 @option(
-    "--to-state-at", metavar="TIME", help="Restore the committed offsets of the group at this time."
+    "--to-state-at",
+    metavar="TIME",
+    help="Restore the committed offsets that the group had at this time.",
 )
 @option("--to-time", metavar="TIME", help="Start at the records produced after this time.")
 @option("--back", type=Duration(), help="Start at the records of the last 15m, 2h or 1d.")
@@ -97,7 +99,7 @@ def reset(
     bootstrap_servers: str | None,
     output: str,
 ) -> None:
-    """Plan new committed offsets for GROUP: its own at an earlier time, or the logs' by time.
+    """Plan new committed offsets for GROUP: its earlier offsets, or log offsets by time.
 
     Shows how many records each partition replays, skips and has already deleted. Warns about
     members that must stop first, and about open transactions. Log start and log end offsets come

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coordinator_state.insight.group_status import count_text
 from streaming.cli.options import (
     kafka_option,
     optional_bootstrap_servers_option,
@@ -60,7 +61,7 @@ def _sentences(found: Redecoded) -> list[str]:
         for log_partition, count in sorted(found.waiting.items())
     ]
     lines += [
-        f"{count} records stay in quarantine: {reason}"
+        f"{count_text(count, 'record')} {'stays' if count == 1 else 'stay'} in quarantine: {reason}"
         for reason, count in sorted(found.undecodable.items())
     ]
     return lines

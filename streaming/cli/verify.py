@@ -81,8 +81,8 @@ def verify(
     only while they are Stable), committed offsets with leader epoch and metadata, and pending
     offsets. Traffic may continue: an answer that changes during the comparison is compared again.
     Exits with status 1 if an answer differs, if an answer changed in every round and was not
-    compared, or if the tables do not catch up within --timeout. With --every, one such comparison
-    is enough. Python API: streaming.verify.verify.verify_cluster.
+    compared, or if the tables do not catch up within --timeout. With --every, it also exits with
+    status 1 if any comparison failed. Python API: streaming.verify.verify.verify_cluster.
 
     \b
     Examples:

@@ -76,7 +76,7 @@ def _checked_topics(topics: str) -> str:
                 f"{name!r} is not one of {', '.join(known)}; use all without other names"
             )
     if OFFSETS_TOPIC not in names:
-        raise ValueError(f"{OFFSETS_TOPIC} is missing: add it, `run` always follows it")
+        raise ValueError(f"{OFFSETS_TOPIC} is missing: `run` always follows it, so add it")
     return ",".join(name for name in known if name in names)
 
 
@@ -228,8 +228,8 @@ class RunSettings(BaseModel):
     topics: Topics = Field(
         default=ALL_TOPICS,
         description="Internal topics to follow: a list such as "
-        "__consumer_offsets,__transaction_state, or all. all means __consumer_offsets, and also "
-        "__transaction_state and __share_group_state if the ACLs allow them.",
+        "__consumer_offsets,__transaction_state, or all. The value all means __consumer_offsets, "
+        "and also __transaction_state and __share_group_state if the ACLs allow them.",
     )
     external: tuple[External, ...] = Field(
         default=(),
@@ -284,8 +284,8 @@ class RunSettings(BaseModel):
     engine: EngineOption = Field(
         default="auto",
         description="Where micro-batches are planned and written: driver (this process, with "
-        "delta-rs) or spark (the executors, with Delta Lake on Spark). auto chooses by master and "
-        "tables.",
+        "delta-rs) or spark (the executors, with Delta Lake on Spark). The value auto chooses by "
+        "master and tables.",
     )
     deletion_vectors: bool = Field(
         default=False,

@@ -180,8 +180,8 @@ class TopicPlan:
         next_offsets = {int(p): next_offset for p, (next_offset, _) in position["p"].items()}
         if sorted(next_offsets) != self.log_partitions:
             raise LogChanged(
-                f"the checkpoint has other log partitions ({len(next_offsets)}) than this query "
-                f"({len(self.log_partitions)}): name a new folder with --checkpoint"
+                f"the checkpoint has {len(next_offsets)} log partitions, but not the "
+                f"{len(self.log_partitions)} of this query: name a new folder with --checkpoint"
             )
         return next_offsets
 

@@ -13,10 +13,9 @@ from streaming.verify.answer import KINDS, AnswerKey, Answers, Fields, Kind
 REBALANCING_STATES = frozenset({"PreparingRebalance", "CompletingRebalance"})
 """States of a classic group only in memory: no record is written when they begin or end."""
 
-_REBALANCING = "rebalancing (not in the log): only their offsets are compared"
+_REBALANCING = "rebalancing (not in the log): only offsets are compared"
 _UNDESCRIBED = (
-    "without a topology (their coordinator cannot describe them): epochs and members are not "
-    "compared"
+    "without a topology (the coordinator cannot describe it): epochs and members are not compared"
 )
 _UNREPORTED_IF_NONE = frozenset({"group_type", "group_epoch", "assignment_epoch"})
 """Fields that the broker does not report if they are None; they are not compared then."""

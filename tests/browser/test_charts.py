@@ -160,7 +160,7 @@ def test_no_data_is_said_in_words(open_page: Callable[..., Page]) -> None:
     page.route("**/group/chart?*", answering(nothing))
     page.goto(page.url + GROUP)
     expect(page.get_by_text("No data for this time range.")).to_have_count(3)
-    expect(page.locator(".charts")).to_contain_text("3 more events of this period have no mark")
+    expect(page.locator(".charts")).to_contain_text("3 more events of this period are not marked")
 
 
 LINES = ("lag", "produced", "committed", "produce_rate", "commit_rate")

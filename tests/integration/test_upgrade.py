@@ -135,7 +135,7 @@ def test_a_cluster_that_was_upgraded_from_kafka_3(spark: SparkSession, tmp_path:
             assert loaded_by(tables) == ("coordinator", "4.3", "current")
             assert epochs(tables) == [1]
             # The cluster's group.version is still 0, so its coordinator describes no such group.
-            with pytest.raises(ConfigurationError, match="turned off"):
+            with pytest.raises(ConfigurationError, match="is off in the cluster"):
                 is_equal(newer, tables)
             history = TableReader(tables).read("offset_commits")["record_offset"].to_pylist()
     assert history == [0], "the first load has the commit already"

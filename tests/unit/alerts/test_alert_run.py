@@ -196,7 +196,7 @@ def test_tables_that_cannot_be_read_change_nothing(
     run.round()
     run.round()
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith(f"tables: {tables}/load_progress is no Delta table")
+    assert caplog.messages[0].startswith(f"tables: {tables}/load_progress is not a Delta table")
     Path(f"{log}-away").rename(log)
     run.round()
     assert told(receiver) == ["firing"]

@@ -322,7 +322,7 @@ def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
     write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != SHARE_STATE_TOPIC])
     status, reason = status_of(tables)
     assert status == "UNKNOWN"
-    assert f"how far the tables are behind {SHARE_STATE_TOPIC}" in reason
+    assert f"the delay of the tables is unknown: the log end of {SHARE_STATE_TOPIC}" in reason
 
 
 @pytest.mark.parametrize("start_offset", [60, -1])

@@ -97,7 +97,7 @@ class TestOffsets:
             ),
             (
                 {**share, TRANSACTION_STATE_TOPIC: {**topic, "p": {"0": [0, 5]}}},
-                "has 1 log partitions, but this query reads 2 or others",
+                "has 1 log partitions, but not the 2 of this query",
             ),
         ):
             other = {**start, "others": others}

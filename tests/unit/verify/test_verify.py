@@ -209,7 +209,7 @@ def test_of_a_rebalancing_group_only_the_offsets_are_compared(state: str) -> Non
     assert result.is_equal
     assert result.counts == counted(offset=1)
     assert result.notes == [
-        "1 group rebalancing (not in the log): only their offsets are compared",
+        "1 group rebalancing (not in the log): only offsets are compared",
     ]
 
 
@@ -248,8 +248,8 @@ def test_a_streams_group_that_cannot_be_described_is_compared_as_it_is_listed() 
     assert result.is_equal
     assert result.counts == counted(group=1)
     assert result.notes == [
-        "1 group without a topology (their coordinator cannot describe them): epochs and members "
-        "are not compared"
+        "1 group without a topology (the coordinator cannot describe it): epochs and members are "
+        "not compared"
     ]
 
 
