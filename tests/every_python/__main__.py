@@ -5,6 +5,8 @@ packages and files that each Python has of its own. `-m "not integration"` runs 
 
 Each has a virtual environment of its own, `.cache/python3.N`, installed from requirements/dev.lock
 the first time and when a lock file has changed. Further arguments go to pytest.
+
+No Python begins within 20 minutes of LONG_TESTS_UNTIL, a Unix time that CI sets.
 """
 
 from __future__ import annotations
@@ -12,12 +14,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 MINORS: Final = range(10, 15)
 """Of Python 3: from the oldest that pyproject.toml names to the newest that is released."""
+
+_LONG_TESTS_UNTIL: Final = float(os.environ.get("LONG_TESTS_UNTIL", "inf"))
+_LONGEST_S: Final = 20 * 60.0
+"""Of the tests on one Python, on a slow machine."""
 
 _REPOSITORY: Final = Path(__file__).parents[2]
 _CACHE: Final = _REPOSITORY / ".cache"
@@ -42,6 +49,8 @@ def main(pytest_arguments: list[str]) -> int:
             results.append(f"{name}: left out, `make test` runs on it")
         elif (found := find_python(minor)) is None:
             results.append(f"{name}: left out, this machine does not have it")
+        elif time.time() + _LONGEST_S > _LONG_TESTS_UNTIL:
+            results.append(f"{name}: left out, no time is left (LONG_TESTS_UNTIL)")
         else:
             say(f"{name}: {found}")
             status = run_tests(environment_of(found, minor), pytest_arguments)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.every_python import __main__ as every_python
 from tests.every_python.__main__ import find_python
 
 MINOR = sys.version_info.minor
@@ -52,3 +54,13 @@ def test_a_shim_that_starts_nothing_gives_way_to_the_folder_of_pyenv(path: Path)
 def test_another_version_of_that_name_is_not_taken(path: Path) -> None:
     this_python(path / f"python3.{MINOR + 1}")
     assert find_python(MINOR + 1) is None
+
+
+def test_no_python_begins_when_no_time_is_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(every_python, "MINORS", range(MINOR + 1, MINOR + 2))
+    monkeypatch.setattr(every_python, "find_python", lambda _minor: path / NAME)
+    monkeypatch.setattr(every_python, "_LONG_TESTS_UNTIL", time.time() + 60)
+    assert every_python.main([]) == 0
+    assert f"3.{MINOR + 1}: left out, no time is left (LONG_TESTS_UNTIL)" in capsys.readouterr().out
