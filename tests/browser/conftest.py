@@ -7,11 +7,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.browser.chromium import CHROMIUM, FLAGS
 from tests.support.clients.installed_command import command_of
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
+
+# Patience, not a limit: on a slow machine the statuses of a group take longer than the default 5 s.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="module")
