@@ -1,0 +1,149 @@
+"""Do the tests notice a fault in the code? `python -m tests.seeded_faults --faults 200`.
+
+Each fault is put into a copy of the repository, where the tests of its area run until one fails. A
+fault that no test notices has survived; some faults change no behaviour. Compare the survivors
+before and after a change of tests. The copies have the tests of `--repository`, which may be
+another checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from tests.seeded_faults.faults import AREAS, Area, Fault, chosen_faults
+
+_REPOSITORY: Final = Path(__file__).parents[2]
+_FIRST_FAILURE: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_TIMEOUT_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The first test that noticed a fault; None if the fault has survived."""
+
+    fault: Fault
+    noticed_by: str | None
+    seconds: float
+
+
+def main() -> int:
+    """Print a line for each fault; 1 if the tests fail without a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tests.seeded_faults", description=__doc__)
+    parser.add_argument("--faults", type=int, default=200, help="number of faults")
+    parser.add_argument("--seed", type=int, default=1, help="another seed chooses other faults")
+    parser.add_argument("--areas", nargs="*", default=[area.name for area in AREAS])
+    parser.add_argument("--jobs", type=int, default=2, help="faults at the same time")
+    parser.add_argument("--repository", type=Path, default=_REPOSITORY)
+    arguments = parser.parse_args()
+    faults = chosen_faults(arguments.repository, arguments.faults, arguments.seed)
+    faults = [fault for fault in faults if fault.area.name in arguments.areas]
+    areas = [area for area in AREAS if area.name in arguments.areas]
+    with tempfile.TemporaryDirectory(prefix="coordinator-state-faults-") as folder:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for job in range(arguments.jobs):
+            copies.put(_copy(arguments.repository, Path(folder, str(job))))
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            sound = pool.map(lambda area: _without_faults(area, copies), areas)
+            if failures := [failure for failure in sound if failure]:
+                say(*failures)
+                return 1
+            survivors = 0
+            for outcome in pool.map(lambda fault: _tried(fault, copies), faults):
+                survivors += outcome.noticed_by is None
+                result = f"noticed by {outcome.noticed_by}" if outcome.noticed_by else "SURVIVED"
+                say(f"{outcome.fault.area.name} {outcome.fault}: {result}, {outcome.seconds:.0f} s")
+    say(f"{survivors} of {len(faults)} faults survived")
+    return 0
+
+
+def _copy(repository: Path, folder: Path) -> Path:
+    tracked = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(tracked, cwd=repository, capture_output=True, check=True, text=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (repository / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(repository / name, folder / name)
+    return folder
+
+
+def _without_faults(area: Area, copies: SimpleQueue[Path]) -> str | None:
+    """Run the tests of an area on the code as it is; this also compiles the code of the copy."""
+    copy = copies.get()
+    started = time.monotonic()
+    status, output = _run_tests(area, copy)
+    copies.put(copy)
+    if status == 0:
+        say(f"{area.name}: passed without a fault in {time.monotonic() - started:.0f} s")
+        return None
+    return f"{area.name}: the tests fail without a fault\n{output[-2000:]}"
+
+
+def _tried(fault: Fault, copies: SimpleQueue[Path]) -> Outcome:
+    copy = copies.get()
+    path = copy / fault.path
+    source, stat = path.read_bytes(), path.stat()
+    started = time.monotonic()
+    path.write_bytes(fault.applied_to(source))
+    os.utime(path)
+    try:
+        status, output = _run_tests(fault.area, copy)
+    finally:
+        path.write_bytes(source)
+        # Python compiles a file again if its time, in seconds, has changed.
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        copies.put(copy)
+    noticed_by = None
+    if status != 0:
+        first = _FIRST_FAILURE.search(output)
+        noticed_by = first[1] if first else "a timeout" if status is None else "the start of pytest"
+    return Outcome(fault, noticed_by, time.monotonic() - started)
+
+
+def _run_tests(area: Area, copy: Path) -> tuple[int | None, str]:
+    """Return pytest's exit status, None after a timeout, and its output."""
+    paths = [f"tests/{path}" for path in area.tests if (copy / "tests" / path).exists()]
+    command = [
+        *(sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
+        *("-m", "not long and not spark and not integration", *paths),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    process = subprocess.Popen(
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return None, process.communicate()[0]
+    return process.returncode, output
+
+
+def say(*lines: str) -> None:
+    """Print lines at once: a run takes an hour."""
+    sys.stdout.write("\n".join((*lines, "")))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
