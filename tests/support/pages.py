@@ -1,4 +1,4 @@
-"""The pages of the documentation, as GitHub reads them: links, anchors, blocks, and commands."""
+"""The pages of the documentation, as GitHub reads them: links, anchors and commands."""
 
 from __future__ import annotations
 
@@ -18,17 +18,6 @@ from markdown_it.token import Token
 from streaming.cli.main import cli
 
 PROGRAM: Final = "coordinator-state"
-BLOCKS: Final = {
-    "table_open": "table",
-    "tr_open": "tr",
-    "list_item_open": "li",
-    "fence": "pre",
-    "code_block": "pre",
-    "blockquote_open": "blockquote",
-    "heading_open": "heading",
-}
-"""Kinds of blocks by the token that begins one."""
-
 _MARKDOWN: Final = MarkdownIt("gfm-like", {"linkify": False})
 _OPERATORS: Final = re.compile(r"[();<>|&]+")
 
@@ -65,40 +54,18 @@ class Page:
         return found
 
     @property
-    def title(self) -> str:
-        """The text of the first heading, which begins the page."""
-        return self.tokens[1].content if self.tokens[0].tag == "h1" else ""
-
-    @property
-    def opening(self) -> str:
-        """The paragraph right after the title, "" if another block is there."""
-        after = self.tokens[3:5]
-        return after[1].content if [token.type for token in after][:1] == ["paragraph_open"] else ""
-
-    @property
-    def blocks(self) -> Counter[str]:
-        """How many blocks of each kind the page has."""
-        return Counter(BLOCKS[token.type] for token in self.tokens if token.type in BLOCKS)
-
-    @property
-    def prose_lines(self) -> Iterator[tuple[int, str]]:
-        """Numbers and texts of the lines outside code, tables, headings, comments and images."""
-        left_out: set[int] = set()
-        for token in self.tokens:
-            kinds = {"fence", "code_block", "html_block", "table_open", "heading_open"}
-            if token.map and token.type in kinds:
-                left_out |= set(range(*token.map))
-        for number, line in enumerate(self.text.splitlines()):
-            if number not in left_out and not line.startswith("!["):
-                yield number + 1, line
-
-    @property
     def commands(self) -> Iterator[list[str]]:
-        """The arguments of each call of the program in the console blocks."""
+        """The arguments of each call of the program, in console blocks and in sentences.
+
+        A call in a sentence may lack options; "..." stands for them.
+        """
         for token in self.tokens:
             if token.type == "fence" and token.info == "console":
                 for part in f"\n{token.content}".replace("\\\n", "").split("\n$ ")[1:]:
                     yield from _calls(part)
+            for child in token.children or ():
+                if child.type == "code_inline" and child.content.startswith(f"{PROGRAM} "):
+                    yield [*shlex.split(child.content)[1:], "..."]
 
 
 def pages_of(repository: Path) -> dict[str, Page]:

@@ -57,25 +57,6 @@ def test_the_index_has_the_pages_of_the_navigation(
     assert found == navigation
 
 
-def test_every_page_opens_with_a_sentence(docs: dict[str, Page]) -> None:
-    without = {
-        name
-        for name, page in docs.items()
-        if not page.title or not re.match(r"`?[A-Za-z].*?[.:](\s|$)", page.opening, re.DOTALL)
-    }
-    assert without == set()
-
-
-def test_lines_of_prose_are_short(pages: dict[str, Page]) -> None:
-    long = [
-        f"{path}:{number}: {len(line)} columns"
-        for path, page in pages.items()
-        for number, line in page.prose_lines
-        if len(line) > LONGEST_LINE
-    ]
-    assert long == []
-
-
 def test_every_link_leads_to_a_file_and_a_heading_of_the_repository(
     repository: Path, pages: dict[str, Page]
 ) -> None:

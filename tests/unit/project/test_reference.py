@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from docsite.commands import commands
-from docsite.markdown import WIDTH, prose
+from docsite.markdown import prose
 from docsite.options import EXAMPLE
 from docsite.pages import PAGES, PARTS, differing_pages, generated
 from docsite.tables import key_of, type_name
 from streaming import CoordinatorTables
-from streaming.cli.main import COMMANDS
 from streaming.cli.options import read_config_file
 from streaming.kafka.client_config import kafka_client_config
 from streaming.run.settings import RunSettings
@@ -49,38 +45,6 @@ def test_a_differing_page_is_named(repository: Path, tmp_path: Path) -> None:
     ]
     assert found["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
     assert found["deploy/dbt/models/sources.yml"].count("description: Group id.") > 10
-
-
-def test_the_command_checks_all_pages(repository: Path) -> None:
-    command = [sys.executable, "-m", "docsite", "--check"]
-    found = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout) == (0, ""), found.stderr
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_a_form_for_readers(repository: Path, path: str) -> None:
-    page = (repository / path).read_text()
-    title, _, opening = page.partition("\n\n")
-    assert re.fullmatch(r"# \S.*", title)
-    assert opening.startswith("This page lists ")
-    assert " for p" in opening.split("\n\n")[0].replace("\n", " ") or "everyone" in opening
-    prose_lines = [line for line in page.splitlines() if not line.startswith("|")]
-    assert [line for line in prose_lines if len(line) > WIDTH] == []
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_links_lead_to_headings_and_pages(repository: Path, path: str) -> None:
-    page = (repository / path).read_text()
-    links = re.findall(r"\]\(([^)\s]+)\)", page)
-    assert links
-    for link in links:
-        file, _, name = link.partition("#")
-        target = repository / "docs" / file if file else repository / path
-        text = target.read_text()
-        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-        # The rule of GitHub and of mkdocs: lower case, without punctuation.
-        names = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
-        assert not name or name in names, link
 
 
 def test_every_column_has_one_description() -> None:
@@ -117,13 +81,6 @@ def test_types_are_those_of_spark() -> None:
         for column in schema:
             of_spark = from_arrow_type(column.type).simpleString()
             assert type_name(column.type).replace(": ", ":").replace(", ", ",") == of_spark
-
-
-def test_every_command_has_a_section(repository: Path) -> None:
-    page = (repository / "docs" / "command-line.md").read_text()
-    sections = re.findall(r"^## (.*)$", page, re.MULTILINE)
-    assert sections == ["Shared options", *(one.name for one in commands())]
-    assert {one.split()[0] for one in sections[1:]} == set(COMMANDS)
 
 
 def test_the_example_of_a_config_file_is_one(repository: Path, tmp_path: Path) -> None:
