@@ -11,6 +11,9 @@ PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL    := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PYTEST     := $(BIN)/python -m pytest
 TWO_FILES  := -n 2 --dist loadfile
+# One worker has all tests with a JVM (tests/conftest.py).
+TWO_HALVES := -n 2 --dist loadgroup --no-loadscope-reorder
+LINT_LOG   := .cache/lint.log
 COMPILE    := $(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes \
               --no-emit-index-url --custom-compile-command 'make lock' --quiet
 
@@ -30,7 +33,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo reference docs docs-serve dist test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
+.PHONY: help venv demo reference docs docs-serve dist test test-long test-cluster test-all lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
 
 ##@ Use
 
@@ -75,15 +78,23 @@ lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into th
 
 ##@ Test
 
-test: check-java lint ## Lint, then the tests of every module, at most ten minutes (PYTEST_ARGS=...)
-	$(PYTEST) $(TWO_FILES) -m "not long" $(PYTEST_ARGS)
+test: check-java venv ## Lint beside the tests of every module, about six minutes (PYTEST_ARGS=...)
+	@$(MAKE) --no-print-directory lint >$(LINT_LOG) 2>&1 & \
+	$(PYTEST) $(TWO_HALVES) -m "not long" $(PYTEST_ARGS); tests=$$?; \
+	wait $$! || { cat $(LINT_LOG); echo "Error: make lint fails"; exit 1; }; \
+	exit $$tests
 
-test-long: check-java venv ## Unit tests on every other Python from 3.10, then the long tests (PYTEST_ARGS=...)
+test-long: check-java venv ## Unit tests on other Pythons from 3.10, then the long tests (PYTEST_ARGS=...)
 	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
 	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
 
 test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
 	$(PYTEST) -m cluster $(PYTEST_ARGS)
+
+test-all: check-java lint ## Every test, also those that CI leaves out, and all unit tests on every Python; about two hours
+	$(PYTEST) $(TWO_FILES) -m "not cluster" $(PYTEST_ARGS)
+	$(PYTEST) -m cluster $(PYTEST_ARGS)
+	$(BIN)/python -m tests.every_python --all $(PYTEST_ARGS)
 
 test-unit: venv ## Tests that need neither Spark nor a broker, and the doctests
 	$(PYTEST) coordinator_state streaming tests/unit tests/property tests/bench -m "not integration and not spark" $(PYTEST_ARGS)

@@ -1,9 +1,9 @@
-"""What every test shares: how hypothesis searches, and markers by folder.
+"""What every test shares: how hypothesis searches, marks by folder, and the distribution of tests.
 
 COORDINATOR_STATE_HYPOTHESIS names the profile: `deterministic` (the default: the same examples in
 every run, so a red run is red again) or `exhaustive` (many and new ones, kept where they fail).
-LONG_TESTS_UNTIL is a Unix time. No test with the mark `long` begins after it. CI
-sets it, because CI has 80 minutes. The summary of CI lists the skipped tests.
+LONG_TESTS_UNTIL is a Unix time. No test with the mark `long` begins after it. CI sets it, because
+CI has 85 minutes. The summary of CI lists the skipped tests.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.eventually import Eventually, wait_until
 
@@ -35,6 +36,8 @@ os.environ.update(_SHORT_LIVED)
 
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("spark", "integration")
+_SLOWEST_FIRST = ("property", "unit/tables", "browser")
+"""Folders whose tests begin first, so that no worker has a long test left at the end."""
 _LONG_TESTS_UNTIL = float(os.environ.get("LONG_TESTS_UNTIL", "inf"))
 
 
@@ -45,6 +48,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in _MARKED_FOLDERS:
             if (_TESTS / folder) in item.path.parents:
                 item.add_marker(folder)
+    items.sort(key=_position)
+
+
+def _position(item: pytest.Item) -> int:
+    if item.get_closest_marker("integration") or item.get_closest_marker("spark"):
+        return 0
+    path = item.path.as_posix().removeprefix(f"{_TESTS.as_posix()}/")
+    for position, folder in enumerate(_SLOWEST_FIRST, 1):
+        if path.startswith(folder):
+            return position
+    return len(_SLOWEST_FIRST) + 1
+
+
+class _JvmTests(LoadScopeScheduling):
+    """One worker runs all tests that need a JVM: the brokers and the Spark session start once.
+
+    The other worker runs the rest, file by file, and property tests one by one.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if "spark" in nodeid or file.startswith(("tests/integration", "tests/bench")):
+            return "jvm"
+        return nodeid if file.startswith("tests/property") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """`--dist loadgroup` is `_JvmTests`; another `--dist` stays as it is."""
+    return _JvmTests(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,12 +1,14 @@
-"""`python -m tests.every_python`: the unit tests on each other Python that this machine has.
+"""`python -m tests.every_python`: unit tests on the other Pythons that this machine has.
 
-Long tests run on one Python only, but for those of packaging and of the kernel cache: they test
-packages and files that each Python has of its own. `-m "not integration"` runs the others, too.
+The oldest and the newest run all unit tests and doctests, the ones between them a choice: the code
+that depends on the version of Python, the codec and the loader rules. Long tests run on one Python
+only, except those of packaging and of the kernel cache, which differ by Python.
 
-Each has a virtual environment of its own, `.cache/python3.N`, installed from requirements/dev.lock
-the first time and when a lock file has changed. Further arguments go to pytest.
+Each Python has its own virtual environment, `.cache/python3.N`, installed from
+requirements/dev.lock the first time and when a lock file has changed. `--all` runs all unit tests,
+long ones too, on every Python. Further arguments go to pytest.
 
-No Python begins within 20 minutes of LONG_TESTS_UNTIL, a Unix time that CI sets.
+No Python begins within 15 minutes of LONG_TESTS_UNTIL, a Unix time that CI sets.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ MINORS: Final = range(10, 15)
 """Of Python 3: from the oldest that pyproject.toml names to the newest that is released."""
 
 _LONG_TESTS_UNTIL: Final = float(os.environ.get("LONG_TESTS_UNTIL", "inf"))
-_LONGEST_S: Final = 20 * 60.0
+_LONGEST_S: Final = 15 * 60.0
 """Of the tests on one Python, on a slow machine."""
 
 _REPOSITORY: Final = Path(__file__).parents[2]
@@ -31,7 +33,12 @@ _CACHE: Final = _REPOSITORY / ".cache"
 _WHEELHOUSE: Final = _CACHE / "wheelhouse"
 _UV: Final = Path(sys.executable).with_name("uv")
 _TESTS: Final = ("coordinator_state", "streaming", "tests/unit", "tests/bench")
-_CHOICE: Final = ("-m", "not integration and (not long or python_version)")
+_SMOKE_TESTS: Final = (
+    *("coordinator_state", "tests/unit/log", "tests/unit/records", "tests/unit/replay"),
+    *("tests/unit/wire", "tests/unit/engine", "tests/unit/project/test_packaging.py"),
+)
+_CHOICE: Final = "not integration and (not long or python_version)"
+_ALL: Final = "not integration"
 _INPUTS: Final = ("pyproject.toml", "requirements/core.lock", "requirements/dev.lock")
 # A name on the PATH may be a shim of pyenv's that starts nothing, or another version.
 _IS_THAT_PYTHON: Final = """
@@ -40,21 +47,31 @@ sys.exit(sys.version_info[:2] != (3, {minor}))
 """
 
 
-def main(pytest_arguments: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Print a line about each Python; 1 if tests failed on one, else 0."""
+    is_all = "--all" in arguments
+    pytest_arguments = [argument for argument in arguments if argument != "--all"]
     results = []
+    others = {
+        n: python for n in MINORS if n != sys.version_info.minor and (python := find_python(n))
+    }
     for minor in MINORS:
         name = f"Python 3.{minor}"
         if minor == sys.version_info.minor:
             results.append(f"{name}: left out, `make test` runs on it")
-        elif (found := find_python(minor)) is None:
+        elif minor not in others:
             results.append(f"{name}: left out, this machine does not have it")
         elif time.time() + _LONGEST_S > _LONG_TESTS_UNTIL:
             results.append(f"{name}: left out, no time is left (LONG_TESTS_UNTIL)")
         else:
-            say(f"{name}: {found}")
-            status = run_tests(environment_of(found, minor), pytest_arguments)
-            results.append(f"{name}: {'passed' if status == 0 else f'FAILED ({status})'}")
+            say(f"{name}: {others[minor]}")
+            is_whole = is_all or minor in (min(others), max(others))
+            tests = _TESTS if is_whole else _SMOKE_TESTS
+            python = environment_of(others[minor], minor)
+            chosen = ("-m", _ALL if is_all else _CHOICE)
+            status = run_tests(python, [*tests, *chosen, *pytest_arguments])
+            outcome = "passed" if status == 0 else f"FAILED ({status})"
+            results.append(f"{name}: {outcome}{'' if is_whole else ' (a choice of tests)'}")
     say(*results)
     return any("FAILED" in result for result in results)
 
@@ -96,12 +113,10 @@ def environment_of(python: Path, minor: int) -> Path:
     return own
 
 
-def run_tests(python: Path, pytest_arguments: list[str]) -> int:
+def run_tests(python: Path, arguments: list[str]) -> int:
     """Pytest's exit status; two files at once, and nothing of it in the cache of the others."""
     command = (python, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider")
-    return subprocess.run(
-        [*command, *_TESTS, *_CHOICE, *pytest_arguments], cwd=_REPOSITORY, check=False
-    ).returncode
+    return subprocess.run([*command, *arguments], cwd=_REPOSITORY, check=False).returncode
 
 
 def run(*command: str | Path) -> None:

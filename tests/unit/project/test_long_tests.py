@@ -1,8 +1,8 @@
-"""`make test` leaves out the tests with the mark `long`, and still tries everything once."""
+"""`make test` leaves out the tests with the mark `long`, and still tests everything once."""
 
 from __future__ import annotations
 
-import os
+import ast
 import re
 import subprocess
 import sys
@@ -19,74 +19,66 @@ AT_LEAST = {
 }
 
 
-@pytest.fixture(scope="module")
-def chosen(repository: Path) -> list[str]:
-    """The tests of `make test`, as far as this file looks at them."""
-    files = {pattern.partition(r"\.py")[0] + ".py" for pattern in AT_LEAST.values()}
-    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
-    done = subprocess.run(
-        [*collect, "-m", "not long", "tests/unit", *(f"tests/{name}" for name in sorted(files))],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
-    return re.findall(r"^tests/(.+::.+)$", done.stdout, re.MULTILINE)
-
-
-def test_every_package_is_tested(repository: Path, chosen: list[str]) -> None:
+def test_every_package_has_tests_that_are_not_long(repository: Path) -> None:
     packages = [
         file.parent.name
         for name in ("coordinator_state", "streaming")
         for file in (repository / name).glob("*/__init__.py")
     ]
     assert packages
-    tested = {name.split("/")[1] for name in chosen if name.startswith("unit/")}
-    assert set(packages) - tested == set()
+    for package in packages:
+        files = (repository / "tests" / "unit" / package).rglob("test_*.py")
+        assert any(has_short_test(ast.parse(file.read_text())) for file in files), package
 
 
-@pytest.mark.parametrize("what", AT_LEAST)
-def test_what_needs_a_server_is_tried_once(chosen: list[str], what: str) -> None:
-    assert [name for name in chosen if re.match(AT_LEAST[what], name)]
+def has_short_test(module: ast.Module) -> bool:
+    if any(
+        "pytestmark" in ast.unparse(node) and "long" in ast.unparse(node) for node in module.body
+    ):
+        return False
+    return any(
+        node.name.startswith("test_")
+        and "pytest.mark.long" not in map(ast.unparse, node.decorator_list)
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef)
+    )
 
 
-def test_the_three_targets_run_all_tests(repository: Path) -> None:
+def test_each_kind_of_server_is_used_once(repository: Path) -> None:
+    files = sorted({f"tests/{pattern.partition('::')[0]}" for pattern in AT_LEAST.values()})
+    files = [file.replace("\\", "") for file in files]
+    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [*collect, "-m", "not long", *files],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+    collected = re.findall(r"^tests/(.+::.+)$", done.stdout, re.MULTILINE)
+    for server, pattern in AT_LEAST.items():
+        assert any(re.match(pattern, name) for name in collected), server
+
+
+def test_the_targets_run_all_tests(repository: Path) -> None:
     """A test with the mark `cluster` has the mark `long`, too."""
     makefile = (repository / "Makefile").read_text()
-    choices = re.findall(
-        r"^\t\$\(PYTEST\)(?: \$\(TWO_FILES\))? -m (.+) \$\(PYTEST_ARGS\)$", makefile, re.M
-    )
+    choices = re.findall(r"^\t\$\(PYTEST\)(?: \$\(TWO_\w+\))? -m (\".+?\"|\w+) ", makefile, re.M)
     assert choices == ['"not long"', '"long and not cluster"', "cluster"]
     for file in (repository / "tests").rglob("test_*.py"):
         text = file.read_text()
         assert "pytest.mark.long" in text or "pytest.mark.cluster" not in text, file
 
 
-def test_no_long_test_begins_once_its_time_is_over(tmp_path: Path, repository: Path) -> None:
-    tests = tmp_path / "test_two.py"
-    tests.write_text(
-        "import pytest\n"
-        "@pytest.mark.long\n"
-        "def test_long():\n    pass\n"
-        "def test_short():\n    pass\n"
-    )
-    (tmp_path / "conftest.py").write_text(
-        "from tests.conftest import pytest_runtest_setup as pytest_runtest_setup\n"
-    )
-    found = []
-    for until in ("0", "inf"):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(repository),
-                "LONG_TESTS_UNTIL": until,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        found += re.findall(r"\d passed(?:, \d skipped)?", done.stdout)
-    assert found == ["1 passed, 1 skipped", "2 passed"]
+def test_no_long_test_begins_once_its_time_is_over(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = request.config.rootpath / "tests" / "conftest.py"
+    conftest = request.config.pluginmanager.get_plugin(str(name))
+    assert conftest is not None
+    monkeypatch.setattr(conftest, "_LONG_TESTS_UNTIL", 0.0)
+    conftest.pytest_runtest_setup(request.node)
+    request.node.add_marker("long")
+    with pytest.raises(pytest.skip.Exception, match="LONG_TESTS_UNTIL"):
+        conftest.pytest_runtest_setup(request.node)
