@@ -28,7 +28,9 @@ from tests.seeded_faults.faults import AREAS, Area, Fault, chosen_faults
 
 _REPOSITORY: Final = Path(__file__).parents[2]
 _FIRST_FAILURE: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-_TIMEOUT_S: Final = 600.0
+_SOUND_TIMEOUT_S: Final = 3_600.0
+_SLOWER: Final = 10.0
+"""A fault is noticed by a timeout if the tests take so many times as long as without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,14 @@ def main() -> int:
         for job in range(arguments.jobs):
             copies.put(_copy(arguments.repository, Path(folder, str(job))))
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            sound = pool.map(lambda area: _without_faults(area, copies), areas)
-            if failures := [failure for failure in sound if failure]:
-                say(*failures)
+            durations = pool.map(lambda area: _without_faults(area, copies), areas)
+            seconds = dict(zip((area.name for area in areas), durations, strict=True))
+            if not all(seconds.values()):
                 return 1
             survivors = 0
-            for outcome in pool.map(lambda fault: _tried(fault, copies), faults):
+            for outcome in pool.map(
+                lambda fault: _tried(fault, copies, seconds[fault.area.name] * _SLOWER), faults
+            ):
                 survivors += outcome.noticed_by is None
                 result = f"noticed by {outcome.noticed_by}" if outcome.noticed_by else "SURVIVED"
                 say(f"{outcome.fault.area.name} {outcome.fault}: {result}, {outcome.seconds:.0f} s")
@@ -80,19 +84,24 @@ def _copy(repository: Path, folder: Path) -> Path:
     return folder
 
 
-def _without_faults(area: Area, copies: SimpleQueue[Path]) -> str | None:
-    """Run the tests of an area on the code as it is; this also compiles the code of the copy."""
+def _without_faults(area: Area, copies: SimpleQueue[Path]) -> float:
+    """Return how long the tests of an area take on the code as it is; 0 if they fail.
+
+    This also compiles the code of the copy.
+    """
     copy = copies.get()
     started = time.monotonic()
-    status, output = _run_tests(area, copy)
+    status, output = _run_tests(area, copy, _SOUND_TIMEOUT_S)
     copies.put(copy)
-    if status == 0:
-        say(f"{area.name}: passed without a fault in {time.monotonic() - started:.0f} s")
-        return None
-    return f"{area.name}: the tests fail without a fault\n{output[-2000:]}"
+    seconds = time.monotonic() - started
+    if status != 0:
+        say(f"{area.name}: the tests fail without a fault", output[-2_000:])
+        return 0.0
+    say(f"{area.name}: passed without a fault in {seconds:.0f} s")
+    return seconds
 
 
-def _tried(fault: Fault, copies: SimpleQueue[Path]) -> Outcome:
+def _tried(fault: Fault, copies: SimpleQueue[Path], timeout_s: float) -> Outcome:
     copy = copies.get()
     path = copy / fault.path
     source, stat = path.read_bytes(), path.stat()
@@ -100,7 +109,7 @@ def _tried(fault: Fault, copies: SimpleQueue[Path]) -> Outcome:
     path.write_bytes(fault.applied_to(source))
     os.utime(path)
     try:
-        status, output = _run_tests(fault.area, copy)
+        status, output = _run_tests(fault.area, copy, timeout_s)
     finally:
         path.write_bytes(source)
         # Python compiles a file again if its time, in seconds, has changed.
@@ -113,7 +122,7 @@ def _tried(fault: Fault, copies: SimpleQueue[Path]) -> Outcome:
     return Outcome(fault, noticed_by, time.monotonic() - started)
 
 
-def _run_tests(area: Area, copy: Path) -> tuple[int | None, str]:
+def _run_tests(area: Area, copy: Path, timeout_s: float) -> tuple[int | None, str]:
     """Return pytest's exit status, None after a timeout, and its output."""
     paths = [f"tests/{path}" for path in area.tests if (copy / "tests" / path).exists()]
     command = [
@@ -131,7 +140,7 @@ def _run_tests(area: Area, copy: Path) -> tuple[int | None, str]:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=_TIMEOUT_S)
+        output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
