@@ -126,7 +126,8 @@ def _run_tests(area: Area, copy: Path, timeout_s: float) -> tuple[int | None, st
     """Return pytest's exit status, None after a timeout, and its output."""
     paths = [f"tests/{path}" for path in area.tests if (copy / "tests" / path).exists()]
     command = [
-        *(sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider"),
+        *(sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "--timeout=0"),
+        *("-p", "no:cacheprovider"),
         *("-m", "not long and not spark and not integration", *paths),
     ]
     environment = {**os.environ, "PYTHONPATH": str(copy)}
