@@ -122,6 +122,9 @@ class RandomSequence:
     def _chance(self, share: float) -> bool:
         return self._choose.random() < share
 
+    def _perhaps_another(self, epoch: int) -> int:
+        return epoch + self._choose.choice((-1, 1)) if self._chance(0.1) else epoch
+
     # --- consumers (KIP-848)
 
     def _join_consumer(self) -> None:
@@ -158,9 +161,7 @@ class RandomSequence:
         if not self.consumers:
             return
         client = self._choose.choice(self.consumers)
-        epoch = client.epoch
-        if self._chance(0.1):
-            epoch += self._choose.choice((-1, 1))
+        epoch = self._perhaps_another(client.epoch)
         if epoch <= 0 or self._chance(0.05):
             self._beat(client, 0)
             return
@@ -278,9 +279,10 @@ class RandomSequence:
             SyncGroupRequest(
                 group_id=client.group_id,
                 member_id=client.member_id,
-                generation_id=client.epoch,
+                generation_id=self._perhaps_another(client.epoch),
                 group_instance_id=client.instance_id,
-                protocol_type=self._choose.choice((None, "consumer")),
+                protocol_type=self._choose.choice((None, "consumer", "consumer", "connect")),
+                protocol_name="sticky" if self._chance(0.05) else None,
                 assignments=assignments,
             ),
         )
@@ -288,9 +290,9 @@ class RandomSequence:
     def _heartbeat_classic(self) -> None:
         client = self._any_classic()
         if client is not None:
-            self.comparison.ask(
-                "heartbeat", client.group_id, client.member_id, client.epoch, client.instance_id
-            )
+            epoch = self._perhaps_another(client.epoch)
+            instance_id = "unknown" if self._chance(0.1) else client.instance_id
+            self.comparison.ask("heartbeat", client.group_id, client.member_id, epoch, instance_id)
 
     def _leave_classic(self) -> None:
         """Some leave in one request, whichever protocol they speak; or an administrator's does."""
@@ -326,7 +328,7 @@ class RandomSequence:
             group_id=client.group_id,
             member_id=client.member_id,
             group_instance_id=client.instance_id,
-            generation_id=client.epoch + (self._chance(0.1) and self._choose.choice((-1, 1))),
+            generation_id=self._perhaps_another(client.epoch),
             version=self._choose.choice((8, 9)),
             offsets=[
                 OffsetToCommit(
