@@ -92,14 +92,6 @@ def test_a_run_and_its_groups(tables: str, receiver: HttpReceiver, clock: Clock)
     assert len({one.body["run"]["runId"] for one in receiver.posted if "run" in one.body}) == 1
 
 
-def test_a_day_later_all_is_sent_again(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
-    with reporter_of(tables, receiver.url, clock) as reporter:
-        reporter.report()
-        clock.now = 24 * 60 * 60
-        reporter.report()
-    assert told(receiver) == ["START", "g:t", "RUNNING", "g:t", "RUNNING", "COMPLETE"]
-
-
 def test_a_failed_run(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
     with (
         pytest.raises(ConfigurationError),
