@@ -71,8 +71,9 @@ class ScriptedClients(Names):
         self.groups.add(group_id)
         settings = {
             "protocols": (("range", subscription("t")),),
-            "session_timeout_ms": 30_000,
-            "rebalance_timeout_ms": 6_000,
+            # No member times out, however busy the machine is.
+            "session_timeout_ms": 120_000,
+            "rebalance_timeout_ms": 120_000,
             **request,
         }
         return self.coordinator.join_group(
