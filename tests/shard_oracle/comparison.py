@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,10 +22,9 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import CoordinatorLog
 from coordinator_state.model.requests import JoinGroupResponse, Reply, SyncGroupResponse
-from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.timers import Action, Timers
-from coordinator_state.model.topics import Topics
 from tests.shard_oracle.kafka_shard import KafkaShard
+from tests.shard_oracle.sequence_settings import Settings
 from tests.shard_oracle.shard_process import ShardProcess
 from tests.support.clients.comparable_records import assignment_of, records_of
 from tests.support.clients.scripted_clients import Names
@@ -89,19 +87,12 @@ class Compared(ABC):
     `seen` counts what came about.
     """
 
-    def __init__(
-        self,
-        process: ShardProcess,
-        *,
-        config: CoordinatorConfig,
-        topics: Topics,
-        seed: int,
-    ) -> None:
+    def __init__(self, process: ShardProcess, settings: Settings, seed: int) -> None:
         self.steps: list[str] = []
         self.seen = Counter[str]()
         self.refusal = ErrorCode.NONE
-        self.new_shard = partial(
-            KafkaShard, process, config=config, topics=topics, seed=seed, now_ms=START_MS
+        self.new_shard = lambda: KafkaShard(
+            process, config=settings.config, topics=settings.topics, seed=seed, now_ms=START_MS
         )
         self.kafka = self.new_shard()
 
@@ -138,14 +129,12 @@ class Comparison(Compared):
     def __init__(
         self,
         process: ShardProcess,
-        *,
-        config: CoordinatorConfig,
-        topics: Topics,
+        settings: Settings,
         seed: int,
-        is_known: Callable[[KafkaShard], str | None] = lambda _kafka: None,
+        is_known: Callable[[KafkaShard], str | None],
     ) -> None:
-        super().__init__(process, config=config, topics=topics, seed=seed)
-        self.model = GroupCoordinator(config=config, topics=topics)
+        super().__init__(process, settings, seed)
+        self.model = GroupCoordinator(config=settings.config, topics=settings.topics)
         self._timers = self.model.shard.timers = _WatchedTimers()
         self.seen = self._timers.kinds
         self._ids = self.model.shard.choose = _DrawnIds()

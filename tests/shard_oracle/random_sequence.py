@@ -25,7 +25,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from tests.shard_oracle.clients import ClassicClient, Client, ConsumerClient, assignment
-from tests.shard_oracle.comparison import Comparison, KnownDifference
+from tests.shard_oracle.comparison import Compared, Comparison, KnownDifference
 from tests.shard_oracle.kafka_shard import KafkaShard
 from tests.shard_oracle.replay_comparison import ReplayComparison
 from tests.shard_oracle.sequence_settings import SUBSCRIPTIONS, Settings
@@ -61,20 +61,12 @@ class RandomSequence:
         self._settings = Settings.draw(self._choose)
         self._stale: dict[str, int] = {}
         self._open_producers: set[Producer] = set()
-        config, topics, seed = self._settings.config, self._settings.topics, self.seed
-        self.comparison: Comparison | ReplayComparison
-        if self.replays:
-            self.comparison = ReplayComparison(
-                self.process, config=config, topics=topics, seed=seed
-            )
-        else:
-            self.comparison = Comparison(
-                self.process,
-                config=config,
-                topics=topics,
-                seed=seed,
-                is_known=self._known_difference,
-            )
+        process, settings, seed = self.process, self._settings, self.seed
+        self.comparison: Compared = (
+            ReplayComparison(process, settings, seed)
+            if self.replays
+            else Comparison(process, settings, seed, self._known_difference)
+        )
         self._actions: dict[Callable[[], None], int] = {
             self._join_consumer: 10,
             self._heartbeat_consumer: 30,

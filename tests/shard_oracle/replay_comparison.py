@@ -13,13 +13,12 @@ from coordinator_state.log.record import read_control_key
 from coordinator_state.log.record_batch import CorruptBatch, read_record_batches
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.requests import FetchedOffset
-from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.model.topics import Topics
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import CLASSIC, Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT
 from tests.shard_oracle.comparison import START_MS, Compared, Difference
+from tests.shard_oracle.sequence_settings import Settings
 from tests.shard_oracle.shard_process import Json, ShardProcess
 
 _CONSUMER: Final = "consumer"
@@ -35,10 +34,8 @@ class ReplayComparison(Compared):
         Difference: the loader has something else, or would refuse the log.
     """
 
-    def __init__(
-        self, process: ShardProcess, *, config: CoordinatorConfig, topics: Topics, seed: int
-    ) -> None:
-        super().__init__(process, config=config, topics=topics, seed=seed)
+    def __init__(self, process: ShardProcess, settings: Settings, seed: int) -> None:
+        super().__init__(process, settings, seed)
         self._now_ms = START_MS
         self._loader = ReferenceLoader(strict=True, release=process.release)
         self._loaded = 0
