@@ -1,4 +1,4 @@
-"""What benches found, beside their targets."""
+"""The report of the benches, and the measure of how far behind a query is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from bench.report import BENCHES, QUICK, TARGETS, read_findings, write_report
+from bench.sustained import micro_batches_behind
 
 FINDINGS = {
     "backfill": {"warm_s": 10.0, "warm_times_broker": 3.0, "peak_memory_mb": 2048.0},
@@ -56,3 +57,14 @@ def test_a_first_look_says_that_its_logs_are_small(tmp_path: Path) -> None:
     assert "A first look with small logs" in text
     assert "## `python -m bench.startup --runs 1`" in text
     assert "start  exit\nfirst start" in text
+
+
+def test_a_query_is_as_many_micro_batches_behind_as_what_is_there_took_to_come() -> None:
+    acknowledged = [(1.0, 10), (2.0, 20), (3.0, 30)]
+    # What had been acknowledged when the micro-batch before ended is there.
+    assert micro_batches_behind(acknowledged, [(1.5, 0), (2.5, 10), (3.5, 20)]) == [1, 1]
+    # What was there at the end itself.
+    assert micro_batches_behind(acknowledged, [(0.5, 0), (4.0, 30)]) == [0, 0]
+    assert micro_batches_behind(acknowledged, [(1.5, 0), (2.5, 10), (3.0, 10), (3.5, 10)]) == [
+        *(1, 2, 3)
+    ]

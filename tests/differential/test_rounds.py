@@ -1,19 +1,29 @@
-"""A few rounds of random logs in front of real brokers; `make differential` runs many."""
+"""A few rounds of random logs in front of real brokers; `make differential` runs many.
+
+What the broker says, the reference loader says, and the tables of a whole query.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from coordinator_state.replay.expiry import expiry
 from streaming.jvm.jars import KAFKA_VERSION
+from streaming.run.session import EngineName
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.log_file import read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round, loaded
 from tests.differential.shrink import shrunk
+from tests.differential.tables_of_round import TablesOfRound
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 from tests.support.logs.logs import segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -30,6 +40,15 @@ EACH_RELEASE = [
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
+@pytest.fixture(scope="session", params=[KAFKA_VERSION, SCALA_VERSION])
+def rounds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerRounds]:
+    """A broker of each loader."""
+    with BrokerRounds(request.param, tmp_path_factory.mktemp("differential") / "broker") as rounds:
+        yield rounds
+
+
 def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
     return {
         p: segment(log.events(p, rounds.topics, rounds.rules))[0]
@@ -41,6 +60,18 @@ def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
 def test_a_broker_says_what_the_reference_loader_says(rounds: BrokerRounds) -> None:
     result = rounds.run(_segments(rounds, 1001))
     assert result.differences == {}, result.differences
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["driver", "spark"])
+@pytest.mark.parametrize("rounds", [KAFKA_VERSION], indirect=True)
+def test_tables_of_random_logs_answer_as_the_broker(
+    rounds: BrokerRounds, spark: SparkSession, engine: EngineName
+) -> None:
+    tables = TablesOfRound(spark, engine)
+    result = rounds.run(_segments(rounds, 2001), tables)
+    assert result.differences == {}, result.differences
+    assert min(tables.seen[kind] for kind in ("group", "member", "offset", "pending")) > 10
 
 
 @pytest.mark.long

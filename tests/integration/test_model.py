@@ -12,7 +12,6 @@ import pytest
 from kafka.admin import NewTopic
 
 from coordinator_state.log.record_batch import read_record_batches
-from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.replay.offsets import Semantics
@@ -20,12 +19,14 @@ from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.broker_clients import BrokerClients
+from tests.support.clients.comparable_records import records_of
 from tests.support.clients.consumer_scripts import CONSUMER_SCRIPTS, Consumers
 from tests.support.clients.coordinator_scripts import SCRIPTS, TOPICS
 from tests.support.clients.model_clients import ModelClients
-from tests.support.clients.told import Told
-from tests.support.clients.told_records import records_of
+from tests.support.clients.scripted_clients import ScriptedClients
 from tests.support.eventually import Eventually
+
+Script = Callable[[ScriptedClients], None]
 
 VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
 INITIAL_DELAY_MS = 500
@@ -60,7 +61,7 @@ def broker_of(
 def _knows_the_topics(broker: EmbeddedBroker) -> bool:
     """A coordinator hears of new topics a little later than who made them."""
     with closing(BrokerClients(broker.bootstrap_servers)) as clients:
-        group = Consumers(Told(clients), "warm-up")
+        group = Consumers(ScriptedClients(coordinator=clients), "warm-up")
         group.join("a", *TOPICS)
         group.leave("a")
         return len(group.assigned["a"]) == len(TOPICS)
@@ -68,7 +69,7 @@ def _knows_the_topics(broker: EmbeddedBroker) -> bool:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_model_answers_and_writes_as_a_broker_does(
-    broker_of: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]
+    broker_of: EmbeddedBroker, semantics: Semantics, script: Script
 ) -> None:
     _compare(broker_of, semantics, script)
 
@@ -76,24 +77,24 @@ def test_the_model_answers_and_writes_as_a_broker_does(
 @pytest.mark.parametrize("semantics", [Semantics.COORDINATOR], indirect=True)
 @pytest.mark.parametrize("script", CONSUMER_SCRIPTS, ids=lambda script: script.__name__)
 def test_consumer_groups_are_as_those_of_a_broker(
-    broker_of: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]
+    broker_of: EmbeddedBroker, semantics: Semantics, script: Script
 ) -> None:
     _compare(broker_of, semantics, script)
 
 
-def _compare(broker: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]) -> None:
+def _compare(broker: EmbeddedBroker, semantics: Semantics, script: Script) -> None:
     servers = broker.bootstrap_servers
     with closing(BrokerClients(servers)) as clients, closing(LogClient(servers)) as reader:
         start = reader.high_watermarks()[0]
-        real = Told(clients)
+        real = ScriptedClients(coordinator=clients)
         script(real)
         log = _read(reader, start)
-    model = GroupCoordinator(
+    model = ModelClients(
         semantics,
         config=CoordinatorConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS),
         topics=_topics(broker),
     )
-    modelled = Told(ModelClients(model))
+    modelled = ScriptedClients(coordinator=model)
     script(modelled)
     for said, expected in zip_longest(modelled.answers, real.answers):
         assert said == expected

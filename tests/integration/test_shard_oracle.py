@@ -15,7 +15,7 @@ from coordinator_state.replay.releases import Release
 from streaming.jvm.jars import KAFKA_VERSION
 from tests.shard_oracle.__main__ import main
 from tests.shard_oracle.comparison import Difference
-from tests.shard_oracle.sequence_run import run_sequence
+from tests.shard_oracle.random_sequence import run_sequence
 from tests.shard_oracle.shard_process import ShardProcess
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 

@@ -102,7 +102,7 @@ def test_a_live_coordinator_of_kafka_4_loads_what_was_produced_with_its_next_rec
         def answer_to_a_commit(offset: int) -> ErrorCode:
             offsets = [OffsetToCommit(topic="t", partition=0, committed_offset=offset)]
             request = OffsetCommitRequest(group_id="live", offsets=offsets, version=8)
-            (answer,) = clients.commit(request).values()
+            (answer,) = clients.commit_offsets(request).values()
             return answer
 
         assert answer_to_a_commit(1) is ErrorCode.NONE
@@ -117,7 +117,7 @@ def test_a_live_coordinator_of_kafka_4_loads_what_was_produced_with_its_next_rec
         found = {
             OffsetKey(group_id, *place): offset.committed_offset
             for group_id in workload.coordinators[0].groups
-            for place, offset in clients.fetch(group_id, None).items()
+            for place, offset in clients.fetch_offsets(group_id)[1].items()
         }
         assert found == (expected if is_noticed else {})
     assert expected

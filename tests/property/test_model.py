@@ -35,7 +35,7 @@ from tests.support.clients.model_states import (
     tables_state,
     without_simple,
 )
-from tests.support.clients.told import assignment, subscription
+from tests.support.clients.scripted_clients import assignment, subscription
 
 TOPICS = ("t", "u")
 RETENTION_MS = 60_000

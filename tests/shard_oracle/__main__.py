@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from streaming.errors import ConfigurationError
-from tests.shard_oracle.sequence_run import run_sequence
+from tests.shard_oracle.random_sequence import run_sequence
 from tests.shard_oracle.shard_process import MODELLED_VERSION, ShardProcess
 
 STEPS = 60

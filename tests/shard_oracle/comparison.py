@@ -10,6 +10,7 @@ share a batch.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,12 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import CoordinatorLog
 from coordinator_state.model.requests import JoinGroupResponse, Reply, SyncGroupResponse
-from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.timers import Action, Timers
-from coordinator_state.model.topics import Topics
 from tests.shard_oracle.kafka_shard import KafkaShard
+from tests.shard_oracle.sequence_settings import Settings
 from tests.shard_oracle.shard_process import ShardProcess
-from tests.support.clients.told import Names
-from tests.support.clients.told_records import assignment_of, records_of
+from tests.support.clients.comparable_records import assignment_of, records_of
+from tests.support.clients.scripted_clients import Names
 
 START_MS: Final = 1_000_000
 _TIMER_NAMES: Final = {
@@ -81,11 +81,45 @@ class _DrawnIds(random.Random):
         return self.drawn[-1].int
 
 
-class Comparison:
-    """`ask` puts a request to both; `steps` are the requests so far, as they can be read.
+class Compared(ABC):
+    """A shard of Kafka whose requests are noted: `steps` are those so far, as they can be read.
 
-    `is_known` says, after each of them, why the two may differ from here on, None if not. `seen`
-    counts what came about: migrations and timers.
+    `seen` counts what came about.
+    """
+
+    def __init__(self, process: ShardProcess, settings: Settings, seed: int) -> None:
+        self.steps: list[str] = []
+        self.seen = Counter[str]()
+        self.refusal = ErrorCode.NONE
+        self.new_shard = lambda: KafkaShard(
+            process, config=settings.config, topics=settings.topics, seed=seed, now_ms=START_MS
+        )
+        self.kafka = self.new_shard()
+
+    @abstractmethod
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Put a request, compare, and return Kafka's answer."""
+
+    @abstractmethod
+    def wait(self, delay_ms: int) -> None:
+        """Let time pass, and compare."""
+
+    def refuse(self, error_code: ErrorCode) -> None:
+        """Have appends meet with an error, until it is NONE again."""
+        self.note("refuse", error_code)
+        self.refusal = error_code
+        self.kafka.refuse(error_code)
+
+    def note(self, method: str, *arguments: Any, **options: Any) -> None:
+        """Add a step."""
+        named = (f"{name}={value!r}" for name, value in options.items())
+        self.steps.append(f"{method}({', '.join([*map(str, arguments), *named])})")
+
+
+class Comparison(Compared):
+    """Puts each request to both; counts migrations and timers.
+
+    `is_known` says, after each request, why the two may differ from here on, None if not.
 
     Raises:
         Difference: they answer, write or hold something else.
@@ -95,16 +129,12 @@ class Comparison:
     def __init__(
         self,
         process: ShardProcess,
-        *,
-        config: CoordinatorConfig,
-        topics: Topics,
+        settings: Settings,
         seed: int,
-        is_known: Callable[[KafkaShard], str | None] = lambda _kafka: None,
+        is_known: Callable[[KafkaShard], str | None],
     ) -> None:
-        self.steps: list[str] = []
-        self.refusal = ErrorCode.NONE
-        self.kafka = KafkaShard(process, config=config, topics=topics, seed=seed, now_ms=START_MS)
-        self.model = GroupCoordinator(config=config, topics=topics)
+        super().__init__(process, settings, seed)
+        self.model = GroupCoordinator(config=settings.config, topics=settings.topics)
         self._timers = self.model.shard.timers = _WatchedTimers()
         self.seen = self._timers.kinds
         self._ids = self.model.shard.choose = _DrawnIds()
@@ -116,7 +146,7 @@ class Comparison:
 
     def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Put a request to both; returns Kafka's answer, which is the model's as well."""
-        self._note(method, *arguments, *(f"{name}={value!r}" for name, value in options.items()))
+        self.note(method, *arguments, **options)
         kafka = getattr(self.kafka, method)(*arguments, **options)
         self._ids.drawn = self.kafka.drawn
         model = getattr(self.model, method)(*arguments, **options)
@@ -130,7 +160,7 @@ class Comparison:
 
     def wait(self, delay_ms: int) -> None:
         """Let time pass."""
-        self._note("wait", delay_ms)
+        self.note("wait", delay_ms)
         until_ms = self.model.shard.now_ms + delay_ms
         while self.model.shard.now_ms < until_ms:
             # One after the other, so that what each timer wrote is compared, in its order.
@@ -142,14 +172,8 @@ class Comparison:
             self._compare()
 
     def refuse(self, error_code: ErrorCode) -> None:
-        """Have appends meet with an error, until it is NONE again."""
-        self._note("refuse", error_code)
-        self.refusal = error_code
+        super().refuse(error_code)
         self.model.log.refusal = error_code
-        self.kafka.refuse(error_code)
-
-    def _note(self, method: str, *arguments: Any) -> None:
-        self.steps.append(f"{method}({', '.join(map(str, arguments))})")
 
     def _stop_where_known(self) -> None:
         reason = self._is_known(self.kafka)

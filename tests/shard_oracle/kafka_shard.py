@@ -7,43 +7,20 @@ that are held to whole brokers and in unit tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import CoordinatorLog, Producer
-from coordinator_state.model.offset_manager import Partition
-from coordinator_state.model.requests import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    FetchedOffset,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupResponse,
-    MemberIdentity,
-    OffsetCommitRequest,
-    Reply,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from coordinator_state.model.requests import LeaveGroupResponse, MemberIdentity, Reply
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topics
-from coordinator_state.wire.primitives import uuid_text
-from tests.shard_oracle.kafka_messages import (
-    base64_bytes,
-    consumer_group_heartbeat,
-    join_group,
-    producer_fields,
-    read_error,
-    read_errors,
-    read_heartbeat,
-    read_joined,
-    read_synced,
-    sync_group,
-    topics_to_commit,
-)
+from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from tests.shard_oracle.shard_process import Json, ShardProcess
+from tests.support.clients.kafka_requests import KafkaRequests, Message
 
 _PROPERTIES: Final = {
     "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
@@ -57,21 +34,21 @@ _AT_ONCE: Final = {
     "group.consumer.assignor.offload.enable": False,
 }
 _MINUTE_MS: Final = 60_000
-_KEEPS_MEMBER_ID_VERSION: Final = 3
-_SKIPS_NO_ASSIGNMENT_VERSION: Final = 8
-_NEWEST_JOIN_VERSION: Final = 9
-_TXN_OFFSET_COMMIT_VERSION: Final = 4
-_OFFSET_FETCH_VERSION: Final = 8
+_BYTES: Final = {("JoinGroup", "metadata"), ("SyncGroup", "assignment")}
+"""The fields of responses that are bytes."""
 _ID_BYTES: Final = 16
 
 
-class KafkaShard:
+class KafkaShard(KafkaRequests):
     """A coordinator of one log partition that begins with an empty log.
 
     `log` is what it wrote, `groups` what it holds after the last question, as JSON; `drawn` the
     ids that it drew and `fired` the timers that went off in answering it, `timers` when those that
     are left are due, and `refusals` what was thrown.
     """
+
+    # Of transactions of version 2 (KIP-890).
+    txn_offset_commit_version = 4
 
     def __init__(
         self,
@@ -83,7 +60,7 @@ class KafkaShard:
         now_ms: int,
     ) -> None:
         self._process = process
-        self._waiting: dict[str, Reply[Any]] = {}
+        self._waiting: dict[str, tuple[Reply[Any], Callable[[Message], Any]]] = {}
         self._asked = 0
         self._now_ms = now_ms
         self.log = CoordinatorLog()
@@ -113,187 +90,109 @@ class KafkaShard:
     def advance(self, now_ms: int, order: Sequence[str] = ()) -> None:
         """Let time pass; timers that are due together fire in an order."""
         self._now_ms = now_ms
-        self._ask("Advance", nowMs=now_ms, order=list(order))
+        self._put("Advance", nowMs=now_ms, order=list(order))
 
     def refuse(self, error_code: ErrorCode) -> None:
         """Have appends meet with an error, until it is NONE again."""
-        self._ask("Refuse", errorCode=int(error_code))
+        self._put("Refuse", errorCode=int(error_code))
 
     def replay(self, records: Iterable[Json]) -> None:
         """Load a log into an empty shard."""
-        self._ask("Replay", records=list(records))
-
-    # --- requests of members
-
-    def join_group(self, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
-        version = _NEWEST_JOIN_VERSION
-        if not request.supports_skipping_assignment:
-            version = _SKIPS_NO_ASSIGNMENT_VERSION
-        if not request.requires_known_member_id:
-            version = _KEEPS_MEMBER_ID_VERSION
-        return self._ask_and_wait(
-            "JoinGroup",
-            # An instance id came with version 5; the shard does not ask for the version there.
-            version=version,
-            clientId=request.client_id,
-            data=join_group(request),
-        )
-
-    def sync_group(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
-        return self._ask_and_wait(
-            "SyncGroup",
-            version=5,
-            data=sync_group(request),
-        )
-
-    def heartbeat(
-        self,
-        group_id: str,
-        member_id: str,
-        generation_id: int,
-        group_instance_id: str | None = None,
-    ) -> ErrorCode:
-        data = {
-            "groupId": group_id,
-            "memberId": member_id,
-            "generationId": generation_id,
-            "groupInstanceId": group_instance_id,
-        }
-        return read_error(self._ask("Heartbeat", version=4, data=data))
-
-    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
-        identities = [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.group_instance_id,
-                "reason": None,
-            }
-            for member in members
-        ]
-        data = {"groupId": group_id, "members": identities}
-        answer = self._ask("LeaveGroup", version=5, data=data)
-        error_code = read_error(answer)
-        if error_code is ErrorCode.UNKNOWN_MEMBER_ID:
-            # There is no such group: the service says so of every member.
-            return LeaveGroupResponse(members=(error_code,) * len(members))
-        if error_code is not ErrorCode.NONE:
-            return LeaveGroupResponse(error_code=error_code)
-        told = answer["response"]["members"]
-        return LeaveGroupResponse(members=tuple(ErrorCode(one["errorCode"]) for one in told))
-
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse:
-        answer = self._ask(
-            "ConsumerGroupHeartbeat",
-            version=1,
-            clientId=request.client_id,
-            data=consumer_group_heartbeat(request),
-        )
-        error_code = read_error(answer)
-        if error_code is not ErrorCode.NONE:
-            return ConsumerGroupHeartbeatResponse(error_code=error_code)
-        return read_heartbeat(answer["response"])
-
-    # --- offsets
-
-    def commit_offsets(
-        self, request: OffsetCommitRequest, producer: Producer | None = None
-    ) -> dict[Partition, ErrorCode]:
-        data: Json = {
-            "groupId": request.group_id,
-            "memberId": request.member_id,
-            "groupInstanceId": request.group_instance_id,
-            "topics": topics_to_commit(request),
-        }
-        if producer is None:
-            data["generationIdOrMemberEpoch"] = request.generation_id
-            answer = self._ask("OffsetCommit", version=request.version, data=data)
-        else:
-            data |= producer_fields(producer)
-            # The field has another name since Kafka 4.4.
-            names = ("generationId", "generationIdOrMemberEpoch")
-            data |= {
-                "transactionalId": "transaction",
-                **dict.fromkeys(names, request.generation_id),
-            }
-            answer = self._ask(
-                "TxnOffsetCommit", producer, version=_TXN_OFFSET_COMMIT_VERSION, data=data
-            )
-        error_code = read_error(answer)
-        if error_code is not ErrorCode.NONE:
-            return {(o.topic, o.partition): error_code for o in request.offsets}
-        return read_errors(answer["response"]["topics"])
-
-    def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
-        self._ask("EndTransaction", **producer_fields(producer), isCommit=is_commit)
-        self.log.append_marker(producer, int(is_commit), self._now_ms)
-
-    def fetch_offsets(
-        self, group_id: str, *, require_stable: bool = False
-    ) -> tuple[ErrorCode, dict[Partition, FetchedOffset]]:
-        data = {
-            "groupId": group_id,
-            "requireStable": require_stable,
-            "lastCommittedOffset": self.log.next_offset,
-        }
-        answer = self._ask("OffsetFetch", version=_OFFSET_FETCH_VERSION, data=data)
-        error_code = read_error(answer)
-        if error_code is not ErrorCode.NONE:
-            return error_code, {}
-        (group,) = answer["response"]["groups"]
-        return ErrorCode(group["errorCode"]), {
-            (topic["name"], found["partitionIndex"]): FetchedOffset(
-                committed_offset=found["committedOffset"],
-                leader_epoch=found["committedLeaderEpoch"],
-                metadata=found["metadata"],
-                error_code=ErrorCode(found["errorCode"]),
-            )
-            for topic in group["topics"]
-            for found in topic["partitions"]
-        }
-
-    def delete_offsets(
-        self, group_id: str, partitions: Sequence[Partition]
-    ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        topics = [{"name": t, "partitions": [{"partitionIndex": p}]} for t, p in partitions]
-        answer = self._ask("OffsetDelete", version=0, data={"groupId": group_id, "topics": topics})
-        error_code = read_error(answer)
-        if error_code is not ErrorCode.NONE:
-            return error_code, {}
-        return ErrorCode.NONE, read_errors(answer["response"]["topics"])
-
-    def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
-        answer = self._ask("DeleteGroups", version=2, data={"groupsNames": list(group_ids)})
-        if answer["errorCode"]:
-            return dict.fromkeys(group_ids, ErrorCode(answer["errorCode"]))
-        results = answer["response"]["results"]
-        return {result["groupId"]: ErrorCode(result["errorCode"]) for result in results}
+        self._put("Replay", records=list(records))
 
     def expire_offsets(self) -> None:
-        self._ask("Expire")
+        """Expire offsets now."""
+        self._put("Expire")
 
-    # --- questions
+    # --- requests
 
-    def _ask_and_wait(self, ask: str, **question: Any) -> Reply[Any]:
+    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
+        answer = super().leave_group(group_id, members)
+        if answer.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
+            # There is no such group: the service says so of every member.
+            return LeaveGroupResponse(members=(answer.error_code,) * len(members))
+        return answer
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
+        fields = _to_json(producer._asdict())
+        self._put("EndTransaction", **fields, isCommit=is_commit)
+        self.log.append_marker(producer, int(is_commit), self._now_ms)
+
+    def _begin(
+        self,
+        api: str,
+        version: int,
+        message: Message,
+        read: Callable[[Message], Any],
+        client_id: str = "",
+    ) -> Reply[Any]:
         self._asked += 1
-        name, reply = f"{ask} {self._asked}", Reply[Any]()
-        self._waiting[name] = reply
-        self._ask(ask, id=name, **question)
+        name, reply = f"{api} {self._asked}", Reply[Any]()
+        self._waiting[name] = reply, read
+        # An instance id came with version 5; the shard does not ask for the version there.
+        self._put(api, id=name, version=version, clientId=client_id, data=_to_json(message))
         return reply
 
-    def _ask(self, ask: str, producer: Producer | None = None, **question: Any) -> Json:
+    def _ask(self, api: str, version: int, message: Message, client_id: str = "") -> Message:
+        producer = None
+        if api == "TxnOffsetCommit":
+            producer = Producer(message["producer_id"], message["producer_epoch"])
+        elif api == "OffsetFetch":
+            # The shard looks at the log offset, and not at `requireStable`.
+            (group,) = message["groups"]
+            message = {**message, **group, "last_committed_offset": self.log.next_offset}
+        data = _to_json(message)
+        answer = self._put(api, producer, version=version, clientId=client_id, data=data)
+        if answer["errorCode"]:
+            return {"error_code": answer["errorCode"]}
+        response: Message = _from_json(api, answer["response"])
+        return response
+
+    def _put(self, ask: str, producer: Producer | None = None, **question: Any) -> Json:
+        """Put a question to the process, and take over what the shard wrote and holds."""
         answer = self._process.ask({"ask": ask, **question})
         for batch in answer["batches"]:
-            records = [(base64_bytes(k), None if v is None else base64_bytes(v)) for k, v in batch]
+            records = [(b64decode(k), None if v is None else b64decode(v)) for k, v in batch]
             self.log.append(records, self._now_ms, producer)
         for name, response in answer["done"].items():
-            is_join = name.startswith("JoinGroup")
-            self._waiting.pop(name).complete(
-                read_joined(response) if is_join else read_synced(response)
-            )
+            reply, read = self._waiting.pop(name)
+            reply.complete(read(_from_json(name.partition(" ")[0], response)))
         self.groups, self.timers, self.fired = answer["groups"], answer["timers"], answer["fired"]
         self.refusals = answer["refusals"]
-        ids = [raw for raw in map(base64_bytes, answer["drawn"]) if len(raw) == _ID_BYTES]
+        ids = [raw for raw in map(b64decode, answer["drawn"]) if len(raw) == _ID_BYTES]
         self.drawn = [UUID(bytes=raw, version=4) for raw in ids]
         return answer
+
+
+def _to_json(value: Any) -> Any:
+    """A message in Kafka's JSON: names in camel case, bytes in base64."""
+    if isinstance(value, dict):
+        return {_camel_case(name): _to_json(field) for name, field in value.items()}
+    if isinstance(value, list):
+        return [_to_json(element) for element in value]
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    return uuid_text(value) if isinstance(value, UUID) else value
+
+
+def _from_json(api: str, value: Any, name: str = "") -> Any:
+    """A response, or a field of it, from Kafka's JSON."""
+    if isinstance(value, dict):
+        return {
+            _snake_case(name_of_field): _from_json(api, field, name_of_field)
+            for name_of_field, field in value.items()
+        }
+    if isinstance(value, list):
+        return [_from_json(api, element, name) for element in value]
+    if (api, name) in _BYTES:
+        return b64decode(value)
+    return uuid_from_text(value) if name == "topicId" else value
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?=[A-Z])", "_", name).lower()

@@ -7,26 +7,29 @@ rest is held to Kafka as it is.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.java_hash import in_hash_order
+from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     JoinGroupRequest,
     MemberIdentity,
+    OffsetCommitRequest,
+    OffsetToCommit,
     SyncGroupRequest,
 )
 from tests.shard_oracle.clients import ClassicClient, Client, ConsumerClient, assignment
-from tests.shard_oracle.comparison import Comparison
+from tests.shard_oracle.comparison import Compared, Comparison, KnownDifference
 from tests.shard_oracle.kafka_shard import KafkaShard
-from tests.shard_oracle.offset_requests import OffsetRequests
 from tests.shard_oracle.replay_comparison import ReplayComparison
 from tests.shard_oracle.sequence_settings import SUBSCRIPTIONS, Settings
-from tests.shard_oracle.shard_process import ShardProcess
+from tests.shard_oracle.shard_process import ShardError, ShardProcess
 
 MAX_CLIENTS: Final = 8
 REBALANCE_MS: Final = 20_000
@@ -57,21 +60,13 @@ class RandomSequence:
         self._choose = random.Random(self.seed)
         self._settings = Settings.draw(self._choose)
         self._stale: dict[str, int] = {}
-        config, topics, seed = self._settings.config, self._settings.topics, self.seed
-        self.comparison: Comparison | ReplayComparison
-        if self.replays:
-            self.comparison = ReplayComparison(
-                self.process, config=config, topics=topics, seed=seed
-            )
-        else:
-            self.comparison = Comparison(
-                self.process,
-                config=config,
-                topics=topics,
-                seed=seed,
-                is_known=self._known_difference,
-            )
-        offsets = OffsetRequests(self.comparison, self._settings, self._choose)
+        self._open_producers: set[Producer] = set()
+        process, settings, seed = self.process, self._settings, self.seed
+        self.comparison: Compared = (
+            ReplayComparison(process, settings, seed)
+            if self.replays
+            else Comparison(process, settings, seed, self._known_difference)
+        )
         self._actions: dict[Callable[[], None], int] = {
             self._join_consumer: 10,
             self._heartbeat_consumer: 30,
@@ -81,12 +76,12 @@ class RandomSequence:
             self._sync_classic: 12,
             self._heartbeat_classic: 5,
             self._leave_classic: 3,
-            lambda: offsets.commit([*self.classics, *self.consumers]): 5,
-            offsets.end_transaction: 2,
-            offsets.fetch: 3,
-            offsets.delete_offsets: 1,
-            offsets.delete_groups: 1,
-            offsets.expire: 2,
+            self._commit: 5,
+            self._end_transaction: 2,
+            self._fetch: 3,
+            self._delete_offsets: 1,
+            self._delete_groups: 1,
+            self._expire: 2,
             self._wait: 8,
         }
 
@@ -118,6 +113,9 @@ class RandomSequence:
 
     def _chance(self, share: float) -> bool:
         return self._choose.random() < share
+
+    def _perhaps_another(self, epoch: int) -> int:
+        return epoch + self._choose.choice((-1, 1)) if self._chance(0.1) else epoch
 
     # --- consumers (KIP-848)
 
@@ -155,9 +153,7 @@ class RandomSequence:
         if not self.consumers:
             return
         client = self._choose.choice(self.consumers)
-        epoch = client.epoch
-        if self._chance(0.1):
-            epoch += self._choose.choice((-1, 1))
+        epoch = self._perhaps_another(client.epoch)
         if epoch <= 0 or self._chance(0.05):
             self._beat(client, 0)
             return
@@ -275,9 +271,10 @@ class RandomSequence:
             SyncGroupRequest(
                 group_id=client.group_id,
                 member_id=client.member_id,
-                generation_id=client.epoch,
+                generation_id=self._perhaps_another(client.epoch),
                 group_instance_id=client.instance_id,
-                protocol_type=self._choose.choice((None, "consumer")),
+                protocol_type=self._choose.choice((None, "consumer", "consumer", "connect")),
+                protocol_name="sticky" if self._chance(0.05) else None,
                 assignments=assignments,
             ),
         )
@@ -285,9 +282,9 @@ class RandomSequence:
     def _heartbeat_classic(self) -> None:
         client = self._any_classic()
         if client is not None:
-            self.comparison.ask(
-                "heartbeat", client.group_id, client.member_id, client.epoch, client.instance_id
-            )
+            epoch = self._perhaps_another(client.epoch)
+            instance_id = "unknown" if self._chance(0.1) else client.instance_id
+            self.comparison.ask("heartbeat", client.group_id, client.member_id, epoch, instance_id)
 
     def _leave_classic(self) -> None:
         """Some leave in one request, whichever protocol they speak; or an administrator's does."""
@@ -311,6 +308,65 @@ class RandomSequence:
         known = [client for client in self.classics if client.member_id]
         return self._choose.choice(known) if known else None
 
+    # --- offsets and groups
+
+    def _commit(self) -> None:
+        """In the name of one of the clients, or of nobody; some in a transaction."""
+        clients: list[Client] = [*self.classics, *self.consumers]
+        client = Client(group_id=self._choose.choice(self._settings.group_ids))
+        if clients and self._chance(0.8):
+            client = self._choose.choice(clients)
+        request = OffsetCommitRequest(
+            group_id=client.group_id,
+            member_id=client.member_id,
+            group_instance_id=client.instance_id,
+            generation_id=self._perhaps_another(client.epoch),
+            version=self._choose.choice((8, 9)),
+            offsets=[
+                OffsetToCommit(
+                    topic=topic,
+                    partition=self._choose.randrange(2),
+                    committed_offset=self._choose.randrange(100),
+                    leader_epoch=self._choose.choice((-1, 5)),
+                    metadata=self._choose.choice(("", "somebody's")),
+                )
+                for topic in self._choose.choice(SUBSCRIPTIONS)
+            ],
+        )
+        if self._chance(0.4):
+            producer = Producer(self._choose.randrange(2), 0)
+            self._open_producers.add(producer)
+            self.comparison.ask("commit_offsets", request, producer)
+        else:
+            self.comparison.ask("commit_offsets", request)
+
+    def _end_transaction(self) -> None:
+        """One of those that are open."""
+        if self._open_producers:
+            producer = self._choose.choice(sorted(self._open_producers))
+            self._open_producers.remove(producer)
+            self.comparison.ask("end_transaction", producer, is_commit=self._chance(0.6))
+
+    def _fetch(self) -> None:
+        """All that a group has."""
+        group_id = self._choose.choice(self._settings.group_ids)
+        is_stable = self._settings.forgets or self._chance(0.5)
+        self.comparison.ask("fetch_offsets", group_id, require_stable=is_stable)
+
+    def _delete_offsets(self) -> None:
+        """Of both topics."""
+        group_id = self._choose.choice(self._settings.group_ids)
+        partitions = [(topic, self._choose.randrange(2)) for topic in ("t", "u")]
+        self.comparison.ask("delete_offsets", group_id, partitions)
+
+    def _delete_groups(self) -> None:
+        """One of them."""
+        self.comparison.ask("delete_groups", [self._choose.choice(self._settings.group_ids)])
+
+    def _expire(self) -> None:
+        """Have a look at what has expired."""
+        self.comparison.ask("expire_offsets")
+
     # --- time
 
     def _wait(self) -> None:
@@ -320,3 +376,41 @@ class RandomSequence:
 def _share_a_bucket(member_ids: Sequence[str]) -> bool:
     """Whether it matters to a Java hash map in which order these came."""
     return in_hash_order(member_ids) != in_hash_order(reversed(member_ids))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a sequence went: `error` where the two were not of one mind, after the last of `steps`.
+
+    `known` is why it was ended early, `seen` counts what came about.
+    """
+
+    seed: int
+    steps: list[str]
+    seen: Counter[str]
+    error: Exception | None = None
+    known: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}:", *(f"  {step}" for step in self.steps)]
+        if self.error is not None:
+            lines.append(f"{type(self.error).__name__}: {self.error}")
+        return "\n".join(lines)
+
+
+def run_sequence(process: ShardProcess, seed: int, steps: int, *, replays: bool = False) -> Outcome:
+    """Put a sequence to Kafka, and to the model or the loader, up to the first difference."""
+    sequence = RandomSequence(process, seed, replays)
+    outcome = Outcome(seed=seed, steps=sequence.comparison.steps, seen=sequence.comparison.seen)
+    try:
+        for _ in range(steps):
+            sequence.step()
+        if isinstance(sequence.comparison, ReplayComparison):
+            sequence.comparison.load_again()
+    except KnownDifference as known:
+        return replace(outcome, known=str(known))
+    except ShardError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a model that fails differs as well
+        return replace(outcome, error=error)
+    return outcome

@@ -6,7 +6,6 @@ The comparison needs no model of the coordinator, so it works with every Kafka r
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,67 +13,52 @@ from coordinator_state.log.record import read_control_key
 from coordinator_state.log.record_batch import CorruptBatch, read_record_batches
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.requests import FetchedOffset
-from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.model.topics import Topics
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import CLASSIC, Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT
-from tests.shard_oracle.comparison import START_MS, Difference
-from tests.shard_oracle.kafka_shard import KafkaShard
+from tests.shard_oracle.comparison import START_MS, Compared, Difference
+from tests.shard_oracle.sequence_settings import Settings
 from tests.shard_oracle.shard_process import Json, ShardProcess
 
 _CONSUMER: Final = "consumer"
 
 
-class ReplayComparison:
-    """`ask` puts a request to Kafka; `steps` are the requests so far, as they can be read.
+class ReplayComparison(Compared):
+    """Puts each request to Kafka; counts the compared groups and offsets by kind.
 
-    After each of them, consumer groups of the shard, which are in the log as they are, have to be
+    After each request, consumer groups of the shard, which are in the log as they are, have to be
     those of the loader. `load_again` has another shard load the log, and compares everything.
-    `seen` counts the compared groups and offsets by kind.
 
     Raises:
         Difference: the loader has something else, or would refuse the log.
     """
 
-    def __init__(
-        self, process: ShardProcess, *, config: CoordinatorConfig, topics: Topics, seed: int
-    ) -> None:
-        self.steps: list[str] = []
-        self.refusal = ErrorCode.NONE
-        self.seen = Counter[str]()
-        self.kafka = self._shard(process, config, topics, seed)
-        self._start = lambda: self._shard(process, config, topics, seed)
+    def __init__(self, process: ShardProcess, settings: Settings, seed: int) -> None:
+        super().__init__(process, settings, seed)
         self._now_ms = START_MS
         self._loader = ReferenceLoader(strict=True, release=process.release)
         self._loaded = 0
 
     def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Put a request to Kafka; returns its answer."""
-        self._note(method, *arguments, *(f"{name}={value!r}" for name, value in options.items()))
+        self.note(method, *arguments, **options)
         answer = getattr(self.kafka, method)(*arguments, **options)
         self._compare()
         return answer
 
     def wait(self, delay_ms: int) -> None:
         """Let time pass."""
-        self._note("wait", delay_ms)
+        self.note("wait", delay_ms)
         self._now_ms += delay_ms
         self.kafka.advance(self._now_ms)
         self._compare()
-
-    def refuse(self, error_code: ErrorCode) -> None:
-        """Have appends meet with an error, until it is NONE again."""
-        self._note("refuse", error_code)
-        self.refusal = error_code
-        self.kafka.refuse(error_code)
 
     def load_again(self) -> None:
         """Have a new shard replay the log, and compare all groups and offsets."""
         log = b"".join(self.kafka.log.raw)
         self.steps.append("a new shard loads the log")
-        again = self._start()
+        again = self.new_shard()
         again.replay(_records(log))
         again.log = self.kafka.log
         held = {g: _without_members_in_memory(group) for g, group in again.groups.items()}
@@ -95,15 +79,6 @@ class ReplayComparison:
             self.seen["pending offset"] += len(unstable)
             self.seen["loaded offset"] += len(fetched)
 
-    @staticmethod
-    def _shard(
-        process: ShardProcess, config: CoordinatorConfig, topics: Topics, seed: int
-    ) -> KafkaShard:
-        return KafkaShard(process, config=config, topics=topics, seed=seed, now_ms=START_MS)
-
-    def _note(self, method: str, *arguments: Any) -> None:
-        self.steps.append(f"{method}({', '.join(map(str, arguments))})")
-
     def _compare(self) -> None:
         new = self.kafka.log.raw[self._loaded :]
         self._loaded = len(self.kafka.log.raw)
@@ -111,8 +86,8 @@ class ReplayComparison:
         groups = self._loader.groups
         for group_id, held in self.kafka.groups.items():
             if held["type"] == _CONSUMER:
-                found = _of_loader(groups[group_id]) if group_id in groups else None
-                _require_same(f"group {group_id}", found, _without_members_in_memory(held))
+                loaded = _of_loader(groups[group_id]) if group_id in groups else None
+                _require_same(f"group {group_id}", loaded, _without_members_in_memory(held))
                 self.seen["live consumer group"] += 1
 
     def _pending(self, group_id: str) -> set[tuple[str, int]]:
@@ -142,16 +117,16 @@ def _records(log: bytes) -> Iterator[Json]:
     for batch in read_record_batches(log):
         assert not isinstance(batch, CorruptBatch)
         for record in batch.records:
-            one: Json = {
+            question: Json = {
                 "offset": record.record_offset,
                 "producerId": batch.producer_id,
                 "producerEpoch": batch.producer_epoch,
             }
             if batch.is_control:
                 _, control_type = read_control_key(record.key or b"")
-                yield {**one, "isCommit": control_type == CONTROL_TYPE_COMMIT}
+                yield {**question, "isCommit": control_type == CONTROL_TYPE_COMMIT}
             else:
-                yield {**one, "key": _base64(record.key), "value": _base64(record.value)}
+                yield {**question, "key": _base64(record.key), "value": _base64(record.value)}
 
 
 def _base64(raw: bytes | None) -> str | None:
@@ -160,18 +135,18 @@ def _base64(raw: bytes | None) -> str | None:
 
 def _of_loader(group: Group) -> Json:
     members = sorted(member.member_id for member in group.members)
-    found: Json = {"type": group.group_type, "state": group.state, "members": members}
+    fields: Json = {"type": group.group_type, "state": group.state, "members": members}
     if group.group_type == CLASSIC:
-        return {**found, "epoch": group.generation, "leader": group.leader}
-    return {**found, "epoch": group.group_epoch, "assignmentEpoch": group.assignment_epoch}
+        return {**fields, "epoch": group.generation, "leader": group.leader}
+    return {**fields, "epoch": group.group_epoch, "assignmentEpoch": group.assignment_epoch}
 
 
 def _without_members_in_memory(held: Json) -> Json:
     """What a shard holds, without members that no record has yet."""
-    found = {name: value for name, value in held.items() if name != "pending"}
-    return {**found, "members": sorted(held["members"])}
+    stored = {name: value for name, value in held.items() if name != "pending"}
+    return {**stored, "members": sorted(held["members"])}
 
 
-def _require_same(what: str, expected: Any, found: Any) -> None:
-    if expected != found:
-        raise Difference(what, expected, found)
+def _require_same(what: str, loaded: Any, held: Any) -> None:
+    if loaded != held:
+        raise Difference(what, loaded, held)

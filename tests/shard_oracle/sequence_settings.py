@@ -15,7 +15,7 @@ from coordinator_state.model.topics import Topic, Topics
 
 # Ids of different buckets of a Java hash map: in one bucket, a map's history decides.
 TOPIC_IDS: Final = {"t": UUID(int=1), "u": UUID(int=2)}
-SUBSCRIPTIONS: Final = (("t",), ("t", "u"), ("u",))
+SUBSCRIPTIONS: Final = (("t",), ("t", "u"), ("u",), ("t", "missing"))
 SHORT_WAITS_MS: Final = (10, 500, 1_500, 3_000, 6_000)
 LONG_WAITS_MS: Final = (10_000, 21_000, 46_000, 301_000)
 RETENTION_MS: Final = 60_000

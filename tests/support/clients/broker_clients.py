@@ -1,378 +1,208 @@
-"""A real broker, asked over sockets.
+"""Clients of a real broker, over sockets.
 
-Each client has a connection of its own, since a broker reads no further request of one whose join
+Each client has its own connection: a broker reads no further request from a connection whose join
 it has parked.
 """
 
 from __future__ import annotations
 
+import select
+import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from kafka.protocol import consumer, producer
-from kafka.protocol.admin import DeleteGroupsRequest, DescribeTransactionsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol.parser import KafkaProtocol
 
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
-from coordinator_state.model.requests import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    FetchedOffset,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupResponse,
-    MemberIdentity,
-    OffsetCommitRequest,
-    Reply,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from coordinator_state.model.requests import OffsetCommitRequest, Reply
 from tests.support.clients import heartbeat_messages
-from tests.support.clients.broker_connection import PATIENCE_S, BrokerConnection
+from tests.support.clients.kafka_requests import KafkaRequests, Message
 
+_MESSAGES = (admin, consumer, metadata, producer, heartbeat_messages)
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
 """Loading, not available, not the coordinator, concurrent transactions."""
-_POLL_S = 0.05
-_KEEPS_MEMBER_ID_VERSION = 3
-_SKIPS_NO_ASSIGNMENT_VERSION = 8
+_TRANSACTION_COORDINATOR = 1
+_TRANSACTION_TIMEOUT_MS = 60_000
 _PROTOCOL_TYPE_VERSION = 7
+_PATIENCE_S = 30.0
+_PARKED_S = 0.1
+_POLL_S = 0.05
 
 
-class BrokerClients:
-    """A real broker; `close` ends the connections."""
+class _Connection:
+    """A socket to the broker, which answers requests in their order."""
+
+    def __init__(self, bootstrap_servers: str, client_id: str) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=_PATIENCE_S)
+        self._protocol = KafkaProtocol(client_id=client_id)
+
+    def send(self, request: Any) -> None:
+        self._protocol.send_request(request)
+        self._socket.sendall(self._protocol.send_bytes())
+
+    def await_taken(self) -> None:
+        """Wait until the last request is answered, or the broker has had time to park it.
+
+        Nothing tells that a join waits for others; requests of other connections come after it.
+        """
+        select.select([self._socket], [], [], _PARKED_S)
+
+    def receive(self) -> Message:
+        while True:
+            received = self._socket.recv(1 << 16)
+            assert received, "the broker closed the connection"
+            responses = self._protocol.receive_bytes(received)
+            if responses:
+                ((_, response),) = responses
+                message: Message = response.to_dict(json=False)
+                return message
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class BrokerClients(KafkaRequests):
+    """Clients of a broker; `close` ends the connections."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers
-        self._connections: dict[str, BrokerConnection] = {}
+        self._connections: dict[str, _Connection] = {}
         self._waiting: dict[Reply[Any], Callable[[], Any]] = {}
+        self._client_ids: dict[str, str] = {}
         self._producers: dict[str, Producer] = {}
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
 
-    def _connection(self, client: str) -> BrokerConnection:
-        if client not in self._connections:
-            self._connections[client] = BrokerConnection(self._servers, client)
-        return self._connections[client]
-
-    def _ask(self, request: Any, version: int) -> Any:
-        connection = self._connection("another")
-        connection.send(request, version)
-        return connection.receive()
-
-    def join(self, client: str, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
-        Metadata = consumer.JoinGroupRequest.JoinGroupRequestProtocol
-        connection = self._connection(client)
-        version = consumer.JoinGroupRequest.max_version
-        if not request.supports_skipping_assignment:
-            version = _SKIPS_NO_ASSIGNMENT_VERSION
-        if not request.requires_known_member_id:
-            version = _KEEPS_MEMBER_ID_VERSION
-        connection.send(
-            consumer.JoinGroupRequest(
-                group_id=request.group_id,
-                session_timeout_ms=request.session_timeout_ms,
-                rebalance_timeout_ms=request.rebalance_timeout_ms,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                protocol_type=request.protocol_type,
-                protocols=[Metadata(name=n, metadata=m) for n, m in request.protocols],
-                reason=None,
-            ),
-            version,
-        )
-        # Older answers do not tell the protocol type.
-        protocol_type = None if version >= _PROTOCOL_TYPE_VERSION else request.protocol_type
-        return self._wait(connection, lambda answer: _joined(answer, protocol_type))
-
-    def sync(self, client: str, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
-        Assigned = consumer.SyncGroupRequest.SyncGroupRequestAssignment
-        connection = self._connection(client)
-        connection.send(
-            consumer.SyncGroupRequest(
-                group_id=request.group_id,
-                generation_id=request.generation_id,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                protocol_type=request.protocol_type,
-                protocol_name=request.protocol_name,
-                assignments=[
-                    Assigned(member_id=member_id, assignment=assignment)
-                    for member_id, assignment in request.assignments.items()
-                ],
-            ),
-            5,
-        )
-        return self._wait(
-            connection,
-            lambda answer: SyncGroupResponse(
-                error_code=ErrorCode(answer.error_code),
-                protocol_type=answer.protocol_type,
-                protocol_name=answer.protocol_name,
-                assignment=bytes(answer.assignment),
-            ),
-        )
-
-    def _wait(self, connection: BrokerConnection, read: Callable[[Any], Any]) -> Reply[Any]:
-        reply: Reply[Any] = Reply()
-        self._waiting[reply] = lambda: read(connection.receive())
-        connection.await_taken()
-        return reply
-
     def settle(self, *replies: Reply[Any]) -> None:
+        """Wait for the answers."""
         for reply in replies:
             if not reply.is_done:
                 reply.complete(self._waiting.pop(reply)())
 
-    def heartbeat(
-        self, group_id: str, member_id: str, generation_id: int, instance_id: str | None = None
-    ) -> ErrorCode:
-        request = consumer.HeartbeatRequest(
-            group_id=group_id,
-            generation_id=generation_id,
-            member_id=member_id,
-            group_instance_id=instance_id,
-        )
-        return ErrorCode(self._ask(request, 4).error_code)
+    # --- transactions
 
-    def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
-        Identity = consumer.LeaveGroupRequest.MemberIdentity
-        answer = self._ask(
-            consumer.LeaveGroupRequest(
-                group_id=group_id,
-                members=[
-                    Identity(
-                        member_id=member.member_id,
-                        group_instance_id=member.group_instance_id,
-                        reason=None,
-                    )
-                    for member in members
-                ],
-            ),
-            5,
-        )
-        return LeaveGroupResponse(
-            error_code=ErrorCode(answer.error_code),
-            members=tuple(ErrorCode(member.error_code) for member in answer.members),
-        )
-
-    def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse:
-        # A member's client id is that of its connection.
-        connection = self._connection(request.client_id)
-        Partitions = heartbeat_messages.ConsumerGroupHeartbeatRequest.TopicPartitions
-        connection.send(
-            heartbeat_messages.ConsumerGroupHeartbeatRequest(
-                group_id=request.group_id,
-                member_id=request.member_id,
-                member_epoch=request.member_epoch,
-                instance_id=request.group_instance_id,
-                rack_id=None,
-                rebalance_timeout_ms=request.rebalance_timeout_ms,
-                subscribed_topic_names=(
-                    None if request.subscribed_topics is None else list(request.subscribed_topics)
-                ),
-                subscribed_topic_regex=None,
-                server_assignor=request.server_assignor,
-                topic_partitions=(
-                    None
-                    if request.owned is None
-                    else [
-                        Partitions(topic_id=topic_id, partitions=sorted(partitions))
-                        for topic_id, partitions in request.owned.items()
-                    ]
-                ),
-            ),
-            1,
-        )
-        answer = connection.receive()
-        assigned = None
-        if answer.assignment is not None:
-            assigned = {
-                topic.topic_id: frozenset(topic.partitions)
-                for topic in answer.assignment.topic_partitions
-            }
-        return ConsumerGroupHeartbeatResponse(
-            error_code=ErrorCode(answer.error_code),
-            member_id=answer.member_id,
-            member_epoch=answer.member_epoch,
-            assigned=assigned,
-        )
-
-    def commit(self, request: OffsetCommitRequest) -> dict[Partition, ErrorCode]:
-        Topic = consumer.OffsetCommitRequest.OffsetCommitRequestTopic
-        answer = self._ask(
-            consumer.OffsetCommitRequest(
-                group_id=request.group_id,
-                generation_id_or_member_epoch=request.generation_id,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                retention_time_ms=request.retention_time_ms,
-                topics=_topics(request, Topic, Topic.OffsetCommitRequestPartition),
-            ),
-            request.version,
-        )
-        return _errors(answer.topics)
-
-    def begin_transaction(self, transactional_id: str) -> None:
-        def initialized() -> Any:
-            return self._ask(
-                producer.InitProducerIdRequest(
-                    transactional_id=transactional_id,
-                    transaction_timeout_ms=60_000,
-                    producer_id=-1,
-                    producer_epoch=-1,
-                ),
-                4,
-            )
-
+    def producer(self, transactional_id: str) -> Producer:
+        """The producer of a transactional id, which gets its producer id once."""
         if transactional_id not in self._producers:
-            # It makes the topic of transactions, too.
-            sought = FindCoordinatorRequest(key=transactional_id, key_type=1)
-            _until(lambda: self._ask(sought, 3))
-            answer = _until(initialized)
-            self._producers[transactional_id] = Producer(answer.producer_id, answer.producer_epoch)
-
-    def commit_in_transaction(
-        self, transactional_id: str, request: OffsetCommitRequest
-    ) -> dict[Partition, ErrorCode]:
-        ours = {
-            "transactional_id": transactional_id,
-            "producer_id": self._producers[transactional_id].producer_id,
-            "producer_epoch": self._producers[transactional_id].producer_epoch,
-            "group_id": request.group_id,
-        }
-        added = _until(lambda: self._ask(producer.AddOffsetsToTxnRequest(**ours), 3))
-        assert added.error_code == 0
-        Topic = producer.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        answer = self._ask(
-            producer.TxnOffsetCommitRequest(
-                **ours,
-                generation_id=request.generation_id,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                topics=_topics(request, Topic, Topic.TxnOffsetCommitRequestPartition),
-            ),
-            3,
-        )
-        return _errors(answer.topics)
-
-    def end_transaction(self, transactional_id: str, *, is_commit: bool) -> None:
-        ours = self._producers[transactional_id]
-        answer = _until(
-            lambda: self._ask(
-                producer.EndTxnRequest(
-                    transactional_id=transactional_id,
-                    producer_id=ours.producer_id,
-                    producer_epoch=ours.producer_epoch,
-                    committed=is_commit,
-                ),
-                3,
+            # The broker creates the topic of transactions now.
+            sought = {"key": transactional_id, "key_type": _TRANSACTION_COORDINATOR}
+            self._ask_until_ready("FindCoordinator", 3, sought)
+            initial = {
+                "transactional_id": transactional_id,
+                "transaction_timeout_ms": _TRANSACTION_TIMEOUT_MS,
+                "producer_id": -1,
+                "producer_epoch": -1,
+            }
+            answer = self._ask_until_ready("InitProducerId", 4, initial)
+            self._producers[transactional_id] = Producer(
+                answer["producer_id"], answer["producer_epoch"]
             )
-        )
-        assert answer.error_code == 0
-        # Markers are written behind the answer.
-        deadline = time.monotonic() + PATIENCE_S
+        return self._producers[transactional_id]
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, producer: Producer | None = None
+    ) -> dict[Partition, ErrorCode]:
+        if producer is not None:
+            transaction = {
+                "transactional_id": self._transactional_id(producer),
+                "group_id": request.group_id,
+                **producer._asdict(),
+            }
+            answer = self._ask_until_ready("AddOffsetsToTxn", 3, transaction)
+            assert answer["error_code"] == 0
+        return super().commit_offsets(request, producer)
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
+        transactional_id = self._transactional_id(producer)
+        end = {
+            "transactional_id": transactional_id,
+            "committed": is_commit,
+            **producer._asdict(),
+        }
+        assert self._ask_until_ready("EndTxn", 3, end)["error_code"] == 0
+        # The broker answers before it writes the markers.
+        deadline = time.monotonic() + _PATIENCE_S
         while not self._is_complete(transactional_id):
             assert time.monotonic() < deadline, f"{transactional_id} does not end"
             time.sleep(_POLL_S)
 
     def _is_complete(self, transactional_id: str) -> bool:
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        (transaction,) = self._ask(request, 0).transaction_states
-        return str(transaction.transaction_state).startswith("Complete")
+        request = {"transactional_ids": [transactional_id]}
+        (transaction,) = self._ask("DescribeTransactions", 0, request)["transaction_states"]
+        return str(transaction["transaction_state"]).startswith("Complete")
 
-    def fetch(
-        self, group_id: str, partitions: Sequence[Partition] | None, *, require_stable: bool = False
-    ) -> dict[Partition, FetchedOffset]:
-        Group = consumer.OffsetFetchRequest.OffsetFetchRequestGroup
-        topics = None
-        if partitions is not None:
-            topics = [
-                Group.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
-                for topic, partition in partitions
-            ]
-        request = consumer.OffsetFetchRequest(
-            groups=[Group(group_id=group_id, topics=topics)], require_stable=require_stable
-        )
-        (group,) = self._ask(request, 8).groups
-        assert group.error_code == 0
-        return {
-            (topic.name, found.partition_index): FetchedOffset(
-                committed_offset=found.committed_offset,
-                leader_epoch=found.committed_leader_epoch,
-                metadata=found.metadata,
-                error_code=ErrorCode(found.error_code),
-            )
-            for topic in group.topics
-            for found in topic.partitions
-        }
+    def _transactional_id(self, producer: Producer) -> str:
+        return next(name for name, known in self._producers.items() if known == producer)
 
-    def delete_offsets(
-        self, group_id: str, partitions: Sequence[Partition]
-    ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        Topic = consumer.OffsetDeleteRequest.OffsetDeleteRequestTopic
-        Asked = Topic.OffsetDeleteRequestPartition
-        request = consumer.OffsetDeleteRequest(
-            group_id=group_id,
-            topics=[Topic(name=t, partitions=[Asked(partition_index=p)]) for t, p in partitions],
-        )
-        answer = self._ask(request, 0)
-        return ErrorCode(answer.error_code), _errors(answer.topics)
+    def _ask_until_ready(self, api: str, version: int, message: Message) -> Message:
+        """Ask until the transaction coordinator is there, and has ended the last transaction."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while (answer := self._ask(api, version, message))["error_code"] in _TRY_AGAIN:
+            assert time.monotonic() < deadline, f"the broker answers {answer}"
+            time.sleep(_POLL_S)
+        return answer
 
-    def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
-        answer = self._ask(DeleteGroupsRequest(groups_names=list(group_ids)), 2)
-        return {result.group_id: ErrorCode(result.error_code) for result in answer.results}
+    # --- messages
 
+    def _ask(self, api: str, version: int, message: Message, client_id: str = "") -> Message:
+        connection = self._connection(client_id)
+        connection.send(_request(api, version, message))
+        return connection.receive()
 
-def _joined(answer: Any, protocol_type: str | None) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=ErrorCode(answer.error_code),
-        member_id=answer.member_id,
-        generation_id=answer.generation_id,
-        protocol_type=answer.protocol_type or (protocol_type if not answer.error_code else None),
-        protocol_name=answer.protocol_name or None,
-        # Kafka 3 says "" where Kafka 4 says nothing.
-        leader=answer.leader or None,
-        skip_assignment=bool(answer.skip_assignment),
-        members=tuple((m.member_id, m.group_instance_id, m.metadata) for m in answer.members),
-    )
+    def _begin(
+        self,
+        api: str,
+        version: int,
+        message: Message,
+        read: Callable[[Message], Any],
+        client_id: str = "",
+    ) -> Reply[Any]:
+        reply: Reply[Any] = Reply()
+        client_id = client_id or self._client_ids.get(message["member_id"], "")
+        connection = self._connection(client_id)
+
+        def receive() -> Any:
+            answer = connection.receive()
+            if api == "JoinGroup":
+                self._client_ids[answer["member_id"]] = client_id
+                if version < _PROTOCOL_TYPE_VERSION:
+                    # These versions do not have the protocol type.
+                    is_refused = answer["error_code"] != 0
+                    answer["protocol_type"] = None if is_refused else message["protocol_type"]
+            return read(answer)
+
+        connection.send(_request(api, version, message))
+        self._waiting[reply] = receive
+        connection.await_taken()
+        return reply
+
+    def _connection(self, client_id: str) -> _Connection:
+        if client_id not in self._connections:
+            self._connections[client_id] = _Connection(self._servers, client_id or "another")
+        return self._connections[client_id]
 
 
-def _topics(request: OffsetCommitRequest, topic_of: Any, partition_of: Any) -> list[Any]:
-    return [
-        topic_of(
-            name=offset.topic,
-            partitions=[
-                partition_of(
-                    partition_index=offset.partition,
-                    committed_offset=offset.committed_offset,
-                    committed_leader_epoch=offset.leader_epoch,
-                    committed_metadata=offset.metadata,
-                )
-            ],
-        )
-        for offset in request.offsets
-    ]
+def _request(api: str, version: int, message: Message) -> Any:
+    name = f"{api}Request"
+    (kind,) = {getattr(module, name) for module in _MESSAGES if hasattr(module, name)}
+    request = _filled(kind, message)
+    request.API_VERSION = version
+    return request
 
 
-def _errors(topics: Any) -> dict[Partition, ErrorCode]:
-    return {
-        (topic.name, partition.partition_index): ErrorCode(partition.error_code)
-        for topic in topics
-        for partition in topic.partitions
-    }
-
-
-def _until(ask: Callable[[], Any]) -> Any:
-    """Ask until the transaction coordinator is there, and has ended what was before."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (answer := ask()).error_code in _TRY_AGAIN:
-        assert time.monotonic() < deadline, f"the broker answers {answer}"
-        time.sleep(_POLL_S)
-    return answer
+def _filled(kind: Any, message: Message) -> Any:
+    """An object of kafka-python with those fields of the message that it knows."""
+    values = {}
+    for name in kind.fields.keys() & message.keys():
+        field, value = kind.fields[name], message[name]
+        if field.is_struct_array() and value is not None:
+            value = [_filled(field.data_class, element) for element in value]
+        values[name] = value
+    return kind(**values)

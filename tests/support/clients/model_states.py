@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +23,9 @@ from coordinator_state.wire.primitives import uuid_text
 from tests.support.tables.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 
 State = dict[str, Any]
-NOT_OF_CONSUMER_GROUPS = None
-"""A place that only classic groups fill."""
+_NOT_OF_CONSUMER_GROUPS = (None, None, None)
+"""The places that only classic groups fill."""
+_MEMBER = attrgetter("member_id", "client_id", "client_host", "rebalance_timeout_ms")
 
 
 def expected_state(coordinator: GroupCoordinator) -> State:
@@ -31,76 +33,57 @@ def expected_state(coordinator: GroupCoordinator) -> State:
     is_scala = coordinator.shard.is_scala
     with_offsets = {key.group_id for key in coordinator.offsets}
     with_offsets |= {key.group_id for keys in coordinator.pending.values() for key in keys}
-    found = {}
+    groups = {}
     for group_id, group in coordinator.shard.groups.items():
         if isinstance(group, LiveConsumerGroup):
-            found[group_id] = _consumer_group(group)
+            groups[group_id] = _live_consumer_group(group)
         elif group.durable is not None:
-            found[group_id] = _durable(group)
+            groups[group_id] = _durable(group)
         elif group_id in with_offsets if is_scala else group.has_commits:
-            found[group_id] = ("Empty", "", None, None, 0, None, -1, ())
+            groups[group_id] = ("Empty", "", None, None, 0, None, -1, ())
     return {
         "offsets": {key: _values(offset) for key, offset in coordinator.offsets.items()},
         "pending": _waiting(coordinator.pending),
-        "groups": found,
+        "groups": groups,
     }
 
 
 def _durable(group: ClassicGroup) -> tuple[Any, ...]:
     assert group.durable is not None
     value = group.durable.value
-    return (
-        "Stable" if value["members"] else "Empty",
-        value["protocolType"],
-        value["protocol"],
-        value["leader"],
-        value["generation"],
-        value["currentStateTimestamp"],
-        group.durable.record_offset,
-        tuple(
-            sorted(
-                (
-                    m["memberId"],
-                    m["groupInstanceId"] or "",
-                    m["clientId"],
-                    m["clientHost"],
-                    m["rebalanceTimeout"],
-                    m["sessionTimeout"],
-                    m["subscription"],
-                    m["assignment"],
-                )
-                for m in value["members"]
-            )
-        ),
+    state = "Stable" if value["members"] else "Empty"
+    names = ("protocolType", "protocol", "leader", "generation", "currentStateTimestamp")
+    members = (
+        (
+            *(member[name] for name in ("memberId", "clientId", "clientHost", "rebalanceTimeout")),
+            member["groupInstanceId"] or "",
+            *(member[name] for name in ("sessionTimeout", "subscription", "assignment")),
+        )
+        for member in value["members"]
     )
+    values = [value[name] for name in names]
+    return (state, *values, group.durable.record_offset, tuple(sorted(members)))
 
 
-def _consumer_group(group: LiveConsumerGroup) -> tuple[Any, ...]:
+def _live_consumer_group(group: LiveConsumerGroup) -> tuple[Any, ...]:
+    members = (
+        (
+            *_MEMBER(member),
+            member.group_instance_id or "",
+            None if member.classic is None else member.classic.session_timeout_ms,
+            tuple(sorted(member.subscribed_topics)),
+            member.member_epoch,
+            member.state.name,
+            _partitions(member.assigned),
+            _partitions(group.targets.get(member.member_id, {})),
+            _partitions(member.pending_revocation),
+        )
+        for member in group.members.values()
+    )
+    epochs = (group.group_epoch, group.target_epoch)
     return (
-        group.state.value,
-        group.protocol_type,
-        group.group_epoch,
-        group.target_epoch,
-        *(NOT_OF_CONSUMER_GROUPS,) * 3,
-        tuple(
-            sorted(
-                (
-                    m.member_id,
-                    m.group_instance_id or "",
-                    m.client_id,
-                    m.client_host,
-                    m.rebalance_timeout_ms,
-                    None if m.classic is None else m.classic.session_timeout_ms,
-                    tuple(sorted(m.subscribed_topics)),
-                    m.member_epoch,
-                    m.state.name,
-                    _partitions(m.assigned),
-                    _partitions(group.targets.get(m.member_id, {})),
-                    _partitions(m.pending_revocation),
-                )
-                for m in group.members.values()
-            )
-        ),
+        *(group.state.value, group.protocol_type, *epochs),
+        *(*_NOT_OF_CONSUMER_GROUPS, tuple(sorted(members))),
     )
 
 
@@ -108,63 +91,41 @@ def _partitions(assigned: Assigned) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((uuid_text(topic_id), p) for topic_id, ps in assigned.items() for p in ps))
 
 
-def _found_consumer_group(group: Group) -> tuple[Any, ...]:
-    return (
-        group.state,
-        group.protocol_type,
-        group.group_epoch,
-        group.assignment_epoch,
-        *(NOT_OF_CONSUMER_GROUPS,) * 3,
-        tuple(
-            sorted(
-                (
-                    m.member_id,
-                    m.group_instance_id or "",
-                    m.client_id,
-                    m.client_host,
-                    m.rebalance_timeout_ms,
-                    m.session_timeout_ms,
-                    m.subscribed_topics,
-                    m.member_epoch,
-                    m.member_state,
-                    *(
-                        tuple(sorted((a.topic_id, a.partition) for a in assigned or ()))
-                        for assigned in (m.assignment, m.target_assignment, m.pending_revocation)
-                    ),
-                )
-                for m in group.members
-            )
-        ),
-    )
-
-
-def _found(group: Group) -> tuple[Any, ...]:
+def _loaded_group(group: Group) -> tuple[Any, ...]:
     if group.group_type == CONSUMER:
-        return _found_consumer_group(group)
-    return (
-        group.state,
-        group.protocol_type,
-        group.protocol,
-        group.leader,
-        group.generation,
-        group.state_timestamp_ms,
-        group.record_offset,
-        tuple(
-            sorted(
-                (
-                    m.member_id,
-                    m.group_instance_id or "",
-                    m.client_id,
-                    m.client_host,
-                    m.rebalance_timeout_ms,
-                    m.session_timeout_ms,
-                    m.subscription_bytes,
-                    m.assignment_bytes,
-                )
-                for m in group.members
-            )
-        ),
+        return _loaded_consumer_group(group)
+    names = attrgetter("state", "protocol_type", "protocol", "leader", "generation")
+    members = (
+        (
+            *_MEMBER(member),
+            member.group_instance_id or "",
+            *(member.session_timeout_ms, member.subscription_bytes, member.assignment_bytes),
+        )
+        for member in group.members
     )
+    return (*names(group), group.state_timestamp_ms, group.record_offset, tuple(sorted(members)))
+
+
+def _loaded_consumer_group(group: Group) -> tuple[Any, ...]:
+    values = attrgetter("state", "protocol_type", "group_epoch", "assignment_epoch")
+    state = attrgetter("session_timeout_ms", "subscribed_topics", "member_epoch", "member_state")
+    members = (
+        (
+            *_MEMBER(member),
+            member.group_instance_id or "",
+            *state(member),
+            *(
+                tuple(sorted((a.topic_id, a.partition) for a in assigned or ()))
+                for assigned in (
+                    member.assignment,
+                    member.target_assignment,
+                    member.pending_revocation,
+                )
+            ),
+        )
+        for member in group.members
+    )
+    return (*values(group), *_NOT_OF_CONSUMER_GROUPS, tuple(sorted(members)))
 
 
 def without_simple(state: State) -> State:
@@ -190,7 +151,7 @@ def loaded_state(log: bytes, semantics: Semantics) -> State:
     return {
         "offsets": {key: _values(offset) for key, offset in loader.offsets.items()},
         "pending": _waiting(loader.pending),
-        "groups": {group_id: _found(group) for group_id, group in loader.groups.items()},
+        "groups": {group_id: _loaded_group(group) for group_id, group in loader.groups.items()},
     }
 
 
@@ -220,7 +181,7 @@ def tables_state(log: bytes, end: int, semantics: Semantics, choose: random.Rand
             )
             for row in tables.pending.to_pylist()
         },
-        "groups": {g: _found(described(state)) for (_, g), state in tables.groups.items()},
+        "groups": {g: _loaded_group(described(state)) for (_, g), state in tables.groups.items()},
     }
 
 

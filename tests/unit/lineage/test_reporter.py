@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,14 +91,6 @@ def test_a_run_and_its_groups(tables: str, receiver: HttpReceiver, clock: Clock)
     assert len({one.body["run"]["runId"] for one in receiver.posted if "run" in one.body}) == 1
 
 
-def test_a_day_later_all_is_sent_again(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
-    with reporter_of(tables, receiver.url, clock) as reporter:
-        reporter.report()
-        clock.now = 24 * 60 * 60
-        reporter.report()
-    assert told(receiver) == ["START", "g:t", "RUNNING", "g:t", "RUNNING", "COMPLETE"]
-
-
 def test_a_failed_run(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
     with (
         pytest.raises(ConfigurationError),
@@ -130,10 +121,8 @@ def test_a_failure_is_logged_once_and_all_is_sent_afterwards(
 
 
 def test_nobody_is_there(tables: str, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    began_at = time.monotonic()
     with reporter_of(tables, "http://127.0.0.1:1", clock) as reporter:
         reporter.report()
-    assert time.monotonic() - began_at < 5
     assert [record.getMessage() for record in caplog.records] == [
         "OpenLineage at 127.0.0.1:1: cannot send events: 127.0.0.1: ConnectionError; attempt 1, "
         "retrying in 10.0 s",
@@ -146,13 +135,13 @@ def test_a_silent_catalogue_holds_up_nothing(
 ) -> None:
     """It takes one time-out for the round, and one for the end."""
     monkeypatch.setattr(catalogue, "_TIMEOUT_S", (0.5, 0.5))
-    began_at = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with reporter_of(tables, url, clock) as reporter:
             reporter.report()
-    assert time.monotonic() - began_at < 5
-    assert "127.0.0.1: ReadTimeout; attempt 1" in caplog.text
+    of_round, of_end = (record.getMessage() for record in caplog.records)
+    assert "127.0.0.1: ReadTimeout; attempt 1" in of_round
+    assert of_end.endswith("cannot send the end of the run: 127.0.0.1: ReadTimeout")
 
 
 def test_unreadable_tables_are_a_failure_like_others(

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from streaming.local.broker.supervised_process import SupervisedProcess
 
 TIMEOUT_S = 30.0
@@ -76,23 +78,18 @@ def test_kill_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
-def test_a_stalled_process_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_stalled_process_goes_on_or_is_killed(tmp_path: Path, is_killed: bool) -> None:
     process = start(tmp_path, POLITE)
     pid = pid_of_the_child(tmp_path)
     process.pause()
     wait_until(lambda: is_stopped(pid))
-    assert not process.stop(0.2)
-    process.resume()
-    wait_until(lambda: not process.is_running)
-    assert not is_alive(pid)
-
-
-def test_a_stalled_process_is_killed(tmp_path: Path) -> None:
-    process = start(tmp_path, POLITE)
-    pid = pid_of_the_child(tmp_path)
-    process.pause()
-    wait_until(lambda: is_stopped(pid))
-    process.kill()
+    if is_killed:
+        process.kill()
+    else:
+        assert not process.stop(0.2)
+        process.resume()
+        wait_until(lambda: not process.is_running)
     assert not is_alive(pid)
 
 

@@ -26,7 +26,7 @@ from coordinator_state.model.requests import (
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.records.serde import decode_key
 from coordinator_state.replay.offsets import OffsetKey, Semantics
-from tests.support.clients.told import assignment, subscription
+from tests.support.clients.scripted_clients import assignment, subscription
 
 both = pytest.mark.parametrize("semantics", list(Semantics))
 GROUP = "g"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,14 +18,14 @@ from tests.support.tables.planned_tables import MINUTE, create_planned_tables, o
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> tuple[TableReader, TableReader]:
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableReader, TableReader]:
     """The newest snapshot and the earlier one."""
-    tables, between = create_planned_tables(tmp_path / "tables")
+    tables, between = create_planned_tables(tmp_path_factory.mktemp("planned") / "tables")
     return TableReader(tables), TableReader(tables, as_of=between)
 
 
-def told(plan: GroupPlan | None) -> dict[tuple[str, int], tuple[object, ...]]:
+def moves(plan: GroupPlan | None) -> dict[tuple[str, int], tuple[object, ...]]:
     """From, to, replayed, skipped and deleted by partition."""
     assert plan is not None
     return {
@@ -44,7 +45,7 @@ def notes(plan: GroupPlan | None) -> dict[tuple[str, int], str]:
 def test_the_offsets_of_a_past_state(planned: tuple[TableReader, TableReader]) -> None:
     now, past = planned
     plan = reset_to_state(now, past, "payments")
-    assert told(plan) == {
+    assert moves(plan) == {
         ("old", 0): (8, None, None, None, None),
         ("orders", 0): (300, 100, 200, 0, 0),
         ("orders", 1): (60, 40, 20, 0, 30),
@@ -62,7 +63,7 @@ def test_the_offsets_of_a_past_state(planned: tuple[TableReader, TableReader]) -
 
 def test_a_group_that_was_deleted_since(planned: tuple[TableReader, TableReader]) -> None:
     plan = reset_to_state(*planned, "deleted")
-    assert told(plan) == {("orders", 0): (None, 55, None, None, 0)}
+    assert moves(plan) == {("orders", 0): (None, 55, None, None, 0)}
     assert notes(plan)["orders", 0] == "no committed offset now"
     assert reset_to_state(*planned, "nobody") is None
     assert reset_to_time(planned[0], "deleted", planned[0].moment) is None
@@ -71,7 +72,7 @@ def test_a_group_that_was_deleted_since(planned: tuple[TableReader, TableReader]
 def test_the_log_ends_of_a_time(planned: tuple[TableReader, TableReader]) -> None:
     now, _ = planned
     plan = reset_to_time(now, "payments", now.moment - 15 * MINUTE)
-    assert told(plan) == {
+    assert moves(plan) == {
         ("old", 0): (8, None, None, None, None),
         ("orders", 0): (300, 120, 180, 0, 0),
         ("orders", 1): (60, 40, 20, 0, 20),
@@ -82,26 +83,27 @@ def test_the_log_ends_of_a_time(planned: tuple[TableReader, TableReader]) -> Non
     assert "no sample of the log up to " in notes(plan)["orders", 2]
     # Samples of days ago are found, too.
     later = reset_to_time(now, "payments", now.moment + 3 * 24 * 60 * MINUTE)
-    assert told(later)["orders", 0] == (300, 310, 0, 10, 0)
+    assert moves(later)["orders", 0] == (300, 310, 0, 10, 0)
 
 
 def test_the_oldest_kept_records(planned: tuple[TableReader, TableReader]) -> None:
     plan = reset_to_earliest_kept(planned[0], "payments")
-    assert told(plan)["orders", 1] == (60, 40, 20, 0, 0)
-    assert told(plan)["orders", 3] == (8, None, None, None, None)
+    assert moves(plan)["orders", 1] == (60, 40, 20, 0, 0)
+    assert moves(plan)["orders", 3] == (8, None, None, None, None)
     assert notes(plan)["orders", 3] == "unchanged: the log was not sampled yet"
 
 
-def test_only_named_partitions(planned: tuple[TableReader, TableReader]) -> None:
+def test_only_named_partitions(planned: tuple[TableReader, TableReader], tmp_path: Path) -> None:
     now, past = planned
     one = TopicSelection.of(["orders:0"])
-    assert list(told(reset_to_state(now, past, "payments", one))) == [("orders", 0)]
+    assert list(moves(reset_to_state(now, past, "payments", one))) == [("orders", 0)]
     topic = TopicSelection.of(["orders"])
-    assert len(told(reset_to_earliest_kept(now, "payments", topic))) == 4
+    assert len(moves(reset_to_earliest_kept(now, "payments", topic))) == 4
     # A partition without a committed offset that is named.
-    write_rows(now.tables, "log_offsets", [sample(9, now.moment - MINUTE, 3, 9)])
+    tables = str(shutil.copytree(now.tables, tmp_path / "tables"))
+    write_rows(tables, "log_offsets", [sample(9, now.moment - MINUTE, 3, 9)])
     ninth = TopicSelection.of(["orders:9"])
-    assert told(reset_to_earliest_kept(TableReader(now.tables), "new", ninth)) == {
+    assert moves(reset_to_earliest_kept(TableReader(tables), "new", ninth)) == {
         ("orders", 9): (None, 3, None, None, 0)
     }
     with pytest.raises(ConfigurationError, match="no committed offset of order; did you mean ord"):
@@ -143,17 +145,17 @@ def test_an_offset_that_was_committed_after_the_sample_is_in_the_log(tmp_path: P
     write_rows(tables, "log_offsets", samples)
     reader = TableReader(tables)
     plan = reset_to_state(reader, reader, "g")
-    assert told(plan) == {("orders", 0): (8, 8, 0, 0, 0), ("orders", 1): (8, 5, 0, 0, 0)}
+    assert moves(plan) == {("orders", 0): (8, 8, 0, 0, 0), ("orders", 1): (8, 5, 0, 0, 0)}
     assert notes(plan)["orders", 1] == "lowered from 8: the log ends at 5"
 
 
 def test_a_clone(planned: tuple[TableReader, TableReader]) -> None:
     now, past = planned
     plan = clone(now, past, "deleted", "payments")
-    assert told(plan)["orders", 0] == (300, 55, 245, 0, 0)
+    assert moves(plan)["orders", 0] == (300, 55, 245, 0, 0)
     assert notes(plan)["orders", 1] == "unchanged: deleted has no committed offset"
     plan = clone(now, now, "payments", "new", TopicSelection.of(["orders:0"]))
-    assert told(plan) == {("orders", 0): (None, 300, None, None, 0)}
+    assert moves(plan) == {("orders", 0): (None, 300, None, None, 0)}
     assert clone(now, now, "nobody", "new") is None
 
 

@@ -9,7 +9,7 @@ from coordinator_state.errors import DecodeError
 from coordinator_state.log.record_batch import Record, RecordBatch, read_record_batches
 from coordinator_state.records.consumer_protocol import decode_assignment
 from coordinator_state.records.serde import decode_key, decode_value
-from tests.support.clients.told import Names
+from tests.support.clients.scripted_clients import Names
 
 _WITHOUT_ORDER: Final = frozenset({1, 5, 7, 8})
 _TIMES: Final = ("commitTimestamp", "currentStateTimestamp", "expireTimestamp")
@@ -23,7 +23,7 @@ def records_of(log: bytes, names: Names, *, of_one_clock: bool = False) -> list[
     `of_one_clock` are the logs of two coordinators that are told the time, and whose ids are the
     same: their times stay, and who leads a group, which a hash map decides, is left out instead.
     """
-    found: list[Any] = []
+    comparable: list[Any] = []
     producers: dict[int, str] = {}
     for batch in read_record_batches(log):
         assert isinstance(batch, RecordBatch)
@@ -31,15 +31,15 @@ def records_of(log: bytes, names: Names, *, of_one_clock: bool = False) -> list[
         if batch.is_transactional:
             name = producers.setdefault(batch.producer_id, f"producer {len(producers)}")
         if batch.is_control:
-            found += [(name, "marker", record.key) for record in batch.records]
+            comparable += [(name, "marker", record.key) for record in batch.records]
             continue
         written_by = (name, batch.base_sequence)
         records = [(written_by, *_decoded(r, names, of_one_clock)) for r in batch.records]
         # Offsets and members are written in the order of a hash map.
         for record_type, run in groupby(records, key=lambda record: record[1]):
             ordered = list(run)
-            found += sorted(ordered, key=repr) if record_type in _WITHOUT_ORDER else ordered
-    return found
+            comparable += sorted(ordered, key=repr) if record_type in _WITHOUT_ORDER else ordered
+    return comparable
 
 
 def assignment_of(raw: bytes) -> Any:
@@ -58,22 +58,22 @@ def _decoded(record: Record, names: Names, of_one_clock: bool) -> tuple[Any, ...
     if record.value is None:
         return decoded.record_type.id, fields_of_key, None
     decoded_value = decode_value(decoded.record_type, record.value)
-    told_fields = dict(decoded_value.fields)
+    fields = dict(decoded_value.fields)
     for name in _LEADERS if of_one_clock else _TIMES:
-        if name in told_fields:
-            told_fields[name] = told_fields[name] not in (None, -1)
-    if "metadataHash" in told_fields:
-        told_fields["metadataHash"] = told_fields["metadataHash"] != 0
+        if name in fields:
+            fields[name] = fields[name] not in (None, -1)
+    if "metadataHash" in fields:
+        fields["metadataHash"] = fields["metadataHash"] != 0
     for name in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
-        if name in told_fields:
-            topics = ((str(t["topicId"]), sorted(t["partitions"])) for t in told_fields[name])
-            told_fields[name] = sorted(topics)
-    if "members" in told_fields:
+        if name in fields:
+            topics = ((str(t["topicId"]), sorted(t["partitions"])) for t in fields[name])
+            fields[name] = sorted(topics)
+    if "members" in fields:
         members = [
             {**member, "assignment": assignment_of(member["assignment"])}
-            for member in told_fields["members"]
+            for member in fields["members"]
         ]
         sorted_members = (tuple(sorted(member.items())) for member in members)
-        told_fields["members"] = tuple(sorted(map(names.named, sorted_members), key=repr))
-    shown = tuple((name, names.named(item)) for name, item in sorted(told_fields.items()))
+        fields["members"] = tuple(sorted(map(names.named, sorted_members), key=repr))
+    shown = tuple((name, names.named(item)) for name, item in sorted(fields.items()))
     return decoded.record_type.id, fields_of_key, decoded_value.version, shown

@@ -1,12 +1,12 @@
-"""What a coordinator answered to a script, with names in place of the ids that it drew.
+"""Clients that ask a coordinator what a script says, and note its answers.
 
-Ids are named after the client that got them.
+Ids that a coordinator drew are named after the client that got them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator_state.model.requests import (
     JoinGroupRequest,
@@ -16,9 +16,14 @@ from coordinator_state.model.requests import (
     OffsetToCommit,
     Reply,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
-from tests.support.clients.coordinator_clients import Coordinator
+
+if TYPE_CHECKING:
+    from coordinator_state.model.offset_manager import Partition
+    from tests.support.clients.broker_clients import BrokerClients
+    from tests.support.clients.model_clients import ModelClients
 
 CLIENT_HOST = "/127.0.0.1"
 
@@ -48,36 +53,37 @@ class Names:
 
 
 @dataclass
-class Told(Names):
-    """The answers of a coordinator, one after the other."""
+class ScriptedClients(Names):
+    """Clients of a coordinator, with its answers one after the other."""
 
-    coordinator: Coordinator
+    coordinator: BrokerClients | ModelClients
     answers: list[tuple[str, Any]] = field(default_factory=list)
 
     def note(self, what: str, answer: Any) -> Any:
         self.answers.append((what, self.named(answer)))
         return answer
 
-    # --- what scripts do often
+    # --- members
 
     def begin_join(
         self, client: str, group_id: str, member_id: str = "", **request: Any
     ) -> Reply[JoinGroupResponse]:
         self.groups.add(group_id)
-        return self.coordinator.join(
-            client,
+        settings = {
+            "protocols": (("range", subscription("t")),),
+            # No member times out, however busy the machine is.
+            "session_timeout_ms": 120_000,
+            "rebalance_timeout_ms": 120_000,
+            **request,
+        }
+        return self.coordinator.join_group(
             JoinGroupRequest(
                 group_id=group_id,
                 member_id=member_id,
                 client_id=client,
                 client_host=CLIENT_HOST,
-                **{
-                    "protocols": (("range", subscription("t")),),
-                    "session_timeout_ms": 30_000,
-                    "rebalance_timeout_ms": 6_000,
-                    **request,
-                },
-            ),
+                **settings,
+            )
         )
 
     def joined(self, *waiting: tuple[str, Reply[JoinGroupResponse]]) -> list[JoinGroupResponse]:
@@ -97,44 +103,66 @@ class Told(Names):
         (answer,) = self.joined((client, self.begin_join(client, group_id, member_id, **request)))
         return answer
 
-    def sync(self, client: str, group_id: str, member_id: str, generation: int, **rest: Any) -> Any:
+    def begin_sync(
+        self, group_id: str, member_id: str, generation: int, **request: Any
+    ) -> Reply[SyncGroupResponse]:
         self.groups.add(group_id)
-        reply = self.coordinator.sync(
-            client,
+        settings = {"protocol_type": "consumer", "protocol_name": "range", **request}
+        return self.coordinator.sync_group(
             SyncGroupRequest(
-                group_id=group_id,
-                member_id=member_id,
-                generation_id=generation,
-                **{"protocol_type": "consumer", "protocol_name": "range", **rest},
-            ),
+                group_id=group_id, member_id=member_id, generation_id=generation, **settings
+            )
         )
-        self.coordinator.settle(reply)
-        return self.note(f"sync {client}", reply.get())
 
-    def heartbeat(self, group_id: str, member_id: str, generation: int, **rest: Any) -> None:
+    def sync(self, group_id: str, member_id: str, generation: int, **request: Any) -> None:
+        reply = self.begin_sync(group_id, member_id, generation, **request)
+        self.coordinator.settle(reply)
+        self.note(f"sync {self.named(member_id)}", reply.get())
+
+    def heartbeat(self, group_id: str, member_id: str, generation: int, *instance: str) -> None:
         self.groups.add(group_id)
         self.note(
             f"heartbeat {self.named(member_id)}",
-            self.coordinator.heartbeat(group_id, member_id, generation, **rest),
+            self.coordinator.heartbeat(group_id, member_id, generation, *instance),
         )
+
+    def leave(self, group_id: str, *members: str | MemberIdentity) -> None:
+        """Members leave, each by its member id or its identity."""
+        identities = [
+            MemberIdentity(member_id=member) if isinstance(member, str) else member
+            for member in members
+        ]
+        self.groups.add(group_id)
+        self.note("leave", self.coordinator.leave_group(group_id, identities))
+
+    # --- offsets and groups
 
     def commit(
-        self, group_id: str, *offsets: OffsetToCommit, transactional_id: str = "", **rest: Any
+        self, group_id: str, *offsets: OffsetToCommit, transactional_id: str = "", **request: Any
     ) -> None:
         self.groups.add(group_id)
-        request = OffsetCommitRequest(
-            group_id=group_id, offsets=offsets or (offset(1),), **{"version": 8, **rest}
+        commit = OffsetCommitRequest(
+            group_id=group_id, offsets=offsets or (offset(1),), **{"version": 8, **request}
         )
-        if transactional_id:
-            self.coordinator.begin_transaction(transactional_id)
-            found = self.coordinator.commit_in_transaction(transactional_id, request)
-        else:
-            found = self.coordinator.commit(request)
-        self.note("commit", found)
+        producer = self.coordinator.producer(transactional_id) if transactional_id else None
+        self.note("commit", self.coordinator.commit_offsets(commit, producer))
 
-    def leave(self, group_id: str, *members: MemberIdentity) -> None:
-        self.groups.add(group_id)
-        self.note("leave", self.coordinator.leave(group_id, members))
+    def end_transaction(self, transactional_id: str, *, is_commit: bool) -> None:
+        producer = self.coordinator.producer(transactional_id)
+        self.coordinator.end_transaction(producer, is_commit=is_commit)
+
+    def fetch(self, group_id: str, *partitions: Partition, require_stable: bool = False) -> None:
+        """Without partitions, of all offsets of the group."""
+        answer = self.coordinator.fetch_offsets(
+            group_id, partitions or None, require_stable=require_stable
+        )
+        self.note("fetch", answer)
+
+    def delete_offsets(self, group_id: str, *partitions: Partition) -> None:
+        self.note("delete offsets", self.coordinator.delete_offsets(group_id, partitions))
+
+    def delete_groups(self, *group_ids: str) -> None:
+        self.note("delete groups", self.coordinator.delete_groups(group_ids))
 
 
 def subscription(*topics: str) -> bytes:
