@@ -5,10 +5,12 @@ A broker's log stays readable until its test is over; the folders are pytest's t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from coordinator_state.model.plain_commits import PlainCommits
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers.fresh_broker import FreshBroker, fresh_brokers
 from tests.support.brokers.object_store import served_object_store
@@ -68,6 +70,21 @@ def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshBrok
     """A function that starts a broker with an empty folder, for tests that need a log alone."""
     with fresh_brokers(tmp_path_factory) as start:
         yield start
+
+
+@pytest.fixture(scope="session")
+def loaded_broker(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[EmbeddedBroker, PlainCommits]]:
+    """A broker that has loaded 50,000 commits, and these; tests only read its log."""
+    count = 50_000
+    from_ms = time.time_ns() // 1_000_000 - count
+    commits = PlainCommits(count=count, key_count=2_000, from_ms=from_ms)
+    with EmbeddedBroker(folder=tmp_path_factory.mktemp("loaded-broker")) as broker:
+        broker.create_offsets_topic()
+        broker.load_logs(commits.logs())
+        broker.wait_until_loaded()
+        yield broker, commits
 
 
 @pytest.fixture

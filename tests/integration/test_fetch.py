@@ -61,7 +61,7 @@ def test_fetched_bytes_hold_what_a_consumer_reads(
     starts, ends = client.earliest_offsets(), client.high_watermarks()
     fetched = client.fetch(starts)
     assert set(fetched) == set(range(50))
-    found = {}
+    timestamps = {}
     for log_partition, answer in fetched.items():
         assert answer.high_watermark >= ends[log_partition]
         assert answer.log_start_offset == starts[log_partition]
@@ -73,10 +73,10 @@ def test_fetched_bytes_hold_what_a_consumer_reads(
         )
         assert decoded.next_offset == ends[log_partition]
         for row in decoded.rows.to_pylist():
-            found[log_partition, row["record_offset"]] = row["record_timestamp_ms"]
+            timestamps[log_partition, row["record_offset"]] = row["record_timestamp_ms"]
     records = consumed(broker, ends).items()
-    assert found == {at: record.timestamp for at, record in records}
-    assert len(found) >= 15
+    assert timestamps == {at: record.timestamp for at, record in records}
+    assert len(timestamps) >= 15
 
 
 def test_the_first_batch_comes_whole_whatever_the_limit(
@@ -202,12 +202,12 @@ def test_what_passes_by_itself_is_waited_out(
             waiting = thread.submit(client.high_watermarks)
             broker.start()
             assert waiting.result() == before
-        told = [record for record in caplog.records if record.name == "streaming.kafka.outage"]
-        assert told
-        assert all("\n" not in record.getMessage() for record in told)
+        outages = [record for record in caplog.records if record.name == "streaming.kafka.outage"]
+        assert outages
+        assert all("\n" not in record.getMessage() for record in outages)
         assert client.fetch({log_partition: 0})[log_partition] == first
         assert client.describe().leaders[log_partition][1] > seen[log_partition].leader_epoch
-        assert "reachable again after" in told[-1].getMessage()
+        assert "reachable again after" in outages[-1].getMessage()
         client.expect({log_partition: seen[log_partition]._replace(offset=10**6)})
         with pytest.raises(LogTruncated, match=f"truncated to {before[log_partition]}"):
             client.high_watermarks()

@@ -63,10 +63,8 @@ def test_it_goes_on_once_they_can(
         eventually(lambda: committed(tables, GROUP) == [3], 120)
 
     assert not failures
-    said = [one.getMessage() for one in caplog.records if one.name == "streaming.run.supervision"]
-    assert [
-        re.findall(r"no space left for (\w+)|restarting it in (\S+) s", one) for one in said
-    ] == [
+    failure = r"no space left for (\w+)|restarting it in (\S+) s"
+    assert [re.findall(failure, line) for line in _restarts(caplog)] == [
         [("group_offsets", ""), ("", "0.1")],
         [("load_progress", ""), ("", "0.2")],
         [("load_progress", ""), ("", "0.4")],
@@ -145,5 +143,8 @@ def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
 
 
 def _restarts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    said = [one for one in caplog.records if one.name == "streaming.run.supervision"]
-    return [one.getMessage() for one in said]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "streaming.run.supervision"
+    ]
