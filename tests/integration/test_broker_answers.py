@@ -28,8 +28,6 @@ from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.tables.tables_folder import Row, create_tables
 
-pytestmark = pytest.mark.long
-
 LOG_PARTITIONS = 50
 TOPIC = "answered-orders"
 
@@ -106,8 +104,8 @@ def test_named_partitions_are_answered_known_or_not(
         answers = admin.offset_fetch({group: [(TOPIC, 0), ("gone", 9)], "none": [(TOPIC, 0)]})
 
     assert sorted(answers[group], key=lambda answer: str(answer.topic)) == [
-        OffsetFetchAnswer(topic="gone", partition=9),
         OffsetFetchAnswer(topic=TOPIC, partition=0, committed_offset=5),
+        OffsetFetchAnswer(topic="gone", partition=9),
     ]
     assert answers["none"] == [OffsetFetchAnswer(topic=TOPIC, partition=0)]
 
@@ -132,7 +130,7 @@ def test_groups_with_members_of_both_protocols(
             fields = answers.get(AnswerKey("group", group), {"state": "absent"})
             return answers if fields["state"] == "Stable" and member.assignment() else {}
 
-        answers = eventually(answers_once_stable)
+        answers = eventually(answers_once_stable, 120)
 
     epoch = None if protocol == "classic" else 2
     assert answers[AnswerKey("group", group)] == {
@@ -176,7 +174,7 @@ def test_an_open_transaction_makes_its_offsets_pending(
     finally:
         producer.abort_transaction(30)
     # The abort is answered before its marker is in the log.
-    eventually(lambda: pending_answers((group, TOPIC, 2)) == {})
+    eventually(lambda: pending_answers((group, TOPIC, 2)) == {}, 120)
 
 
 def test_a_group_is_located(asked_broker: EmbeddedBroker, group: str) -> None:
@@ -206,6 +204,7 @@ def test_a_log_partition_is_decoded(asked_broker: EmbeddedBroker, group: str) ->
     assert json_lines(call(*decode, *offsets)) == documents[-1:]
 
 
+@pytest.mark.long
 def test_a_broker_that_loads_is_waited_for_and_nothing_is_left_out(
     stoppable_broker: EmbeddedBroker,
 ) -> None:

@@ -152,7 +152,7 @@ def test_a_topic_that_was_created_again_is_noticed(
         before = client.describe()
         assert client.high_watermarks() == {0: 0}
         admin.delete_topics(["recreated"])
-        eventually(lambda: "recreated" not in admin.list_topics())
+        eventually(lambda: "recreated" not in admin.list_topics(), 120)
         create_topic(broker, "recreated")
         with pytest.raises(ConfigurationError, match="was deleted and created again"):
             client.fetch({0: 0}, max_wait_ms=0)

@@ -87,7 +87,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(
     assert (open_.state, _offsets(open_)) == (PRESENT, (0, 5, 8))
     # It is answered before the markers are written.
     producer.abort_transaction()
-    eventually(lambda: _offsets(_only(client, topic)) == (0, 9, 9))
+    eventually(lambda: _offsets(_only(client, topic)) == (0, 9, 9), 120)
 
 
 def test_the_log_start_follows_what_is_deleted(
@@ -114,10 +114,10 @@ def test_what_is_not_there_is_a_state(
 
     for deleted in admin.delete_topics([topic]).values():
         deleted.result()
-    eventually(lambda: _only(client, topic).state == GONE)
+    eventually(lambda: _only(client, topic).state == GONE, 120)
     create_topic(broker, topic, 2)
     again = eventually(
-        lambda: next((f for f in [_only(client, topic)] if f.state == PRESENT), None)
+        lambda: next((f for f in [_only(client, topic)] if f.state == PRESENT), None), 120
     )
     assert again is not None
     assert again.topic_id != before.topic_id
@@ -128,7 +128,7 @@ def test_all_topics_but_internal_ones_are_listed(
 ) -> None:
     commit(broker, "any", topic, 0)
     both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
-    places = eventually(lambda: client.partitions() if both <= client.partitions() else None)
+    places = eventually(lambda: client.partitions() if both <= client.partitions() else None, 120)
     assert places is not None
     assert not {at.topic for at in places if at.topic.startswith("__")}
 
@@ -147,7 +147,7 @@ def test_only_transaction_markers_are_left(
         producer.commit_transaction()
     at = TopicPartition(topic, 0)
     # Five records, then twice a record and a marker.
-    eventually(lambda: _only(client, topic).last_stable_offset == 9)
+    eventually(lambda: _only(client, topic).last_stable_offset == 9, 120)
     for first, markers in ((8, 1), (7, 0), (5, 0), (9, 0)):
         assert client.end_markers({at: (first, 9)}) == {at: markers}
     assert client.end_markers({TopicPartition(f"no-{topic}", 0): (8, 9)}) == {}

@@ -137,7 +137,6 @@ def _read(reader: LogClient, start: int) -> bytes:
     return bytes(log)
 
 
-@pytest.mark.long
 def test_a_live_coordinator_of_kafka_4_loads_what_was_produced_with_its_next_record(
     broker_of: EmbeddedBroker, semantics: Semantics, eventually: Eventually
 ) -> None:

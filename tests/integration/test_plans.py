@@ -211,7 +211,7 @@ def test_a_group_with_members_is_warned_about_and_refused(
     }
     with closing(Consumer(config)) as consumer:
         consumer.subscribe([TOPIC])
-        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 60)
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 120)
         consumer.commit(offsets=[Place(TOPIC, 0, 77)], asynchronous=False)
         cluster.materialise()
         file = cluster.file("busy")
