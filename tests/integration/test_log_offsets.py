@@ -157,7 +157,7 @@ def test_only_transaction_markers_are_left(
 
 @pytest.mark.long
 def test_a_log_of_messages_from_before_kafka_0_11_does_not_hold_up_the_others(
-    stoppable_broker: EmbeddedBroker, tmp_path: Path
+    stoppable_broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
 ) -> None:
     """A group waits before the last message of each log, so the ends are read."""
     broker = stoppable_broker
@@ -172,6 +172,10 @@ def test_a_log_of_messages_from_before_kafka_0_11_does_not_hold_up_the_others(
         broker.replace_log(0, write_message_set(messages, magic=magic), topic=topic)
     broker.start()
     ends = {**dict.fromkeys(old.values(), 7), new: 5}
+    places = [TopicPartition(topic, 0) for topic in ends]
+    with LogOffsetsClient(broker.bootstrap_servers) as client:
+        # A broker that has just started has no leaders yet.
+        eventually(lambda: {sample.state for sample in client.sample(places)} == {PRESENT}, 120)
     tables = create_tables(tmp_path)
     group = {"group_id": "g", "partition": 0, "log_partition": 0}
     apply_micro_batch(
