@@ -25,6 +25,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.brokers.running_query import run_to_end, running
+from tests.support.clients.installed_command import run_command
 from tests.support.eventually import Eventually
 from tests.support.tables.undisturbed import differences, table_rows
 
@@ -115,6 +116,7 @@ def test_the_others_go_on(
     lost_groups = [g for g in GROUPS if partition_for(g, LOG_PARTITIONS) in lost]
     commit(cluster.bootstrap_servers, GROUPS, 1)
     (port,) = free_ports(1)
+    fresh, chosen = tmp_path / "fresh", tmp_path / "chosen"
     settings = {"retry_timeout": f"{RETRY_TIMEOUT_S} seconds", "history": "all"}
     with running(
         cluster, spark, tmp_path, eventually, http_port=port, trigger="0 seconds", **settings
@@ -133,13 +135,19 @@ def test_the_others_go_on(
         assert (answer["status"], set(answer["waiting"])) == (503, lost)
         assert answer["reason"].startswith("log partitions without a leader: ")
 
-        others = {"bootstrap_servers": servers, **settings}
-        fresh = run_to_end(cluster, spark, tmp_path / "fresh", **others)
-        assert committed(fresh, led_groups) == {3}
-        assert {p for p, s in states(fresh).items() if s == "waiting"} == lost
         led = ",".join(str(p) for p in leading if p not in lost)
-        chosen = run_to_end(cluster, spark, tmp_path / "chosen", log_partitions=led, **others)
-        assert not {s for p, s in states(chosen).items() if p in lost}
+        for folder, options in ((fresh, ()), (chosen, ("--log-partitions", led))):
+            # In processes of their own: a session has one query of a name.
+            done = run_command(
+                *("run", "--bootstrap-servers", servers, "--available-now", "--history", "all"),
+                *("--retry-timeout", settings["retry_timeout"], "--lag-interval", "off"),
+                *("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoint")),
+                *options,
+            )
+            assert done.returncode == 0, done.stderr
+        assert committed(fresh / "tables", led_groups) == {3}
+        assert {p for p, s in states(fresh / "tables").items() if s == "waiting"} == lost
+        assert not {s for p, s in states(chosen / "tables").items() if p in lost}
 
         cluster.start()
         eventually(lambda: leaders(cluster) == leading, 120)
@@ -148,6 +156,5 @@ def test_the_others_go_on(
         eventually(lambda: ready(port)["status"] == 200, 120)
         assert set(states(tables).values()) == {"current"}
     undisturbed = run_to_end(cluster, spark, tmp_path / "undisturbed", history="all")
-    run_to_end(cluster, spark, tmp_path / "fresh", history="all")
-    for loaded in (tables, fresh):
+    for loaded in (tables, run_to_end(cluster, spark, fresh, history="all")):
         assert list(differences(table_rows(loaded), table_rows(undisturbed))) == []
