@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class LiveRun:
 
     def kill(self) -> None:
         """End it, its JVM and its workers with SIGKILL, whatever they are doing."""
-        with suppress(ProcessLookupError):
+        if self.is_alive:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
