@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.brokers.commits import commit, committed, create_topic
-from tests.support.brokers.live_run import LiveRun, live_run
+from tests.support.brokers.live_run import START_S, LiveRun, live_run
 from tests.support.brokers.running_query import run_to_end
 from tests.support.brokers.small_disk import fill, make_room, small_disk
 from tests.support.eventually import Eventually
@@ -93,7 +93,7 @@ def test_it_goes_on_when_there_is_room(
     )
     with live_run(tmp_path, *options) as run:
         traffic.commit()
-        eventually(partial(is_loaded, tables, 1), 120)
+        eventually(partial(is_loaded, tables, 1), START_S)
         traffic.commit_for(5)
         before_kib = memory_kib(run.process.pid)
         for disk in (tables, checkpoint):

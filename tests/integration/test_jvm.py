@@ -12,7 +12,7 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
-from tests.support.brokers.live_run import live_run
+from tests.support.brokers.live_run import START_S, live_run
 from tests.support.eventually import Eventually
 
 pytestmark = [
@@ -30,7 +30,7 @@ def test_a_query_without_its_jvm_says_so_and_ends(
 ) -> None:
     """Version 1 of `load_progress` is the fence; the first micro-batch writes the next one."""
     with live_run(tmp_path, "--bootstrap-servers", broker.bootstrap_servers) as run:
-        eventually(lambda: _version(tmp_path / "tables") >= least_version, 120)
+        eventually(lambda: _version(tmp_path / "tables") >= least_version, START_S)
         os.kill(_jvm_of(run.process.pid), signal.SIGKILL)
         assert run.process.wait(120) == 2, run.log
     assert run.log.splitlines()[-1].startswith("Error: Spark's JVM exited during the query")

@@ -12,7 +12,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from tests.support.brokers.commits import commit, committed, create_topic
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.brokers.live_run import live_run
+from tests.support.brokers.live_run import START_S, live_run
 from tests.support.brokers.running_query import run_to_end, started
 from tests.support.eventually import Eventually
 
@@ -33,7 +33,7 @@ def test_it_waits_for_the_first_group(
 ) -> None:
     broker = fresh_broker()
     with live_run(tmp_path, "--bootstrap-servers", broker.bootstrap_servers) as run:
-        eventually(lambda: MISSING in run.log or not run.is_alive, 120)
+        eventually(lambda: MISSING in run.log or not run.is_alive, START_S)
         run.stop(signal.SIGINT)
 
     def lines() -> list[str]:

@@ -20,7 +20,7 @@ from streaming.tables.schemas import LOAD_PROGRESS
 from streaming.verify.verify import verify_cluster
 from streaming.views.offset_fetch import offset_fetch
 from tests.support.brokers.commits import commit, committed, create_topic, rows_of_group
-from tests.support.brokers.live_run import live_run
+from tests.support.brokers.live_run import START_S, live_run
 from tests.support.brokers.running_query import run_to_end
 from tests.support.clients.admin_client import admin_of
 from tests.support.eventually import Eventually
@@ -29,7 +29,7 @@ from tests.support.tables.tables_folder import create_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 TOPIC = "query-orders"
 
@@ -47,7 +47,7 @@ def test_killed_and_restarted_then_without_its_checkpoint(
     tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
     commit(broker, "query-a", TOPIC, 1)
     with live_run(tmp_path, "--bootstrap-servers", broker.bootstrap_servers) as run:
-        eventually(lambda: committed(tables, "query-a") == [1], 120)
+        eventually(lambda: committed(tables, "query-a") == [1], START_S)
         commit(broker, "query-a", TOPIC, 2)
         run.kill()
     commit(broker, "query-b", TOPIC, 3)
@@ -110,7 +110,7 @@ def _assert_other_engines_agree(tables: Path) -> None:
         ({"cluster_id": "another"}, {}, False, "cluster"),
         ({"format_version": "1"}, {}, False, "format version 1"),
         ({}, {"semantics": "scala"}, False, "--semantics coordinator"),
-        ({}, {"log_partitions": "50"}, False, "partitions, but no 50"),
+        ({}, {"log_partitions": (50,)}, False, "partitions, but no 50"),
     ],
 )
 def test_a_run_that_does_not_fit_its_tables_is_refused(

@@ -33,11 +33,11 @@ from streaming.tables.schemas import (
 )
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.brokers.live_run import live_run
+from tests.support.brokers.live_run import START_S, live_run
 from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import Row, differences, rows_of
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SNAPSHOTS = 12
 WITH_CHANGE_DATA_FEED = (GROUP_OFFSETS, GROUP_MEMBERS)
@@ -132,7 +132,7 @@ def test_every_reader_beside_a_run(
     )
     with closing(Traffic(servers)) as traffic, live_run(tmp_path, *options) as run:
         traffic.start()
-        eventually(lambda: is_table(LOAD_PROGRESS.path(tables)), 120)
+        eventually(lambda: is_table(LOAD_PROGRESS.path(tables)), START_S)
         with readers.reading():
             eventually(lambda: not run.is_alive or is_seen(readers), 240)
         run.stop(signal.SIGTERM)

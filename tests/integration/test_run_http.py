@@ -22,7 +22,7 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
 from streaming.tables.reader import TableReader
 from tests.support.brokers.commits import commit, committed, create_topic
-from tests.support.brokers.live_run import LiveRun, live_run
+from tests.support.brokers.live_run import START_S, LiveRun, live_run
 from tests.support.brokers.running_query import run_settings
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
@@ -112,7 +112,7 @@ def test_it_tells_how_it_is(
     )
     with live_run(tmp_path, *options) as live:
         run = Run(live)
-        eventually(run.port, 120)
+        eventually(run.port, START_S)
         assert run.said("/health")[0] == 200
 
         # By position: neither end has a record that becomes a row.

@@ -17,7 +17,7 @@ from streaming.local.demo.traffic import Traffic
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.brokers.live_run import LiveRun, live_run
+from tests.support.brokers.live_run import START_S, LiveRun, live_run
 from tests.support.brokers.running_query import run_to_end
 from tests.support.clients.command_line import call
 from tests.support.eventually import Eventually
@@ -26,10 +26,9 @@ from tests.support.tables.undisturbed import differences, table_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
 TABLES = "s3a://bucket/tables"
-_START_S = 120.0
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ class Run:
 
     def wait_for_micro_batch(self, eventually: Eventually) -> None:
         seen = self.micro_batches
-        eventually(lambda: not self.live.is_alive or self.micro_batches > seen, _START_S)
+        eventually(lambda: not self.live.is_alive or self.micro_batches > seen, START_S)
         assert self.live.is_alive, self.live.log
 
     def assert_fenced(self) -> None:
@@ -109,7 +108,7 @@ def test_the_older_run_ends_and_the_tables_are_those_of_one(
             running(busy_broker, tmp_path, "first") as first,
             running(busy_broker, tmp_path, "second") as second,
         ):
-            eventually(lambda: not (first.live.is_alive and second.live.is_alive), _START_S)
+            eventually(lambda: not (first.live.is_alive and second.live.is_alive), START_S)
             names = ["first", "second"] if second.live.is_alive else ["second", "first"]
             older, newer = (first, second) if second.live.is_alive else (second, first)
             older.assert_fenced()
@@ -130,7 +129,7 @@ def test_a_run_that_rests_ends_too(
 ) -> None:
     """Nothing is committed to Kafka, so that it writes nothing to the tables either."""
     with running(broker, tmp_path, "older") as older:
-        eventually(lambda: older.micro_batches, _START_S)
+        eventually(lambda: older.micro_batches, START_S)
         call("redecode", "--tables", TABLES)
         assert older.live.is_alive, "an empty quarantine needs no writer"
         with running(broker, tmp_path, "newer"):

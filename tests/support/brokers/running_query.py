@@ -21,7 +21,7 @@ from tests.support.eventually import Eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_START_S = 120.0
+_START_S = 300.0
 
 
 def run_settings(
