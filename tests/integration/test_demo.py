@@ -35,7 +35,7 @@ from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 
 # Two JVMs start in each of these runs, on a machine that may have other things to do.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2_000)]
 
 _AS_ON_A_TERMINAL = """
 import signal
