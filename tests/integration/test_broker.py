@@ -182,7 +182,7 @@ def test_a_port_lost_to_a_race_is_given_up(
 
 
 def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(folder=tmp_path, properties={"log.bytes": "many"})
+    broker = EmbeddedBroker(folder=tmp_path, properties={"log.segment.bytes": "many"})
     with pytest.raises(BrokerError, match=r"Invalid value many for configuration log\.segment"):
         broker.start()
     assert not broker.is_running
