@@ -22,10 +22,9 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.log_offsets import UNAUTHORISED
-from streaming.run.query import run_query
-from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
+from tests.support.brokers.running_query import run_to_end
 from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.kafka_tools import run_kafka_tool
@@ -70,24 +69,22 @@ def test_the_least_acls_suffice_and_one_that_is_missing_is_named(
     committed: SecuredBroker, spark: SparkSession, tmp_path: Path
 ) -> None:
     address, login = committed.tls_address, committed.plain(READER)
-    settings = RunSettings(
-        bootstrap_servers=address,
-        tables=str(tmp_path / "tables"),
-        checkpoint=str(tmp_path / "checkpoint"),
-        kafka=login,
-        available_now=True,
-        max_restarts=0,
-    )
 
     def run() -> dict[str, str]:
         """Run to the end of the log; the state of each of the topics in its newest sample."""
-        run_query(settings, session=spark)
-        samples = TableReader(settings.tables).read("log_offsets").sort_by("sampled_at")
+        tables = run_to_end(
+            *(committed.broker, spark, tmp_path),
+            bootstrap_servers=address,
+            kafka=login,
+            lag_interval="1 second",
+            max_restarts=0,
+        )
+        samples = TableReader(tables).read("log_offsets").sort_by("sampled_at")
         newest = {row["topic"]: row["state"] for row in samples.to_pylist()}
         return {topic: newest[topic] for topic in TOPICS}
 
     def verify() -> bool:
-        return verify_cluster(address, settings.tables, kafka=login).is_equal
+        return verify_cluster(address, str(tmp_path / "tables"), kafka=login).is_equal
 
     # Read has Describe within it, for Kafka's own authorizer.
     with committed.allowing(READER, READ_LOG, ORDERS, PAYMENTS):
@@ -130,28 +127,20 @@ def test_the_least_acls_suffice_and_one_that_is_missing_is_named(
             run()
 
 
-def test_the_commands_of_the_page_grant_what_run_and_verify_need(
-    committed: SecuredBroker, spark: SparkSession, tmp_path: Path, repository: Path
+def test_the_commands_of_the_page_grant_them(
+    secured_broker: SecuredBroker, repository: Path
 ) -> None:
     page = (repository / "docs" / "acls.md").read_text().replace("\\\n", "")
     commands = re.findall(r"^\$ kafka-acls\.sh (.*)$", page, re.MULTILINE)
-    settings = RunSettings(
-        bootstrap_servers=committed.tls_address,
-        tables=str(tmp_path / "tables"),
-        checkpoint=str(tmp_path / "checkpoint"),
-        kafka=committed.plain(READER),
-        available_now=True,
-        max_restarts=0,
-    )
-    with committed.without_acls_afterwards(READER):
+    with secured_broker.without_acls_afterwards(READER):
         for command in commands:
             text = (
-                command.replace("broker:9093", committed.broker.bootstrap_servers)
+                command.replace("broker:9093", secured_broker.broker.bootstrap_servers)
                 .replace("--command-config admin.properties", "")
                 .replace("User:materializer", f"User:{READER}")
             )
             run_kafka_tool(ACL_COMMAND, *shlex.split(text))
-        assert committed.acls_of(READER) == {
+        assert secured_broker.acls_of(READER) == {
             *(
                 (operation, "topic", topic)
                 for operation in ("read", "describe")
@@ -160,10 +149,3 @@ def test_the_commands_of_the_page_grant_what_run_and_verify_need(
             ("describe", "topic", "*"),
             GROUPS,
         }
-        run_query(settings, session=spark)
-        samples = TableReader(settings.tables).read("log_offsets").to_pylist()
-        assert {row["state"] for row in samples if row["topic"] in TOPICS} == {PRESENT}
-        verification = verify_cluster(
-            committed.tls_address, settings.tables, kafka=committed.plain(READER)
-        )
-        assert verification.is_equal

@@ -1,11 +1,10 @@
-"""What no loader can read, in the log of a real broker; and tables and brokers that do not fit."""
+"""Records that cannot be decoded, in the log of a real broker: both engines quarantine them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,11 +13,12 @@ from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.partitioner import partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
-from tests.support.clients.installed_command import run_command
+from tests.support.brokers.running_query import run_to_end
 from tests.support.logs.logs import group_record_value, offset_key, offset_value
-from tests.support.tables.tables_folder import create_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -68,21 +68,11 @@ def bad_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
         yield broker
 
 
-def _run(broker: EmbeddedBroker, tables: str, *options: str) -> CompletedProcess[str]:
-    address = ("--bootstrap-servers", broker.bootstrap_servers)
-    return run_command("run", "--available-now", "--silent", *address, "--tables", tables, *options)
-
-
 @pytest.mark.parametrize("engine", ["driver", "spark"])
 def test_every_bad_record_is_a_row_and_the_log_goes_on(
-    bad_broker: EmbeddedBroker, tmp_path: Path, engine: str
+    bad_broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, engine: str
 ) -> None:
-    tables = str(tmp_path / "tables")
-    checkpoint = str(tmp_path / "checkpoint")
-    done = _run(bad_broker, tables, "--checkpoint", checkpoint, "--engine", engine)
-    assert done.returncode == 0, done.stderr
-
-    reader = TableReader(tables)
+    reader = TableReader(run_to_end(bad_broker, spark, tmp_path, engine=engine))
     quarantined = {row["record_offset"]: row for row in reader.read("quarantine").to_pylist()}
     assert sorted(quarantined) == [*range(1, len(BAD_RECORDS) + 1), len(BAD_RECORDS) + 2]
     for record_offset, (name, (key, value)) in enumerate(BAD_RECORDS.items(), start=1):
@@ -111,29 +101,6 @@ def test_every_bad_record_is_a_row_and_the_log_goes_on(
     }
 
 
-def test_a_second_run_on_a_folder_is_refused(bad_broker: EmbeddedBroker, tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    with locked(str(tables)):
-        for name in (str(tables), f"file://{tables}"):
-            refused = _run(bad_broker, name, "--checkpoint", str(tmp_path / "another"))
-            assert refused.returncode == 2
-            assert "another run is writing to" in refused.stderr.splitlines()[-1]
-
-
 def _counts(row: dict[str, Any]) -> dict[str, int]:
     names = ("read", "applied", "superseded", "ignored", "quarantined", "pending")
     return {name: row[f"records_{name}"] for name in names}
-
-
-@pytest.mark.parametrize(
-    ("properties", "expected"),
-    [({"cluster_id": "another"}, "cluster"), ({"format_version": "1"}, "format version 1")],
-)
-def test_tables_that_are_of_something_else_are_refused(
-    bad_broker: EmbeddedBroker, tmp_path: Path, properties: dict[str, str], expected: str
-) -> None:
-    refused = _run(bad_broker, create_tables(tmp_path / "tables", **properties))
-    assert refused.returncode == 2, refused.stderr
-    (line,) = (line for line in refused.stderr.splitlines() if line.startswith("Error: "))
-    assert expected in line
-    assert "Traceback" not in refused.stderr

@@ -1,8 +1,7 @@
-"""What a real broker answers, and `verify` against it with tables that need no Spark to write."""
+"""What a real broker answers about groups, and which tables `verify` refuses to compare with it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,13 +10,9 @@ from uuid import uuid4
 
 import confluent_kafka
 import pytest
-from click.testing import CliRunner
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import partition_for
-from streaming.cli.main import cli
 from streaming.errors import ConfigurationError
 from streaming.kafka import retrying_client
 from streaming.kafka.group_admin import GroupAdmin
@@ -26,28 +21,22 @@ from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
 from streaming.verify.broker_answers import BrokerAnswers
-from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
+from tests.support.brokers.commits import create_topic
+from tests.support.clients.command_line import call, json_lines
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
-from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
+from tests.support.tables.tables_folder import Row, create_tables
 
-pytestmark = pytest.mark.long
-
-LOG_PARTITIONS = 4
-TOPIC = "orders"
+LOG_PARTITIONS = 50
+TOPIC = "answered-orders"
 
 
 @pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker with few log partitions, whose groups are all of this file."""
-    properties = {"offsets.topic.num.partitions": LOG_PARTITIONS}
-    folder = tmp_path_factory.mktemp("answers")
-    with EmbeddedBroker(folder=folder, properties=properties) as broker:
-        broker.create_offsets_topic()
-        admin = AdminClient(client_config(broker))
-        admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result()
-        yield broker
+def asked_broker(broker: EmbeddedBroker) -> EmbeddedBroker:
+    """The shared broker, with the topic of these tests."""
+    create_topic(broker, TOPIC, 3)
+    return broker
 
 
 @pytest.fixture
@@ -56,8 +45,8 @@ def group(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def answering(own_broker: EmbeddedBroker) -> Iterator[BrokerAnswers]:
-    with BrokerAnswers(own_broker.bootstrap_servers) as answering:
+def answering(asked_broker: EmbeddedBroker) -> Iterator[BrokerAnswers]:
+    with BrokerAnswers(asked_broker.bootstrap_servers) as answering:
         yield answering
 
 
@@ -89,9 +78,9 @@ def committed(offset: int, *, metadata: str = "", leader_epoch: int = -1) -> Row
 
 
 def test_a_simple_group_has_offsets_and_no_protocol(
-    own_broker: EmbeddedBroker, answering: BrokerAnswers, group: str
+    asked_broker: EmbeddedBroker, answering: BrokerAnswers, group: str
 ) -> None:
-    commit(own_broker, group, at(0, 5), at(1, 7))
+    commit(asked_broker, group, at(0, 5), at(1, 7))
 
     assert answering.answers([group, "no such group"]) == {
         AnswerKey("group", group): {
@@ -106,50 +95,52 @@ def test_a_simple_group_has_offsets_and_no_protocol(
     }
 
 
-def test_named_partitions_are_answered_known_or_not(own_broker: EmbeddedBroker, group: str) -> None:
-    commit(own_broker, group, at(0, 5))
+def test_named_partitions_are_answered_known_or_not(
+    asked_broker: EmbeddedBroker, group: str
+) -> None:
+    commit(asked_broker, group, at(0, 5))
 
-    with GroupAdmin(own_broker.bootstrap_servers) as admin:
-        found = admin.offset_fetch({group: [(TOPIC, 0), ("gone", 9)], "none": [(TOPIC, 0)]})
+    with GroupAdmin(asked_broker.bootstrap_servers) as admin:
+        answers = admin.offset_fetch({group: [(TOPIC, 0), ("gone", 9)], "none": [(TOPIC, 0)]})
 
-    assert sorted(found[group], key=lambda answer: str(answer.topic)) == [
-        OffsetFetchAnswer(topic="gone", partition=9),
+    assert sorted(answers[group], key=lambda answer: str(answer.topic)) == [
         OffsetFetchAnswer(topic=TOPIC, partition=0, committed_offset=5),
+        OffsetFetchAnswer(topic="gone", partition=9),
     ]
-    assert found["none"] == [OffsetFetchAnswer(topic=TOPIC, partition=0)]
+    assert answers["none"] == [OffsetFetchAnswer(topic=TOPIC, partition=0)]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_groups_with_members_of_both_protocols(
     protocol: str,
-    own_broker: EmbeddedBroker,
+    asked_broker: EmbeddedBroker,
     answering: BrokerAnswers,
     eventually: Eventually,
     group: str,
 ) -> None:
     # A consumer that is left to the garbage collector without a close can hang the process.
     with closing(
-        consumer(own_broker, group, **{"group.protocol": protocol, "client.id": "me"})
+        consumer(asked_broker, group, **{"group.protocol": protocol, "client.id": "me"})
     ) as member:
         member.subscribe([TOPIC])
 
         def answers_once_stable() -> Answers:
             member.poll(0.1)
-            found = answering.answers([group])
-            fields = found.get(AnswerKey("group", group), {"state": "absent"})
-            return found if fields["state"] == "Stable" and member.assignment() else {}
+            answers = answering.answers([group])
+            fields = answers.get(AnswerKey("group", group), {"state": "absent"})
+            return answers if fields["state"] == "Stable" and member.assignment() else {}
 
-        found = eventually(answers_once_stable)
+        answers = eventually(answers_once_stable, 120)
 
     epoch = None if protocol == "classic" else 2
-    assert found[AnswerKey("group", group)] == {
+    assert answers[AnswerKey("group", group)] == {
         "group_type": protocol,
         "state": "Stable",
         "protocol_type": "consumer",
         "group_epoch": epoch,
         "assignment_epoch": epoch,
     }
-    (described,) = (fields for key, fields in found.items() if key.kind == "member")
+    (described,) = (fields for key, fields in answers.items() if key.kind == "member")
     assert (described["client_id"], described["client_host"]) == ("me", "/127.0.0.1")
     if protocol == "classic":
         assert TOPIC.encode() in described["assignment"]
@@ -159,21 +150,21 @@ def test_groups_with_members_of_both_protocols(
 
 
 def test_an_open_transaction_makes_its_offsets_pending(
-    own_broker: EmbeddedBroker, answering: BrokerAnswers, group: str, eventually: Eventually
+    asked_broker: EmbeddedBroker, answering: BrokerAnswers, group: str, eventually: Eventually
 ) -> None:
-    commit(own_broker, group, at(0, 5), at(1, 7))
-    producer = confluent_kafka.Producer(client_config(own_broker, **{"transactional.id": group}))
+    commit(asked_broker, group, at(0, 5), at(1, 7))
+    producer = confluent_kafka.Producer(client_config(asked_broker, **{"transactional.id": group}))
     producer.init_transactions(30)
     producer.begin_transaction()
-    with closing(consumer(own_broker, group)) as owner:
+    with closing(consumer(asked_broker, group)) as owner:
         metadata = owner.consumer_group_metadata()
         producer.send_offsets_to_transaction([at(0, 6), at(2, 1)], metadata)
     pending = {AnswerKey("pending", group, TOPIC, 0): IS_PENDING}
 
     def pending_answers(*asked: tuple[str, str, int]) -> Answers:
-        found = answering.answers([group], asked)
-        assert found[AnswerKey("offset", group, TOPIC, 0)] == committed(5)
-        return {key: fields for key, fields in found.items() if key.kind == "pending"}
+        answers = answering.answers([group], asked)
+        assert answers[AnswerKey("offset", group, TOPIC, 0)] == committed(5)
+        return {key: fields for key, fields in answers.items() if key.kind == "pending"}
 
     try:
         assert pending_answers() == pending
@@ -183,140 +174,79 @@ def test_an_open_transaction_makes_its_offsets_pending(
     finally:
         producer.abort_transaction(30)
     # The abort is answered before its marker is in the log.
-    eventually(lambda: pending_answers((group, TOPIC, 2)) == {})
+    eventually(lambda: pending_answers((group, TOPIC, 2)) == {}, 120)
 
 
-def test_a_group_is_located(own_broker: EmbeddedBroker, group: str) -> None:
-    found = locate_group(group, own_broker.bootstrap_servers)
+def test_a_group_is_located(asked_broker: EmbeddedBroker, group: str) -> None:
+    location = locate_group(group, asked_broker.bootstrap_servers)
 
-    assert found.log_partition == partition_for(group, LOG_PARTITIONS)
-    assert found.log_partitions == LOG_PARTITIONS
-    assert found.coordinator == found.leader
-    assert f"{found.host}:{found.port}" == own_broker.bootstrap_servers
+    assert location.log_partition == partition_for(group, LOG_PARTITIONS)
+    assert location.log_partitions == LOG_PARTITIONS
+    assert location.coordinator == location.leader
+    assert f"{location.host}:{location.port}" == asked_broker.bootstrap_servers
 
 
-def test_a_log_partition_is_decoded(own_broker: EmbeddedBroker, group: str) -> None:
-    commit(own_broker, group, at(0, 5, "one"))
-    commit(own_broker, group, at(0, 6, "two"))
+def test_a_log_partition_is_decoded(asked_broker: EmbeddedBroker, group: str) -> None:
+    commit(asked_broker, group, at(0, 5, "one"))
+    commit(asked_broker, group, at(0, 6, "two"))
     partition = str(partition_for(group, LOG_PARTITIONS))
-    decode = ["decode", "--bootstrap-servers", own_broker.bootstrap_servers]
+    address = ("--bootstrap-servers", asked_broker.bootstrap_servers)
+    decode = ("decode", *address, "--log-partition", partition)
 
-    def documents(*options: str) -> list[dict[str, Any]]:
-        result = CliRunner().invoke(cli, [*decode, "--log-partition", partition, *options])
-        assert result.exit_code == 0, result.output
-        return [json.loads(line) for line in result.stdout.splitlines()]
-
-    of_group = [
+    documents = [
         document
-        for document in documents()
+        for document in json_lines(call(*decode))
         if document.get("key", {}).get("data", {}).get("group") == group
     ]
-    assert [document["value"]["data"]["offset"] for document in of_group] == [5, 6]
-    last = of_group[-1]
-    one = ["--from-offset", str(last["recordOffset"]), "--to-offset", str(last["recordOffset"] + 1)]
-    assert documents(*one) == [last]
+    assert [document["value"]["data"]["offset"] for document in documents] == [5, 6]
+    start = documents[-1]["recordOffset"]
+    offsets = ("--from-offset", str(start), "--to-offset", str(start + 1))
+    assert json_lines(call(*decode, *offsets)) == documents[-1:]
 
 
+@pytest.mark.long
 def test_a_broker_that_loads_is_waited_for_and_nothing_is_left_out(
-    tmp_path_factory: pytest.TempPathFactory,
+    stoppable_broker: EmbeddedBroker,
 ) -> None:
-    groups = [f"group-{number}" for number in range(1_000)]
-    segments: dict[int, list[tuple[int, int, bytes, bytes]]] = {
-        p: [] for p in range(LOG_PARTITIONS)
-    }
+    groups = {f"group-{number}" for number in range(1_000)}
+    logs: dict[int, list[tuple[int, int, bytes, bytes]]] = {p: [] for p in range(LOG_PARTITIONS)}
     for group in groups:
-        records = segments[partition_for(group, LOG_PARTITIONS)]
+        records = logs[partition_for(group, LOG_PARTITIONS)]
         for partition in range(3):
             key = offset_key(group, TOPIC, partition)
             records.append((len(records), 0, key, offset_value(partition)))
-    properties = {"offsets.topic.num.partitions": LOG_PARTITIONS}
-    folder = tmp_path_factory.mktemp("loading")
-    with EmbeddedBroker(folder=folder, properties=properties) as broker:
-        broker.create_offsets_topic()
-        broker.stop()
-        for log_partition, records in segments.items():
-            broker.replace_log(log_partition, write_record_batch(0, records))
-        broker.start()
-        # Not a moment later: a coordinator that has not begun to load is not among those asked.
-        with BrokerAnswers(broker.bootstrap_servers) as answering:
-            found = answering.answers()
+    stoppable_broker.load_logs(
+        (log_partition, write_record_batch(0, records) if records else b"")
+        for log_partition, records in logs.items()
+    )
+    # Not a moment later: a coordinator that has not begun to load is not among those asked.
+    with BrokerAnswers(stoppable_broker.bootstrap_servers) as answering:
+        answers = answering.answers()
 
-    assert {key.group_id for key in found if key.kind == "group"} == set(groups)
-    assert sum(key.kind == "offset" for key in found) == 3 * len(groups)
+    assert {key.group_id for key in answers if key.kind == "group"} == groups
+    assert sum(key.kind == "offset" for key in answers) == 3 * len(groups)
 
 
-class TestVerifyCluster:
-    @pytest.fixture
-    def verified(
-        self, own_broker: EmbeddedBroker, answering: BrokerAnswers, tmp_path: Path, group: str
-    ) -> Any:
-        """Commit 5, then verify tables that hold what is given, in the group's log partition."""
-        commit(own_broker, group, at(0, 5))
-        own = partition_for(group, LOG_PARTITIONS)
-        log = answering.describe_log()
-        tables = create_tables(
-            tmp_path / "tables",
-            cluster_id=log.cluster_id,
-            topic_id=log.topic_id,
-            log_partitions=str(LOG_PARTITIONS),
-        )
+@pytest.mark.parametrize(
+    ("properties", "complaint"),
+    [
+        ({"cluster_id": "another"}, "to cluster another"),
+        ({"log_partitions": "2"}, "had 2 partitions; now it has 50"),
+    ],
+)
+def test_tables_of_another_log_are_refused(
+    asked_broker: EmbeddedBroker,
+    answering: BrokerAnswers,
+    tmp_path: Path,
+    properties: dict[str, str],
+    complaint: str,
+) -> None:
+    log = answering.describe_log()
+    ids = {"cluster_id": log.cluster_id, "topic_id": log.topic_id}
+    tables = create_tables(tmp_path, **ids | properties)
 
-        def verified(*, behind: int = 0, **columns: Any) -> Verification:
-            row = {"log_partition": own, "group_id": group}
-            known = answering.answers()
-            rows: dict[str, list[Row]] = {"groups": [], "group_offsets": []}
-            for key, fields in known.items():
-                of_group = {"log_partition": own, "group_id": key.group_id, **fields}
-                if partition_for(key.group_id, LOG_PARTITIONS) != own:
-                    continue
-                if key.kind == "group":
-                    rows["groups"].append(of_group)
-                elif key.kind == "offset":
-                    place = {"topic": key.topic, "partition": key.partition}
-                    changed = columns if key.group_id == row["group_id"] else {}
-                    rows["group_offsets"].append(of_group | place | changed)
-            end = answering.high_watermarks()[own] - behind
-            progress = [{"log_partition": own, "next_offset": end, "high_watermark": end}]
-            apply_micro_batch(tables, progress=progress, **rows)
-            return verify_cluster(
-                own_broker.bootstrap_servers, tables, timeout_s=0, log_partitions=[own]
-            )
-
-        verified.tables = tables  # type: ignore[attr-defined]
-        return verified
-
-    def test_tables_that_say_the_same_are_equal(self, verified: Any, group: str) -> None:
-        result = verified()
-
-        assert result.is_equal, result.differences
-        assert AnswerKey("offset", group, TOPIC, 0) in result.equal
-
-    def test_a_difference_is_found(self, verified: Any, group: str) -> None:
-        (difference,) = verified(committed_offset=4).differences
-
-        assert difference.key == AnswerKey("offset", group, TOPIC, 0)
-        assert (difference.broker, difference.tables) == (5, 4)
-
-    def test_tables_that_lack_a_record_are_behind(self, verified: Any) -> None:
-        assert sum(verified(behind=1).behind.values()) == 1
-
-    def test_tables_of_another_cluster_are_refused(
-        self, own_broker: EmbeddedBroker, tmp_path: Path
-    ) -> None:
-        tables = create_tables(tmp_path, cluster_id="another")
-
-        with pytest.raises(ConfigurationError, match="to cluster another"):
-            verify_cluster(own_broker.bootstrap_servers, tables)
-
-    def test_tables_of_a_smaller_topic_are_refused(
-        self, own_broker: EmbeddedBroker, answering: BrokerAnswers, tmp_path: Path
-    ) -> None:
-        log = answering.describe_log()
-        ids = {"cluster_id": log.cluster_id, "topic_id": log.topic_id}
-        tables = create_tables(tmp_path, **ids, log_partitions="2")
-
-        with pytest.raises(ConfigurationError, match="had 2 partitions; now it has 4"):
-            verify_cluster(own_broker.bootstrap_servers, tables)
+    with pytest.raises(ConfigurationError, match=complaint):
+        verify_cluster(asked_broker.bootstrap_servers, tables)
 
 
 def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,21 +7,24 @@ from pathlib import Path
 import duckdb
 import pytest
 from deltalake import DeltaTable
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
-from kafka.structs import OffsetAndMetadata
 
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.verify.verify import verify_cluster
-from tests.support.brokers.fresh_broker import FreshBroker
+from tests.support.brokers.commits import commit, create_topic
 from tests.support.brokers.thrift_server import Metastore, thrift_server
-from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
 
 pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SCHEMA = "spark_catalog.kafka"
-SELECT = "SELECT committed_offset FROM kafka.group_offsets WHERE group_id = 'payments'"
+GROUP, TOPIC = "catalog-payments", "catalog-orders"
+QUESTIONS = [
+    (
+        f"SELECT committed_offset FROM {database}.group_offsets WHERE group_id = '{GROUP}'",  # noqa: S608
+        f"SELECT group_id FROM {database}.simple_groups",  # noqa: S608
+    )
+    for database in ("kafka", "monitoring")
+]
 
 
 class Runs:
@@ -33,14 +36,22 @@ class Runs:
         self.tables = str(metastore.folder / "wh" / "kafka.db")
 
     def run(self, engine: str) -> str:
-        """Run with an engine; return the log."""
+        """Run into the schema with an engine; return the log."""
+        log = self._run("--tables", SCHEMA, "--engine", engine)
+        assert f"the tables of {SCHEMA} are in {self.tables}" in log
+        return log
+
+    def register(self, folder: str, database: str) -> None:
+        """Run into a folder, and name its tables in a database of the metastore."""
+        self._run("--tables", folder, "--catalog", database)
+
+    def _run(self, *options: str) -> str:
         done = run_command(
-            *("run", "--bootstrap-servers", self._broker.bootstrap_servers, "--tables", SCHEMA),
-            *("--engine", engine, "--available-now", "--verbose"),
+            *("run", "--bootstrap-servers", self._broker.bootstrap_servers, "--available-now"),
+            *("--verbose", *options),
             env=self._metastore.environment,
         )
         assert done.returncode == 0, done.stderr
-        assert f"the tables of {SCHEMA} are in {self.tables}" in done.stderr
         assert "does not match the tables" not in done.stderr
         return done.stderr
 
@@ -54,40 +65,45 @@ class Runs:
         return str(newest["engineInfo"])
 
 
-def commit(admin: KafkaAdminClient, committed_offset: int) -> None:
-    target = TopicPartition("orders", 0)
-    admin.alter_group_offsets("payments", {target: OffsetAndMetadata(committed_offset, "", -1)})
-
-
 def read_with_duckdb(tables: str) -> list[tuple[int]]:
     files = DeltaTable(f"{tables}/group_offsets").file_uris()
     rows: list[tuple[int]] = duckdb.execute(
-        "SELECT committed_offset FROM read_parquet($files)", {"files": files}
+        "SELECT committed_offset FROM read_parquet($files) WHERE group_id = $group",
+        {"files": files, "group": GROUP},
     ).fetchall()
     return rows
 
 
-def test_tables_of_a_metastore(fresh_broker: FreshBroker, tmp_path: Path) -> None:
-    broker = fresh_broker()
-    broker.create_offsets_topic()
+def test_tables_of_a_metastore(broker: EmbeddedBroker, tmp_path: Path) -> None:
     metastore = Metastore.create(tmp_path / "metastore")
     runs = Runs(broker, metastore)
-    with admin_of(broker) as admin:
-        admin.create_topics(
-            {"orders": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
-        )
-        for number, engine in enumerate(("auto", "spark", "driver", "spark"), 1):
-            commit(admin, number)
-            log = runs.run(engine)
-            assert ("engine spark: the tables are in a catalog" in log) == (engine == "auto")
-            by_spark = "Apache-Spark" in runs.last_writer("group_offsets")
-            assert by_spark == (engine != "driver")
-            assert read_with_duckdb(runs.tables) == [(number,)]
+    create_topic(broker, TOPIC)
+    for number, engine in enumerate(("auto", "spark", "driver", "spark"), 1):
+        commit(broker, GROUP, TOPIC, number)
+        log = runs.run(engine)
+        assert ("engine spark: the tables are in a catalog" in log) == (engine == "auto")
+        by_spark = "Apache-Spark" in runs.last_writer("group_offsets")
+        assert by_spark == (engine != "driver")
+        assert read_with_duckdb(runs.tables) == [(number,)]
     verified = verify_cluster(broker.bootstrap_servers, runs.tables, timeout_s=120)
     assert list(verified.differences) == []
-    history = DeltaTable(f"{runs.tables}/offset_commits").to_pyarrow_table()
+    history = DeltaTable(f"{runs.tables}/offset_commits").to_pyarrow_table(
+        filters=[("group_id", "=", GROUP)]
+    )
     assert sorted(history["committed_offset"].to_pylist()) == [1, 2, 3, 4]
-    with thrift_server(metastore) as server:
-        assert server.sql(SELECT) == [{"committed_offset": "4"}]
-        assert {"group_id": "payments"} in server.sql("SELECT group_id FROM kafka.simple_groups")
     assert (metastore.folder / "wh" / "checkpoints" / "kafka.db").is_dir()
+
+    folder = str(tmp_path / "folder")
+    runs.register(folder, "monitoring")
+    with thrift_server(metastore) as server:
+        for offsets, groups in QUESTIONS:
+            assert server.sql(offsets) == [{"committed_offset": "4"}]
+            assert {"group_id": GROUP} in server.sql(groups)
+        # A view that one session makes for all.
+        server.sql(
+            "CREATE GLOBAL TEMPORARY VIEW group_lag USING coordinator_state "
+            f"OPTIONS (path '{folder}', view 'group_lag')"
+        )
+        select = "SELECT committed_offset, lag FROM global_temp.group_lag"
+        (row,) = server.sql(f"{select} WHERE group_id = '{GROUP}'")
+        assert row == {"committed_offset": "4", "lag": "0"}

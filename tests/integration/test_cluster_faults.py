@@ -14,12 +14,9 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import LogTruncated
 from streaming.local.demo.groups import Clients, create_topics
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
-from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_OFFSETS
-from streaming.verify.broker_answers import BrokerAnswers
-from streaming.verify.table_answers import TableAnswers
-from streaming.verify.verify import verify
+from streaming.verify.verify import verify_cluster
 from tests.cluster_faults.stage import CLUSTER_PROPERTIES, LOG_PARTITIONS, Stage
+from tests.support.brokers.commits import committed
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.brokers.running_query import running
 from tests.support.eventually import Eventually
@@ -83,26 +80,16 @@ def test_a_query_goes_on_by_itself(
         the_coordinator_moves_in_a_transaction,
     ]
 
-    def committed(group_id: str) -> list[int]:
-        rows = TableReader(tables).read(
-            GROUP_OFFSETS.name, ["committed_offset"], [("group_id", "==", group_id)]
-        )
-        found: list[int] = rows["committed_offset"].to_pylist()
-        return found
-
-    with running(stage.cluster, spark, tmp_path, eventually) as folder:
-        tables = str(folder)
+    with running(stage.cluster, spark, tmp_path, eventually) as tables:
         for number, fault in enumerate(faults, start=1):
             stage.commit(GROUP, 10 * number)
             fault(stage)
             stage.commit(GROUP, 10 * number + 1)
-            eventually(lambda: committed(GROUP) == [10 * number + 1], 120)  # noqa: B023
+            eventually(lambda: committed(tables, GROUP) == [10 * number + 1], 120)  # noqa: B023
             stage.whole()
-        eventually(lambda: committed("moved") == [7], 120)
-        with BrokerAnswers(stage.cluster.bootstrap_servers) as answers:
-            verification = verify(answers, lambda: TableAnswers(TableReader(tables)))
-    assert verification.is_equal
-    assert not [one for one in caplog.records if one.name == "streaming.run.supervision"]
+        eventually(lambda: committed(tables, "moved") == [7], 120)
+        assert verify_cluster(stage.cluster.bootstrap_servers, str(tables)).is_equal
+    assert "streaming.run.supervision" not in {record.name for record in caplog.records}
 
 
 def test_an_unclean_election_is_noticed(stage: Stage) -> None:
@@ -137,8 +124,8 @@ def test_an_unclean_election_is_noticed(stage: Stage) -> None:
     with pytest.raises(LogTruncated, match=truncated):
         grown.latestOffset(seen, ReadAllAvailable())
     with pytest.raises(LogTruncated, match=truncated):
-        for one in ranges:
-            list(grown.read(one))
+        for planned in ranges:
+            list(grown.read(planned))
     grown.stop()
 
 

@@ -1,4 +1,7 @@
-"""The demo as a user runs it: its outcome, its exit status, and that it leaves nothing behind."""
+"""The demo as a user runs it: its page, its incidents and its report; it leaves nothing behind.
+
+`explain` and an agent find the incident of every group while its clients are at work.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,30 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
+from mcp import StdioServerParameters
 
+from coordinator_state.insight.evidence import Cause
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.local.demo.demo import run_demo
 from streaming.local.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
+from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.browser.chromium import CHROMIUM, needs_chromium
 from tests.support.browser.visits import headings
-
-if TYPE_CHECKING:
-    from tests.support.eventually import Eventually
+from tests.support.clients.agent import connected
+from tests.support.clients.incident_search import findings
+from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 
 # Two JVMs start in each of these runs, on a machine that may have other things to do.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2_000)]
 
 _AS_ON_A_TERMINAL = """
 import signal
@@ -51,19 +59,30 @@ PAGES = {
     "sql?query=FROM+group_lag": "SQL",
     "health": "Health of the tables",
 }
+INCIDENTS = {
+    "search": Cause.REBALANCES,
+    "refunds": Cause.ABORTED_TRANSACTIONS,
+    "fraud-check": Cause.OPEN_TRANSACTION,
+    "returns": Cause.OFFSET_DELETED,
+    "trial": Cause.GROUP_DELETED,
+    "reports": Cause.OFFSET_REWIND,
+}
+CAUSES = {group.group_id: Cause.CAUGHT_UP for group in DEMO_GROUPS} | INCIDENTS
+# The first incident of `reports` comes after a minute.
+_INCIDENTS_S = 600.0
 
 
 class Finished(NamedTuple):
     """A run of the demo.
 
-    `folder` was its folder for temporary files, `seen` what a browser saw of its page meanwhile.
+    `folder` was its folder for temporary files, `headings` what a browser saw of its page.
     """
 
     folder: Path
     exit_code: int
     stdout: str
     stderr: str
-    seen: Mapping[str, str] = MappingProxyType({})
+    headings: Mapping[str, str] = MappingProxyType({})
 
     @property
     def report(self) -> dict[str, Any]:
@@ -73,8 +92,8 @@ class Finished(NamedTuple):
 
     def group(self, group_id: str) -> dict[str, Any]:
         (row,) = (row for row in self.report["groups"] if row["group_id"] == group_id)
-        found: dict[str, Any] = row
-        return found
+        group: dict[str, Any] = row
+        return group
 
 
 def start(folder: Path, repository: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -108,15 +127,15 @@ def processes_of(folder: Path) -> list[str]:
     as well.
     """
     marker = f"TMPDIR={folder}".encode()
-    found = []
+    commands = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if marker in environment.read_bytes().split(b"\0"):
                 command = environment.with_name("cmdline").read_bytes()
-                found.append(command.replace(b"\0", b" ").decode(errors="replace")[:200])
+                commands.append(command.replace(b"\0", b" ").decode(errors="replace")[:200])
         except OSError:  # it has ended meanwhile
             continue
-    return found
+    return commands
 
 
 def is_listening(stderr: str) -> bool:
@@ -137,10 +156,13 @@ def assert_nothing_left(run: Finished, eventually: Eventually) -> None:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Finished]:
+def demo(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path, eventually: Eventually
+) -> Finished:
     """One run of the demo for all who look at its outcome.
 
-    It lasts until a browser has visited each page, however long that takes on this machine.
+    It lasts until `explain` and an agent have found every incident, and until a browser has visited
+    each page, however long that takes on this machine.
     """
     folder = tmp_path_factory.mktemp("demo")
     with start(folder, repository, "--output", "json") as process:
@@ -150,16 +172,55 @@ def demo(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator
             address = stderr.split()[-1]
             stderr += read_until(process.stderr, "every group has shown")
             seen = {} if CHROMIUM is None else headings(f"{address}c/demo/", PAGES)
+            (tables,) = folder.glob("coordinator-state-demo-*/tables")
+            wait_for_incidents(tables, repository, eventually)
             os.killpg(process.pid, signal.SIGINT)
             stdout, rest = process.communicate()
         finally:
             process.kill()
-    yield Finished(folder, process.returncode, stdout, stderr + rest, seen)
+    return Finished(folder, process.returncode, stdout, stderr + rest, seen)
+
+
+def wait_for_incidents(tables: Path, repository: Path, eventually: Eventually) -> None:
+    """Every group has its cause at some time: the incidents of `reports` come and go."""
+    command, *arguments = command_of("mcp", "--tables", str(tables))
+    server = StdioServerParameters(
+        command=command, args=arguments, env={"PYTHONPATH": str(repository)}
+    )
+
+    def explained() -> dict[str, str]:
+        causes = {}
+        for group in CAUSES:
+            # A group may not exist yet.
+            with suppress(ConfigurationError):
+                evidence = CoordinatorTables(tables).explain(group).evidence
+                causes[group] = evidence[0].cause.value
+        return causes
+
+    with connected(server) as agent:
+        require_all(explained, CAUSES, eventually)
+        require_all(
+            lambda: {group: finding.cause for group, finding in findings(agent).items()},
+            INCIDENTS,
+            eventually,
+        )
+
+
+def require_all(
+    causes: Callable[[], Mapping[str, str]], expected: Mapping[str, Cause], eventually: Eventually
+) -> None:
+    missing = {(group, cause.value) for group, cause in expected.items()}
+
+    def are_found() -> bool:
+        missing.difference_update(causes().items())
+        return not missing
+
+    eventually(are_found, _INCIDENTS_S)
 
 
 @needs_chromium
 def test_the_page_shows_what_goes_on(demo: Finished) -> None:
-    assert demo.seen == PAGES
+    assert demo.headings == PAGES
 
 
 def test_the_tables_say_what_the_broker_says(demo: Finished) -> None:
@@ -185,40 +246,27 @@ def test_every_record_is_accounted_for(demo: Finished) -> None:
     assert records["pending"] == len(demo.report["pending"])
 
 
-@pytest.mark.parametrize(
-    ("group_id", "state", "members"),
-    [
-        ("billing", "Stable", 1),
-        ("shipping", "Stable", 1),
-        ("audit", "Empty", 0),
-        ("search", "Stable", 2),
-        ("payments", "Stable", 1),
-        ("refunds", "Stable", 1),
-        ("fraud-check", "Stable", 1),
-        ("returns", "Empty", 0),
-    ],
-)
-def test_groups_are_as_their_members_left_them(
-    demo: Finished, group_id: str, state: str, members: int
-) -> None:
-    tables = demo.group(group_id)["tables"]
-    protocol_type = "" if state == "Empty" else "consumer"
-    assert tables == {
-        "group_type": "classic",
-        "state": state,
-        "protocol_type": protocol_type,
-        "group_epoch": None,
-        "assignment_epoch": None,
-        "members": members,
+def test_groups_are_as_their_members_left_them(demo: Finished) -> None:
+    members = {"billing": 1, "shipping": 1, "audit": 0, "search": 2, "payments": 1, "refunds": 1}
+    members |= {"fraud-check": 1, "returns": 0}
+    assert {group_id: demo.group(group_id)["tables"] for group_id in members} == {
+        group_id: {
+            "group_type": "classic",
+            "state": "Stable" if count else "Empty",
+            "protocol_type": "consumer" if count else "",
+            "group_epoch": None,
+            "assignment_epoch": None,
+            "members": count,
+        }
+        for group_id, count in members.items()
     }
 
 
-def test_committed_metadata_is_in_the_tables(demo: Finished) -> None:
+def test_offsets_are_as_their_groups_left_them(demo: Finished) -> None:
+    """With the metadata of their commits, deleted, or aborted."""
     for offset in demo.group("shipping")["offsets"]:
         assert offset["tables"]["metadata"].endswith("orders at once")
 
-
-def test_what_was_deleted_is_in_no_table(demo: Finished) -> None:
     kept, deleted = demo.group("returns")["offsets"]
     assert kept["tables"]["committed_offset"] > 0
     assert deleted["tables"] is None
@@ -226,8 +274,6 @@ def test_what_was_deleted_is_in_no_table(demo: Finished) -> None:
     assert gone["tables"] is None
     assert [offset["tables"] for offset in gone["offsets"]] == [None, None]
 
-
-def test_aborted_transactions_leave_the_offset_of_before(demo: Finished) -> None:
     (aborted, _), (committed, _) = (
         demo.group(group_id)["offsets"] for group_id in ("refunds", "payments")
     )

@@ -45,17 +45,17 @@ def test_a_spark_query_is_a_group(
 
         ended = consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=4)
         assert ended[0] == 80
-        eventually(lambda: lags() == {80: 120}, 60)
+        eventually(lambda: lags() == {80: 120}, 120)
         # It has stopped, and records are still produced.
         produce(broker, 30)
-        eventually(lambda: lags() == {80: 150}, 60)
+        eventually(lambda: lags() == {80: 150}, 120)
         # It goes on from its checkpoint.
         assert consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=2)[0] == 120
-        eventually(lambda: lags() == {120: 110}, 60)
+        eventually(lambda: lags() == {120: 110}, 120)
         # Somebody deletes the checkpoint: it begins again.
         shutil.rmtree(checkpoint)
         assert consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=1)[0] == 20
-        eventually(lambda: lags() == {20: 210}, 60)
+        eventually(lambda: lags() == {20: 210}, 120)
         tables = CoordinatorTables(folder)
         (event,) = tables.events("etl", event="offset_rewind")
         assert (event.partition, event.offset_before, event.offset_after) == (0, 120, 20)

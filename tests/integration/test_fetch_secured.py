@@ -21,7 +21,7 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.loader_rules import ClusterRules
-from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient
+from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import TopicPartition
 from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
@@ -39,7 +39,6 @@ from tests.support.brokers.token_endpoint import (
     token_endpoint,
     unsecured_token,
 )
-from tests.support.clients.admin_client import admin_of
 from tests.support.eventually import Eventually
 
 pytestmark = pytest.mark.long
@@ -88,20 +87,6 @@ def test_a_security_setting_that_does_not_fit_is_refused(
     empty.touch()
     with pytest.raises(ConfigurationError, match="cannot use the files"):
         secured_broker.client("admin", "admin-secret", tls=True, ssl_cafile=str(empty))
-
-
-def test_logs_that_may_not_be_described_are_a_state(secured_broker: SecuredBroker) -> None:
-    with admin_of(secured_broker.broker) as admin:
-        admin.create_topics(
-            {"secret": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
-        )
-    asked = [TopicPartition("secret", 0)]
-    states = []
-    for user in ("admin", "nobody"):
-        config = secured_broker.config(user, f"{user}-secret")
-        with LogOffsetsClient(secured_broker.plain_address, config) as client:
-            states += [found.state for found in client.sample(asked)]
-    assert states == [PRESENT, UNAUTHORISED]
 
 
 def test_every_mechanism_reads_and_asks(
@@ -195,31 +180,20 @@ def test_a_key_with_another_password_is_told(secured_broker: SecuredBroker) -> N
         LogClient(secured_broker.mtls_address, kafka_client_config(settings))
 
 
-def test_a_client_that_gets_no_token_is_told(secured_broker: SecuredBroker) -> None:
-    with token_endpoint() as endpoint:
-        settings = secured_broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
-        settings["sasl.oauthbearer.client.credentials.client.secret"] = "wrong-secret"
-        client = LogClient(secured_broker.tls_address, kafka_client_config(settings))
-        assert_refused(client, r"token endpoint .* refuses client .*\(401, invalid_client\); check")
-
-
 Steps = Generator[dict[str, str], None, None]
 Fault = Callable[[SecuredBroker], Steps]
 """Three steps: it gives the settings, has logins fail, and has them work again."""
 
 
-def _endpoint_answers(code: int) -> Fault:
-    def fault(broker: SecuredBroker) -> Steps:
-        # A token of no life: each login asks for one.
-        with token_endpoint() as endpoint:
-            endpoint.life_s = 0
-            yield broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
-            endpoint.answer = code
-            yield {}
-            endpoint.answer = 200
-            yield {}
-
-    return fault
+def _endpoint_refuses(broker: SecuredBroker) -> Steps:
+    # A token of no life: each login asks for one.
+    with token_endpoint() as endpoint:
+        endpoint.life_s = 0
+        yield broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
+        endpoint.answer = 404
+        yield {}
+        endpoint.answer = 200
+        yield {}
 
 
 def _token_is_revoked(broker: SecuredBroker) -> Steps:
@@ -255,9 +229,7 @@ def _library_fails(broker: SecuredBroker) -> Steps:
 @pytest.mark.parametrize(
     ("fault", "complaint"),
     [
-        (_endpoint_answers(400), "refuses client .*400"),
-        (_endpoint_answers(401), "refuses client .*401"),
-        (_endpoint_answers(404), "refuses client .*404"),
+        (_endpoint_refuses, "refuses client .*404"),
         (_token_is_revoked, "refuses the login"),
         (_password_is_another, "refuses the login"),
         (_library_fails, "KeyError"),
@@ -299,12 +271,12 @@ def test_after_the_first_contact_a_refusal_is_waited_out(
         assert len(client.high_watermarks()) == 50
         next(faults)
         asking = pool.submit(ask_until_complaint)
-        eventually(complaints)
+        eventually(complaints, 120)
         assert_refused(LogClient(address, config), complaint)
-        worker = fetch.shared_log_client(address, settings, retry_timeout_ms=60_000)
+        worker = fetch.shared_log_client(address, settings, retry_timeout_ms=300_000)
         opened.enter_context(closing(worker))
         also_asking = pool.submit(worker.high_watermarks)
         before = len(complaints())
-        eventually(lambda: len(complaints()) > before + 2)
+        eventually(lambda: len(complaints()) > before + 2, 120)
         next(faults)
-        assert (asking.result(30), len(also_asking.result(30))) == (50, 50)
+        assert (asking.result(120), len(also_asking.result(120))) == (50, 50)

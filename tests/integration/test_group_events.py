@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.run.query import run_query
-from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from tests.support.brokers.commits import create_topic, produce
+from tests.support.brokers.running_query import run_to_end
 from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
@@ -38,12 +37,8 @@ class Group:
         self._eventually = eventually
         self._protocol = protocol
         self.admin = AdminClient({"bootstrap.servers": self._servers})
-        (created,) = self.admin.create_topics([NewTopic(self.name, 2, 1)]).values()
-        created.result()
-        producer = Producer({"bootstrap.servers": self._servers})
-        for number in range(20):
-            producer.produce(self.name, b"x", partition=number % 2)
-        producer.flush()
+        create_topic(broker, self.name, 2)
+        produce(broker, self.name, 20, 2)
 
     def member(self, client_id: str, count: int, *others: Consumer) -> Consumer:
         """One more member, once it has `count` partitions."""
@@ -63,11 +58,11 @@ class Group:
 
     def settle(self, consumer: Consumer, count: int, *others: Consumer) -> None:
         def has_settled() -> bool:
-            for one in (consumer, *others):
-                one.poll(0.05)
+            for member in (consumer, *others):
+                member.poll(0.05)
             return len(consumer.assignment()) == count
 
-        self._eventually(has_settled)
+        self._eventually(has_settled, 120)
 
     def commit(self, consumer: Consumer, offset: int) -> None:
         consumer.commit(offsets=[Place(self.name, 0, offset)], asynchronous=False)
@@ -109,18 +104,8 @@ def test_what_happened_to_groups(
     groups = {protocol: Group(broker, eventually, protocol) for protocol in PROTOCOLS}
     with ThreadPoolExecutor() as lives:
         list(lives.map(_live, groups.values()))
-    run_query(
-        RunSettings(
-            bootstrap_servers=broker.bootstrap_servers,
-            tables=str(tmp_path / "tables"),
-            checkpoint=str(tmp_path / "checkpoint"),
-            available_now=True,
-            lag_interval="off",
-            history="all",
-        ),
-        session=spark,
-    )
-    rows = TableReader(tmp_path / "tables").read("group_events").to_pylist()
+    tables = run_to_end(broker, spark, tmp_path, history="all")
+    rows = TableReader(tables).read("group_events").to_pylist()
     rows.sort(key=lambda row: (row["record_offset"], row["event_number"]))
     for protocol, group in groups.items():
         events = [row for row in rows if row["group_id"] == group.name]

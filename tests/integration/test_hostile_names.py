@@ -2,42 +2,29 @@
 
 They are sent as bytes, so that nothing of a client library stands between. A broker takes any bytes
 for a group id and metadata; what is no UTF-8 it decodes as Java does, with U+FFFD in its place,
-before it writes the record.
+before it writes the record. Tests of the page, metrics and alerts have such names, too.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import struct
 from collections.abc import Iterator
-from html.parser import HTMLParser
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from flask.testing import FlaskClient
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.alerts.alert_run import AlertRun
-from streaming.dashboard.app import create_app
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.metrics.collector import TablesCollector
-from streaming.run.query import run_query
-from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
-from streaming.views.text import printable
-from tests.support.brokers.receivers import http_receiver
+from tests.support.brokers.commits import create_topic
+from tests.support.brokers.running_query import run_to_end
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call, json_lines
 from tests.support.eventually import Eventually
-from tests.support.tables.alert_rules import write_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,9 +103,7 @@ def tables(
     folder = tmp_path_factory.mktemp("hostile-names")
     tables = str(folder / "tables")
     with admin_of(broker) as admin:
-        admin.create_topics(
-            {TOPIC: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
-        )
+        create_topic(broker, TOPIC)
         for name in NAMES.values():
             commit(broker, name.encode(), name.encode()[:_LONGEST_METADATA])
         for raw in NOT_UTF8:
@@ -137,15 +122,7 @@ def tables(
         try:
             eventually(lambda: consumer.poll(200) or consumer.assignment(), 120)
             consumer.commit({TopicPartition(TOPIC, 0): OffsetAndMetadata(0, MEMBER, -1)})
-            run_query(
-                RunSettings(
-                    bootstrap_servers=broker.bootstrap_servers,
-                    tables=tables,
-                    checkpoint=str(folder / "checkpoint"),
-                    available_now=True,
-                ),
-                session=spark,
-            )
+            run_to_end(broker, spark, folder, lag_interval="1 second")
             assert verify_cluster(broker.bootstrap_servers, tables).is_equal
         finally:
             consumer.close()
@@ -190,8 +167,8 @@ def test_every_command_takes_such_a_name_for_what_it_is(tables: str) -> None:
             # No argument of a process holds one.
             continue
         assert not _CONTROLS.search(call("offsets", "--tables", tables, "--", group).stdout)
-        (found,) = json_lines(call("offsets", "--tables", tables, "--output", "json", "--", group))
-        assert (found["topic"], found["metadata"]) == (TOPIC, metadata)
+        (offset,) = json_lines(call("offsets", "--tables", tables, "--output", "json", "--", group))
+        assert (offset["topic"], offset["metadata"]) == (TOPIC, metadata)
         records = call("show", "offsets", "--tables", tables, f"--group={group}")
         assert not _CONTROLS.search(records.stdout)
         quoted = group.replace("'", "''")
@@ -204,59 +181,3 @@ def test_every_command_takes_such_a_name_for_what_it_is(tables: str) -> None:
     assert not _CONTROLS.search(call("expiring-offsets", "--tables", tables).stdout)
     # Nobody was served SQL.
     assert TableReader(tables).read("group_offsets").num_rows >= len(NAMES)
-
-
-class _Page(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attributes)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_no_page_holds_an_element_that_a_name_made(tables: str) -> None:
-    client: FlaskClient = create_app({"prod": tables}).test_client()
-    pages = ["overview", "transactions", "changes", "alerts", "health"]
-    addresses = [f"/c/prod/{'' if page == 'overview' else page}" for page in pages]
-    addresses += [f"/c/prod/group?{urlencode({'group': group})}" for group in stored(tables)]
-    addresses += [f"/c/prod/topic?{urlencode({'topic': TOPIC})}"]
-    addresses += [f"/c/prod/sql?{urlencode({'query': 'FROM group_offsets'})}"]
-    static = Path(str(client.application.static_folder))
-    ours = {f"/static/{path.name}" for path in static.glob("*.js")}
-    for address in addresses:
-        answer = client.get(address)
-        assert answer.status_code == 200, address[:100]
-        page = _Page(answer.text)
-        assert not _CONTROLS.search(page.text), address[:100]
-        elements = page.elements
-        assert {tag for tag, _ in elements}.isdisjoint({"img", "iframe", "style", "object"})
-        assert not [name for _, found in elements for name in found if name.startswith("on")]
-        scripts = [found.get("src") or "" for tag, found in elements if tag == "script"]
-        assert {urlsplit(script).path for script in scripts} <= ours
-    found = client.get(f"/c/prod/?{urlencode({'search': 'DROP TABLE'})}")
-    links = [found.get("href") or "" for tag, found in _Page(found.text).elements if tag == "a"]
-    assert [NAMES["sql"]] in [parse_qs(urlsplit(link).query).get("group") for link in links]
-
-
-def test_metrics_have_the_names_as_labels(tables: str) -> None:
-    registry = CollectorRegistry()
-    registry.register(TablesCollector(tables=tables))
-    text = generate_latest(registry).decode()
-    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
-    assert {s.labels["group"] for s in samples if "group" in s.labels} >= stored(tables).keys()
-    assert all(re.match(r"# |\w+(\{.*\})? \S+$", line) for line in text.split("\n") if line)
-
-
-def test_a_notice_is_told_of_the_name_itself(tables: str, tmp_path: Path) -> None:
-    with http_receiver() as receiver:
-        AlertRun(tables, write_rules(tmp_path, receiver.url, "lag: '>= 0'")).round()
-        told = {alert["group_id"]: alert for alert in receiver.alerts}
-    assert told.keys() >= stored(tables).keys()
-    for group, alert in told.items():
-        assert not _CONTROLS.search(json.dumps(alert)), printable(group)

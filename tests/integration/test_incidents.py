@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.insight.group_status import Status
 from streaming.alerts.alert_run import AlertRun
-from streaming.lag.group_lag import group_lag
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.tables.reader import TableReader
+from tests.support.brokers.commits import create_topic
 from tests.support.brokers.receivers import HttpReceiver, http_receiver
 from tests.support.brokers.running_query import running
 from tests.support.eventually import Eventually
@@ -101,11 +99,9 @@ class Traffic:
 class Cluster:
     """A broker with a run beside it, whose tables alert rules look at once a second."""
 
-    servers: str
-    tables: Path
+    broker: EmbeddedBroker
     traffic: Traffic
     eventually: Eventually
-    admin: AdminClient
     alerts: AlertRun
     receiver: HttpReceiver
 
@@ -114,43 +110,43 @@ class Cluster:
         self.alerts.round()
         self.traffic.stop.wait(1)
 
-    def told(self, group_id: str, status: str) -> list[dict[str, Any]]:
+    def notices(self, group_id: str, status: str) -> list[dict[str, Any]]:
         """The notices about a group that is, or is not any more, in a status."""
-        told = self.receiver.alerts
-        return [one for one in told if (one["group_id"], one["rule"]) == (group_id, status)]
+        return [
+            alert
+            for alert in self.receiver.alerts
+            if (alert["group_id"], alert["rule"]) == (group_id, status)
+        ]
 
     def topic(self) -> str:
-        """A new topic with one partition, which is produced to."""
+        """A new topic with one partition."""
         name = f"t-{uuid.uuid4()}"
-        self.create(name)
-        self.traffic.produce(name)
+        create_topic(self.broker, name)
         return name
 
-    def create(self, name: str) -> None:
-        (created,) = self.admin.create_topics([NewTopic(name, 1, 1)]).values()
-        created.result()
+    def produced_topic(self) -> str:
+        """A new topic with one partition, which is produced to."""
+        name = self.topic()
+        self.traffic.produce(name)
+        return name
 
     def has_status(self, group_id: str, status: str) -> dict[str, Any]:
         """Wait until somebody was told of a status, and not of its end."""
 
         def look() -> dict[str, Any]:
-            last = self.told(group_id, status)[-1:]
+            last = self.notices(group_id, status)[-1:]
             return last[0] if last and last[0]["status"] == "firing" else {}
 
         try:
             return self.eventually(look, 120)
         except pytest.fail.Exception:
-            told = [one for one in self.receiver.alerts if one["group_id"] == group_id]
-            pytest.fail(f"{group_id} is not {status}; last told: {told[-2:]}")
+            alerts = [alert for alert in self.receiver.alerts if alert["group_id"] == group_id]
+            pytest.fail(f"{group_id} is not {status}; its last notices: {alerts[-2:]}")
 
     def is_well_again(self, group_id: str, after: str) -> None:
         """Wait until the group is OK, and somebody was told that the status before is over."""
-        self.eventually(lambda: self.told(group_id, after)[-1]["status"] == "resolved", 120)
+        self.eventually(lambda: self.notices(group_id, after)[-1]["status"] == "resolved", 120)
         self.has_status(group_id, "OK")
-
-    def events(self, group_id: str) -> list[dict[str, Any]]:
-        rows = TableReader(self.tables).read("group_events", filters=[("group_id", "=", group_id)])
-        return sorted(rows.to_pylist(), key=lambda row: (row["record_offset"], row["event_number"]))
 
 
 @pytest.fixture
@@ -159,22 +155,20 @@ def cluster(
 ) -> Iterator[Cluster]:
     traffic = Traffic(broker.bootstrap_servers)
     with running(broker, spark, tmp_path, eventually) as tables, http_receiver() as receiver:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         rules_file = tmp_path / "alerts.yaml"
         rules = (f"- {{name: {status}, status: {status}}}\n" for status in _STATUSES)
         rules_file.write_text(_RULES.format(url=receiver.url) + "".join(rules))
         alerts = AlertRun(str(tables), str(rules_file))
-        servers = broker.bootstrap_servers
-        found = Cluster(servers, tables, traffic, eventually, admin, alerts, receiver)
-        traffic.run(found.look)
+        cluster = Cluster(broker, traffic, eventually, alerts, receiver)
+        traffic.run(cluster.look)
         try:
-            yield found
+            yield cluster
         finally:
             traffic.close()
 
 
 def a_consumer_is_killed_while_producers_go_on(cluster: Cluster) -> None:
-    topic, killed = cluster.topic(), threading.Event()
+    topic, killed = cluster.produced_topic(), threading.Event()
     consumer = cluster.traffic.consume("killed", topic, killed)
     cluster.has_status("killed", "OK")
     killed.set()
@@ -186,39 +180,20 @@ def a_consumer_is_killed_while_producers_go_on(cluster: Cluster) -> None:
     cluster.is_well_again("killed", after="STOP")
 
 
-def a_group_is_reset_to_the_earliest_offset(cluster: Cluster) -> None:
-    topic, closing = cluster.topic(), threading.Event()
-    consumer = cluster.traffic.consume("reset", topic, closing)
-    cluster.has_status("reset", "OK")
-    closing.set()
-    consumer.close()
-    request = ConsumerGroupTopicPartitions("reset", [Place(topic, 0, 0)])
-    (reset,) = cluster.admin.alter_consumer_group_offsets([request]).values()
-    reset.result()
-    # Who reads on from there, slower than is written; a group that nobody reads for would be STOP.
-    slow, hurry = cluster.traffic.consumer("reset", topic), threading.Event()
-    cluster.traffic.run(lambda: (slow.poll(0.1), hurry.wait(0.3)), hurry)
-    back = cluster.has_status("reset", "REWIND")
-    assert "went back" in back["reason"]
-    (event,) = (e for e in cluster.events("reset") if e["event"].startswith("offset_"))
-    assert (event["event"], event["offset_after"], event["member_id"]) == ("offset_reset", 0, None)
-    assert event["offset_before"] > 0
-    hurry.set()
-    cluster.traffic.run(lambda: slow.poll(0.1))
-    cluster.is_well_again("reset", after="REWIND")
-
-
 def a_transaction_hangs(cluster: Cluster) -> None:
-    topic = f"t-{uuid.uuid4()}"
-    cluster.create(topic)
-    plain = Producer({"bootstrap.servers": cluster.servers})
+    topic = cluster.topic()
+    plain = Producer({"bootstrap.servers": cluster.broker.bootstrap_servers})
     plain.produce(topic, b"x")
     plain.flush()
     cluster.traffic.consume("blocked", topic)
     cluster.has_status("blocked", "OK")
     producer = Producer(
-        {"bootstrap.servers": cluster.servers, "transactional.id": topic, "linger.ms": 0}
-        | {"transaction.timeout.ms": 600_000}
+        {
+            "bootstrap.servers": cluster.broker.bootstrap_servers,
+            "transactional.id": topic,
+            "transaction.timeout.ms": 600_000,
+            "linger.ms": 0,
+        }
     )
     producer.init_transactions()
     producer.begin_transaction()
@@ -232,71 +207,14 @@ def a_transaction_hangs(cluster: Cluster) -> None:
     cluster.is_well_again("blocked", after="HANGING_TRANSACTION")
 
 
-def a_transaction_with_offsets_hangs(cluster: Cluster) -> None:
-    topic = f"t-{uuid.uuid4()}"
-    cluster.create(topic)
-    consumer = cluster.traffic.consumer("pending", topic)
-    cluster.eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 120)
-    producer = Producer(
-        # Longer than the waits below: the coordinator would end the transaction itself.
-        {"bootstrap.servers": cluster.servers, "transactional.id": topic}
-        | {"transaction.timeout.ms": 600_000}
-    )
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send_offsets_to_transaction([Place(topic, 0, 0)], consumer.consumer_group_metadata())
-    # Nothing is committed yet, so there is no offset to have a status: it waits.
-    waiting = cluster.eventually(
-        lambda: (
-            TableReader(cluster.tables)
-            .read("pending_offsets", filters=[("group_id", "=", "pending")])
-            .to_pylist()
-        ),
-        120,
-    )
-    assert [row["topic"] for row in waiting] == [topic]
-    producer.commit_transaction()
-    producer.begin_transaction()
-    producer.send_offsets_to_transaction([Place(topic, 0, 0)], consumer.consumer_group_metadata())
-    hanging = cluster.has_status("pending", "HANGING_TRANSACTION")
-    assert "by an open transaction of" in hanging["reason"]
-    # The transactional id stands before the producer if __transaction_state is loaded by then.
-    assert "client rdkafka)" in hanging["reason"]
-    producer.commit_transaction()
-    cluster.is_well_again("pending", after="HANGING_TRANSACTION")
-    consumer.close()
-
-
-def a_topic_is_deleted_and_created_again(cluster: Cluster) -> None:
-    topic, closing = f"t-{uuid.uuid4()}", threading.Event()
-    cluster.create(topic)
-    producer = Producer({"bootstrap.servers": cluster.servers})
-    producer.produce(topic, b"x")
-    producer.flush()
-    consumer = cluster.traffic.consume("orphan", topic, closing)
-    cluster.has_status("orphan", "OK")
-    closing.set()
-    consumer.close()
-    request = ConsumerGroupTopicPartitions("orphan", [Place(topic, 0, 1)])
-    # Kafka 4 deletes the offsets of a deleted topic; who commits for it later leaves one behind.
-    (deleted,) = cluster.admin.delete_topics([topic]).values()
-    deleted.result()
-    cluster.eventually(
-        lambda: any(e["event"] == "offset_deleted" for e in cluster.events("orphan")), 120
-    )
-    cluster.create(topic)
-    (altered,) = cluster.admin.alter_consumer_group_offsets([request]).values()
-    altered.result()
-    cluster.has_status("orphan", "IDLE")
-
-
 def records_are_deleted_before_they_are_read(cluster: Cluster) -> None:
-    topic, slow = cluster.topic(), threading.Event()
+    topic, slow = cluster.produced_topic(), threading.Event()
     consumer = cluster.traffic.consume("too-slow", topic, slow)
     cluster.has_status("too-slow", "OK")
     slow.set()
     cluster.has_status("too-slow", "STOP")
-    (deletion,) = cluster.admin.delete_records([Place(topic, 0, -1)]).values()
+    admin = AdminClient({"bootstrap.servers": cluster.broker.bootstrap_servers})
+    (deletion,) = admin.delete_records([Place(topic, 0, -1)]).values()
     low = deletion.result().low_watermark
     lost = cluster.has_status("too-slow", "DATA_LOSS")
     assert f"log start {low}" in lost["reason"]
@@ -305,52 +223,10 @@ def records_are_deleted_before_they_are_read(cluster: Cluster) -> None:
     cluster.is_well_again("too-slow", after="DATA_LOSS")
 
 
-def a_storm_of_rebalances(cluster: Cluster) -> None:
-    topic = cluster.topic()
-    cluster.traffic.consume("storm", topic)
-    cluster.has_status("storm", "OK")
-    for _ in range(3):
-        _join_and_leave(cluster, topic)
-    storm = cluster.has_status("storm", "REBALANCING_LOOP")
-    assert "rebalances in 5 min" in storm["reason"]
-
-
-def a_transactional_topic_is_all_read(cluster: Cluster) -> None:
-    """No incident: who commits the offset after its last record is one behind, and has no lag."""
-    topic = f"t-{uuid.uuid4()}"
-    cluster.create(topic)
-    producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": topic})
-    producer.init_transactions()
-    for _ in range(3):
-        producer.begin_transaction()
-        producer.produce(topic, b"x")
-        producer.commit_transaction()
-    consumer = cluster.traffic.consumer("exactly-once", topic, auto_commit=False)
-    cluster.eventually(
-        lambda: (found := consumer.poll(0.1)) is not None and found.offset() == 4, 120
-    )
-    consumer.commit(offsets=[Place(topic, 0, 5)], asynchronous=False)
-
-    def at_the_end() -> list[dict[str, Any]]:
-        rows = group_lag(TableReader(cluster.tables), group_ids=["exactly-once"]).to_pylist()
-        return [row for row in rows if row["markers"]]
-
-    (row,) = cluster.eventually(at_the_end, 120)
-    assert (row["committed_offset"], row["log_end_offset"]) == (5, 6)
-    assert (row["markers"], row["lag"], row["time_lag_ms"]) == (1, 0, 0)
-    cluster.has_status("exactly-once", "OK")
-    consumer.close()
-
-
 INCIDENTS = (
-    a_transactional_topic_is_all_read,
     a_consumer_is_killed_while_producers_go_on,
-    a_group_is_reset_to_the_earliest_offset,
     a_transaction_hangs,
-    a_transaction_with_offsets_hangs,
-    a_topic_is_deleted_and_created_again,
     records_are_deleted_before_they_are_read,
-    a_storm_of_rebalances,
 )
 
 
@@ -360,11 +236,3 @@ def test_incidents(cluster: Cluster) -> None:
         done = [pool.submit(incident, cluster) for incident in INCIDENTS]
     for incident in done:
         incident.result()
-
-
-def _join_and_leave(cluster: Cluster, topic: str) -> None:
-    consumer = cluster.traffic.consumer("storm", topic)
-    joined = threading.Event()
-    consumer.subscribe([topic], on_assign=lambda *_: joined.set())
-    cluster.eventually(lambda: [consumer.poll(0.1), joined.is_set()][-1], 120)
-    consumer.close()

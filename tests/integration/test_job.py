@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 
 from coordinator_state.model.plain_commits import PlainCommits
 from streaming.jvm.jars import delta_jars
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers import spark_job
-from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.spark_daemon import SPARK_BIN
 from tests.support.brokers.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.support.tables.equality import check_equality
@@ -26,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-COMMITS, KEYS, GROUPS = 50_000, 2_000, 200
+GROUPS = 200
 _LIMIT_S = 900
 _CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -93,14 +92,9 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_job_of_users_makes_the_same_tables(
-    repository: Path, fresh_broker: FreshBroker, tmp_path: Path
+    repository: Path, loaded_broker: tuple[EmbeddedBroker, PlainCommits], tmp_path: Path
 ) -> None:
-    broker = fresh_broker()
-    broker.create_offsets_topic()
-    from_ms = time.time_ns() // 1_000_000 - COMMITS
-    commits = PlainCommits(count=COMMITS, key_count=KEYS, from_ms=from_ms)
-    broker.load_logs(commits.logs())
-    broker.wait_until_loaded()
+    broker, commits = loaded_broker
     program = wheel_as_zip(repository, tmp_path / "wheel")
     tables, report = str(tmp_path / "tables"), tmp_path / "report.json"
     with standalone_cluster(tmp_path / "cluster") as cluster:
@@ -130,4 +124,4 @@ def test_a_job_of_users_makes_the_same_tables(
         tables, commits.last, bootstrap_servers=broker.bootstrap_servers, groups_sampled=GROUPS
     )
     assert equality.is_equal, equality.summary
-    assert equality.records_read == COMMITS
+    assert equality.records_read == commits.count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
-from tests.support.clients.installed_command import command_of
+from tests.support.brokers.live_run import START_S, live_run
 from tests.support.eventually import Eventually
 
 pytestmark = [
@@ -30,25 +29,12 @@ def test_a_query_without_its_jvm_says_so_and_ends(
     broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually, least_version: int
 ) -> None:
     """Version 1 of `load_progress` is the fence; the first micro-batch writes the next one."""
-    with subprocess.Popen(
-        command_of(
-            *("run", "--bootstrap-servers", broker.bootstrap_servers),
-            *("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint")),
-        ),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as live:
-        try:
-            eventually(lambda: _version(tmp_path / "tables") >= least_version, 120)
-            os.kill(_jvm_of(live.pid), signal.SIGKILL)
-            _, stderr = live.communicate(timeout=120)
-        finally:
-            if live.poll() is None:
-                os.killpg(live.pid, signal.SIGKILL)
-    assert live.returncode == 2, stderr
-    assert stderr.splitlines()[-1].startswith("Error: Spark's JVM exited during the query")
-    assert "SPARK_DRIVER_MEMORY" in stderr
+    with live_run(tmp_path, "--bootstrap-servers", broker.bootstrap_servers) as run:
+        eventually(lambda: _version(tmp_path / "tables") >= least_version, START_S)
+        os.kill(_jvm_of(run.process.pid), signal.SIGKILL)
+        assert run.process.wait(120) == 2, run.log
+    assert run.log.splitlines()[-1].startswith("Error: Spark's JVM exited during the query")
+    assert "SPARK_DRIVER_MEMORY" in run.log
 
 
 def _version(tables: Path) -> int:

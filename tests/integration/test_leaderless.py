@@ -24,10 +24,10 @@ from streaming.local.broker.configuration import free_ports
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
-from tests.support.brokers.running_query import running
+from tests.support.brokers.running_query import run_to_end, running
 from tests.support.clients.installed_command import run_command
 from tests.support.eventually import Eventually
-from tests.support.tables.undisturbed import differences, load, table_rows
+from tests.support.tables.undisturbed import differences, table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def leaders(cluster: EmbeddedCluster) -> dict[int, int]:
 
 def commit(servers: str, groups: list[str], committed_offset: int) -> None:
     """A client finds another broker only once the cluster knows that one is away."""
-    found = {TopicPartition("orders", 0): OffsetAndMetadata(committed_offset, "", -1)}
+    offsets = {TopicPartition("orders", 0): OffsetAndMetadata(committed_offset, "", -1)}
     for group in groups:
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(KafkaError),
@@ -75,7 +75,7 @@ def commit(servers: str, groups: list[str], committed_offset: int) -> None:
             wait=tenacity.wait_fixed(1),
         ):
             with attempt, closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-                answers = admin.alter_group_offsets(group, found)
+                answers = admin.alter_group_offsets(group, offsets)
                 for error in answers.values():
                     # The coordinator may still be loading.
                     if error is not NoError:
@@ -83,9 +83,10 @@ def commit(servers: str, groups: list[str], committed_offset: int) -> None:
 
 
 def committed(tables: Path, groups: list[str]) -> set[int | None]:
+    """The committed offsets of groups; None for a group without one."""
     rows = TableReader(str(tables)).read(GROUP_OFFSETS.name).to_pylist()
-    known = {row["group_id"]: row["committed_offset"] for row in rows}
-    return {known.get(group) for group in groups}
+    offsets = {row["group_id"]: row["committed_offset"] for row in rows}
+    return {offsets.get(group) for group in groups}
 
 
 def states(tables: Path) -> dict[int, str]:
@@ -115,6 +116,7 @@ def test_the_others_go_on(
     lost_groups = [g for g in GROUPS if partition_for(g, LOG_PARTITIONS) in lost]
     commit(cluster.bootstrap_servers, GROUPS, 1)
     (port,) = free_ports(1)
+    fresh, chosen = tmp_path / "fresh", tmp_path / "chosen"
     settings = {"retry_timeout": f"{RETRY_TIMEOUT_S} seconds", "history": "all"}
     with running(
         cluster, spark, tmp_path, eventually, http_port=port, trigger="0 seconds", **settings
@@ -127,36 +129,32 @@ def test_the_others_go_on(
         eventually(lambda: {p for p, s in states(tables).items() if s == "waiting"} == lost, 120)
         time.sleep(RETRY_TIMEOUT_S * 2)
         commit(servers, led_groups, 3)
-        eventually(lambda: committed(tables, led_groups) == {3}, 60)
+        eventually(lambda: committed(tables, led_groups) == {3}, 120)
         assert committed(tables, lost_groups) == {1}
-        found = ready(port)
-        assert (found["status"], set(found["waiting"])) == (503, lost)
-        assert found["reason"].startswith("log partitions without a leader: ")
+        answer = ready(port)
+        assert (answer["status"], set(answer["waiting"])) == (503, lost)
+        assert answer["reason"].startswith("log partitions without a leader: ")
 
-        fresh = tmp_path / "fresh"
-        for options in (
-            ["--tables", str(fresh), "--checkpoint", f"{fresh}-checkpoint"],
-            [
-                *("--tables", f"{fresh}-led", "--checkpoint", f"{fresh}-led-checkpoint"),
-                *("--log-partitions", ",".join(str(p) for p in leading if p not in lost)),
-            ],
-        ):
+        led = ",".join(str(p) for p in leading if p not in lost)
+        for folder, options in ((fresh, ()), (chosen, ("--log-partitions", led))):
+            # In processes of their own: a session has one query of a name.
             done = run_command(
                 *("run", "--bootstrap-servers", servers, "--available-now", "--history", "all"),
-                *("--retry-timeout", "3 seconds", "--lag-interval", "off", "--silent", *options),
+                *("--retry-timeout", settings["retry_timeout"], "--lag-interval", "off"),
+                *("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoint")),
+                *options,
             )
             assert done.returncode == 0, done.stderr
-        assert committed(fresh, led_groups) == {3}
-        assert {p for p, s in states(fresh).items() if s == "waiting"} == lost
-        assert not {s for p, s in states(Path(f"{fresh}-led")).items() if p in lost}
+        assert committed(fresh / "tables", led_groups) == {3}
+        assert {p for p, s in states(fresh / "tables").items() if s == "waiting"} == lost
+        assert not {s for p, s in states(chosen / "tables").items() if p in lost}
 
         cluster.start()
         eventually(lambda: leaders(cluster) == leading, 120)
         commit(cluster.bootstrap_servers, lost_groups, 4)
         eventually(lambda: committed(tables, lost_groups) == {4}, 120)
-        eventually(lambda: ready(port)["status"] == 200, 60)
+        eventually(lambda: ready(port)["status"] == 200, 120)
         assert set(states(tables).values()) == {"current"}
-    load(cluster.bootstrap_servers, tmp_path / "undisturbed")
-    load(cluster.bootstrap_servers, fresh)
-    for loaded in (tables, fresh):
-        assert list(differences(table_rows(loaded), table_rows(tmp_path / "undisturbed"))) == []
+    undisturbed = run_to_end(cluster, spark, tmp_path / "undisturbed", history="all")
+    for loaded in (tables, run_to_end(cluster, spark, fresh, history="all")):
+        assert list(differences(table_rows(loaded), table_rows(undisturbed))) == []

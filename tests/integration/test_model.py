@@ -9,14 +9,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kafka.admin import NewTopic
 
 from coordinator_state.log.record_batch import read_record_batches
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
-from coordinator_state.replay.offsets import Semantics
+from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.simulation.topic import OffsetsTopic
+from tests.support.brokers.commits import create_topic
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.broker_clients import BrokerClients
 from tests.support.clients.comparable_records import records_of
@@ -49,12 +53,10 @@ def broker_of(
     version = VERSIONS[semantics]
     with EmbeddedBroker(version=version, folder=folder, properties=PROPERTIES) as broker:
         broker.create_offsets_topic()
-        with admin_of(broker) as admin:
-            admin.create_topics(
-                [NewTopic(topic, 10, 1) for topic in TOPICS], wait_for_metadata=True
-            )
+        for topic in TOPICS:
+            create_topic(broker, topic, 10)
         if semantics is Semantics.COORDINATOR:
-            eventually(lambda: _knows_the_topics(broker), 30)
+            eventually(lambda: _knows_the_topics(broker), 120)
         yield broker
 
 
@@ -134,3 +136,36 @@ def _read(reader: LogClient, start: int) -> bytes:
         assert last.last_offset is not None
         start = last.last_offset + 1
     return bytes(log)
+
+
+def test_a_live_coordinator_of_kafka_4_loads_what_was_produced_with_its_next_record(
+    broker_of: EmbeddedBroker, semantics: Semantics, eventually: Eventually
+) -> None:
+    create_topic(broker_of, "t")
+    is_noticed = semantics is Semantics.COORDINATOR
+    workload = Workload(WorkloadSettings(groups=3, log_partitions=1, transactional_share=0))
+    workload.run(MINUTE_MS)
+    with closing(BrokerClients(broker_of.bootstrap_servers)) as clients:
+
+        def answer_to_a_commit(offset: int) -> ErrorCode:
+            offsets = [OffsetToCommit(topic="t", partition=0, committed_offset=offset)]
+            request = OffsetCommitRequest(group_id="live", offsets=offsets, version=8)
+            (answer,) = clients.commit_offsets(request).values()
+            return answer
+
+        assert answer_to_a_commit(1) is ErrorCode.NONE
+        with OffsetsTopic(broker_of.bootstrap_servers) as topic:
+            topic.append((part.log_partition, part.batches) for part in workload.take())
+        first = answer_to_a_commit(2)
+        assert first is (ErrorCode.NOT_COORDINATOR if is_noticed else ErrorCode.NONE)
+        eventually(lambda: answer_to_a_commit(3) is ErrorCode.NONE, 120)
+        expected = {
+            key: offset.committed_offset for key, offset in workload.coordinators[0].offsets.items()
+        }
+        answers = {
+            OffsetKey(group_id, *place): offset.committed_offset
+            for group_id in workload.coordinators[0].groups
+            for place, offset in clients.fetch_offsets(group_id)[1].items()
+        }
+    assert expected
+    assert answers == (expected if is_noticed else {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,24 +12,15 @@ from coordinator_state.model.plain_commits import PlainCommits
 from streaming.jvm.jars import cached_jars
 from streaming.run.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.jar_sets import S3A
-from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.installed_command import run_command
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 COMMITS, KEYS = 5_000, 500
 TABLES, CHECKPOINT = "s3a://bucket/tables", "s3a://bucket/checkpoint"
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of an S3 with an empty bucket, given to delta-rs and the SDKs by environment."""
-    with served_object_store() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        yield environment["AWS_ENDPOINT_URL"]
 
 
 def test_tables_and_checkpoint_are_in_an_object_store(
@@ -77,8 +67,6 @@ def test_tables_and_checkpoint_are_in_an_object_store(
     assert sum(second.next_offsets.values()) == 2 * COMMITS
 
     assert TableReader(TABLES).read("group_offsets").num_rows == KEYS
-    verified = run_command(
-        "verify", "--tables", TABLES, "--bootstrap-servers", broker.bootstrap_servers, env=env
-    )
-    assert verified.returncode == 0, verified.stderr
-    assert f"{KEYS} committed offsets" in verified.stdout
+    verification = verify_cluster(broker.bootstrap_servers, TABLES)
+    assert verification.is_equal
+    assert verification.counts["offset"] == KEYS

@@ -14,17 +14,16 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from coordinator_state.insight.group_commands import reset_commands
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.run.query import run_query
-from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
+from tests.support.brokers.commits import create_topic, produce, rows_of_group
+from tests.support.brokers.running_query import run_to_end
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.kafka_tools import run_kafka_tool
 from tests.support.eventually import Eventually
@@ -68,14 +67,6 @@ class Cluster:
     def servers(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.broker.bootstrap_servers}
 
-    def produce(self, records: int, *, topic: str = TOPIC) -> None:
-        """Produce as many records into each of two partitions."""
-        producer = Producer(self.servers)
-        for _ in range(records):
-            for partition in (0, 1):
-                producer.produce(topic, b"record", partition=partition)
-        assert producer.flush(30) == 0
-
     def commit(self, group: str, *offsets: int, topic: str = TOPIC) -> None:
         """Commit offsets of the first partitions, as a client that does not join."""
         # librdkafka strips spaces from a group id.
@@ -96,39 +87,28 @@ class Cluster:
 
     def materialise(self) -> None:
         """Load the log to its end, and sample the logs of the topics."""
-        settings = RunSettings(
-            bootstrap_servers=self.broker.bootstrap_servers,
-            tables=self.tables,
-            checkpoint=str(self.folder / "checkpoint"),
-            available_now=True,
-            history="all",
-        )
-        run_query(settings, session=self.spark)
+        run_to_end(self.broker, self.spark, self.folder, lag_interval="1 second", history="all")
 
     def verified(self, *orphans: str) -> None:
         """Materialise, and compare the tables with the broker, which also lists orphans."""
         self.materialise()
-        found = verify_cluster(self.broker.bootstrap_servers, self.tables)
-        assert {difference.key.group_id for difference in found.differences} == set(orphans)
+        verification = verify_cluster(self.broker.bootstrap_servers, self.tables)
+        assert {difference.key.group_id for difference in verification.differences} == set(orphans)
 
     def plan(self, *arguments: str) -> dict[str, Any]:
         """A plan as JSON."""
         more = ("--tables", self.tables, "--bootstrap-servers", self.broker.bootstrap_servers)
-        (found,) = json_lines(call("plan", *arguments, *more, "--output", "json"))
-        return found
+        (document,) = json_lines(call("plan", *arguments, *more, "--output", "json"))
+        return document
 
     def diff(self, file: str, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
         more = ("--tables", self.tables, "--output", "json")
-        (found,) = json_lines(call("plan", "diff", file, *arguments, *more, exit_code=exit_code))
-        return found
+        (document,) = json_lines(call("plan", "diff", file, *arguments, *more, exit_code=exit_code))
+        return document
 
     def committed(self, group: str) -> dict[int, int]:
-        rows = TableReader(self.tables).own("group_offsets", ["partition", "committed_offset"])
-        return {
-            row["partition"]: row["committed_offset"]
-            for row in rows.to_pylist()
-            if row["group_id"] == group
-        }
+        rows = rows_of_group(Path(self.tables), "group_offsets", group)
+        return {row["partition"]: row["committed_offset"] for row in rows}
 
     def file(self, name: str) -> str:
         return str(self.folder / f"{name}.csv")
@@ -138,11 +118,9 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Cluster]:
     with EmbeddedBroker(folder=tmp_path_factory.mktemp("broker")) as broker:
         broker.create_offsets_topic()
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result()
-        found = Cluster(broker, spark, tmp_path_factory.mktemp("plans"))
-        found.produce(100)
-        yield found
+        create_topic(broker, TOPIC, 2)
+        produce(broker, TOPIC, 200, 2)
+        yield Cluster(broker, spark, tmp_path_factory.mktemp("plans"))
 
 
 def execute(line: str) -> str:
@@ -176,7 +154,7 @@ def test_resets(cluster: Cluster) -> None:
     cluster.commit(group, 10)
     cluster.materialise()
     then = now()
-    cluster.produce(50)
+    produce(cluster.broker, TOPIC, 100, 2)
     cluster.commit(group, 120, 130)
     cluster.verified()
 
@@ -233,7 +211,7 @@ def test_a_group_with_members_is_warned_about_and_refused(
     }
     with closing(Consumer(config)) as consumer:
         consumer.subscribe([TOPIC])
-        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 60)
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 120)
         consumer.commit(offsets=[Place(TOPIC, 0, 77)], asynchronous=False)
         cluster.materialise()
         file = cluster.file("busy")
@@ -269,10 +247,10 @@ def test_a_backup_is_restored(cluster: Cluster) -> None:
     cluster.commit("line\nfeed", 1)
     cluster.verified()
     file = cluster.file("backup")
-    found = cluster.plan("backup", "--file", file)
-    assert found["left_out"] == ["Not in the file: group 'line\\nfeed', its id has a line feed"]
-    assert found["groups"] >= len(ODD_GROUPS)
-    assert cluster.diff(file)["equal"] == found["offsets"]
+    backup = cluster.plan("backup", "--file", file)
+    assert backup["left_out"] == ["Not in the file: group 'line\\nfeed', its id has a line feed"]
+    assert backup["groups"] >= len(ODD_GROUPS)
+    assert cluster.diff(file)["equal"] == backup["offsets"]
     for group in ODD_GROUPS[1:]:
         cluster.commit(group, 99, 99)
     cluster.commit("new-since", 5)
@@ -284,12 +262,12 @@ def test_a_backup_is_restored(cluster: Cluster) -> None:
     differing = 2 * len(ODD_GROUPS[1:])
     assert (changed["missing"], changed["differs"], changed["extra"]) == (2, differing, 1)
 
-    (_, real) = found["commands"]
+    (_, real) = backup["commands"]
     assert "Error" not in execute(real)
     admin.delete_consumer_groups(["new-since"])["new-since"].result()
     cluster.verified()
     restored = cluster.diff(file)
-    assert (restored["is_equal"], restored["equal"]) == (True, found["offsets"])
+    assert (restored["is_equal"], restored["equal"]) == (True, backup["offsets"])
 
 
 def test_cleanup(cluster: Cluster) -> None:
@@ -318,15 +296,15 @@ def test_cleanup(cluster: Cluster) -> None:
 
     more = ("--tables", cluster.tables, "--bootstrap-servers", cluster.broker.bootstrap_servers)
     rows = json_lines(call("plan", "cleanup", *more, "--output", "json"))
-    found = {(row["kind"], row["group_id"]): row for row in rows}
-    assert set(found) == {
+    leftovers = {(row["kind"], row["group_id"]): row for row in rows}
+    assert set(leftovers) == {
         ("group", "dead"),
         ("offsets", "only-gone"),
         ("offsets", "partly-gone"),
         ("orphan", "moved"),
     }
-    assert found["offsets", "partly-gone"]["command"] is None
-    assert found["orphan", "moved"]["command"] is None
+    assert leftovers["offsets", "partly-gone"]["command"] is None
+    assert leftovers["orphan", "moved"]["command"] is None
     refused = execute(
         f"kafka-consumer-groups.sh --bootstrap-server {cluster.broker.bootstrap_servers} "
         f"--delete-offsets --group partly-gone --topic {GONE}:0"

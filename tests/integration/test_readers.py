@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,11 +33,11 @@ from streaming.tables.schemas import (
 )
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.clients.installed_command import command_of
+from tests.support.brokers.live_run import START_S, live_run
 from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import Row, differences, rows_of
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SNAPSHOTS = 12
 WITH_CHANGE_DATA_FEED = (GROUP_OFFSETS, GROUP_MEMBERS)
@@ -72,9 +71,9 @@ class Readers:
 
     def ours(self) -> None:
         reader = TableReader(self.tables)
-        found = rows_of(reader)
+        rows = rows_of(reader)
         # Whenever a snapshot is looked at, it is the same.
-        if self.snapshots.setdefault(reader.version, found) != found:
+        if self.snapshots.setdefault(reader.version, rows) != rows:
             self.torn.append(1)
 
     def sql(self) -> None:
@@ -91,8 +90,8 @@ class Readers:
             opened = DeltaTable(table.path(self.tables)).to_pyarrow_dataset()
             with duckdb.connect() as connection:
                 connection.register("t", opened)
-                found = connection.sql("FROM t").to_arrow_table()
-            assert_keys_are_unique(table, found.select(list(table.key)).to_pylist())
+                rows = connection.sql("FROM t").to_arrow_table()
+            assert_keys_are_unique(table, rows.select(list(table.key)).to_pylist())
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -103,8 +102,8 @@ class Readers:
                 yield
             finally:
                 self.stop.set()
-            for one in started:
-                one.result(120)
+            for thread in started:
+                thread.result(120)
 
 
 def assert_keys_are_unique(table: Table, keys: list[Row]) -> None:
@@ -127,14 +126,16 @@ def test_every_reader_beside_a_run(
         DeltaTable.create(table.path(tables), schema=table.schema, configuration=feed)
     readers = Readers(tables)
     is_table = DeltaTable.is_deltatable
-    with closing(Traffic(servers)) as traffic, running(servers, tables) as process:
+    options = (
+        *("--bootstrap-servers", servers, "--history", "all", "--trigger", "200 milliseconds"),
+        *("--upkeep-interval", "2 seconds", "--lag-interval", "1 second", "--silent"),
+    )
+    with closing(Traffic(servers)) as traffic, live_run(tmp_path, *options) as run:
         traffic.start()
-        eventually(lambda: is_table(LOAD_PROGRESS.path(tables)), 120)
+        eventually(lambda: is_table(LOAD_PROGRESS.path(tables)), START_S)
         with readers.reading():
-            eventually(lambda: process.poll() is not None or is_seen(readers), 240)
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
+            eventually(lambda: not run.is_alive or is_seen(readers), 240)
+        run.stop(signal.SIGTERM)
 
     assert readers.torn
     assert set(readers.torn) == {0}
@@ -149,39 +150,25 @@ def is_seen(readers: Readers) -> bool:
     wanted = ("pending_offsets", "group_members", "offset_commits", "group_events")
     return (
         len(seen) >= SNAPSHOTS
-        and all(any(one[name] for one in seen) for name in wanted)
+        and all(any(snapshot[name] for snapshot in seen) for name in wanted)
         and len(readers.rounds) == 4
         and min(readers.rounds.values()) > 1
     )
-
-
-@contextmanager
-def running(servers: str, tables: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = command_of(
-        *("run", "--bootstrap-servers", servers, "--tables", tables, "--history", "all"),
-        *("--checkpoint", f"{tables}-checkpoint", "--trigger", "200 milliseconds", "--silent"),
-        *("--upkeep-interval", "2 seconds", "--lag-interval", "1 second"),
-    )
-    with Path(f"{tables}.log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def _assert_snapshots_equal_the_log(readers: Readers, broker: EmbeddedBroker) -> None:
     """Each snapshot is what a loader makes of the log up to where its load_progress says."""
     broker.stop()
     logs = {p: list(read_record_batches(broker.read_log(p))) for p in range(50)}
-    for version, found in sorted(readers.snapshots.items()):
+    for version, snapshot in sorted(readers.snapshots.items()):
         loaders: dict[int, Any] = {}
-        for row in found["load_progress"]:
+        for row in snapshot["load_progress"]:
             log_partition, next_offset = row["log_partition"], row["next_offset"]
             loaders[log_partition] = ReferenceLoader(Semantics.COORDINATOR)
             loaders[log_partition].load(
                 batch for batch in logs[log_partition] if batch.base_offset < next_offset
             )
         try:
-            assert differences(found, loaders) == []
+            assert differences(snapshot, loaders) == []
         except AssertionError as error:
             raise AssertionError(f"snapshot {version} is torn") from error

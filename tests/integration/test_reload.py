@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.run.query import run_query
-from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
-from streaming.views.offset_fetch import offset_fetch
-from tests.support.brokers.running_query import running
+from tests.support.brokers.commits import commit, committed, create_topic, rows_of_group
+from tests.support.brokers.running_query import run_to_end, running
 from tests.support.clients.admin_client import admin_of
-from tests.support.clients.installed_command import run_command
+from tests.support.clients.command_line import call
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import Event, offset_key, offset_value, segment
 
@@ -41,8 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         folder=tmp_path_factory.mktemp("reload-broker"),
         properties={"offsets.topic.num.partitions": LOG_PARTITIONS},
     ) as started:
-        with admin_of(started) as admin:
-            admin.create_topics([NewTopic(TOPIC, 4, 1)], wait_for_metadata=True)
+        create_topic(started, TOPIC, 4)
         started.create_offsets_topic()
         yield started
 
@@ -58,17 +54,6 @@ def _named(is_fit: Callable[[str], bool]) -> str:
     return next(filter(is_fit, map("group-{}".format, range(1_000))))
 
 
-def _commit(broker: EmbeddedBroker, group_id: str, *offsets: int) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group_id})
-    for offset in offsets:
-        consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
-    consumer.close()
-
-
-def _committed(tables: Path, group_id: str) -> list[int]:
-    return [answer.committed_offset for answer in offset_fetch(str(tables), group_id)]
-
-
 def _progress(tables: Path) -> dict[int, Row]:
     rows = TableReader(tables).read("load_progress").to_pylist()
     return {row["log_partition"]: row for row in rows}
@@ -79,10 +64,6 @@ def _reload_of(tables: Path, log_partition: int) -> str | None:
     row = _progress(tables).get(log_partition)
     is_done = row is not None and row["state"] == "current" and row["reloaded_at"] is not None
     return row["reload_reason"] if row is not None and is_done else None
-
-
-def _rows(tables: Path, name: str, group_id: str) -> list[Row]:
-    return TableReader(tables).read(name, filters=[("group_id", "==", group_id)]).to_pylist()
 
 
 def _gone(tables: Path) -> list[str]:
@@ -103,19 +84,6 @@ def _stopped(broker: EmbeddedBroker) -> Iterator[None]:
     broker.wait_until_loaded()
 
 
-def _run_to_end(broker: EmbeddedBroker, spark: SparkSession, folder: Path) -> Path:
-    settings = RunSettings(
-        bootstrap_servers=broker.bootstrap_servers,
-        tables=str(folder / "tables"),
-        checkpoint=str(folder / "checkpoint"),
-        available_now=True,
-        lag_interval="off",
-        upkeep_interval="off",  # it would delete days of long ago
-    )
-    run_query(settings, session=spark)
-    return folder / "tables"
-
-
 def test_while_it_runs(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -123,18 +91,15 @@ def test_while_it_runs(
     # A group that stays where it is; others leave an orphan that ListGroups goes on to tell.
     group_id = _named(lambda name: partition_for(name, 3) == partition_for(name, 5))
     log_partition = partition_for(group_id, LOG_PARTITIONS)
-    _commit(broker, group_id, 1, 2)
+    commit(broker, group_id, TOPIC, 1, 2)
     with running(broker, spark, tmp_path, eventually) as tables:
-        eventually(lambda: _committed(tables, group_id) == [2], 120)
-        before = _rows(tables, "offset_commits", group_id)
-        asked = run_command(
-            "reload", "--tables", str(tables), "--log-partition", str(log_partition)
-        )
-        assert asked.returncode == 0, asked.stderr
+        eventually(lambda: committed(tables, group_id) == [2], 120)
+        before = rows_of_group(tables, "offset_commits", group_id)
+        call("reload", "--tables", str(tables), "--log-partition", str(log_partition))
         eventually(lambda: _reload_of(tables, log_partition) == "requested", 120)
-        _commit(broker, group_id, 3)
-        eventually(lambda: _committed(tables, group_id) == [3], 120)
-        after = _rows(tables, "offset_commits", group_id)
+        commit(broker, group_id, TOPIC, 3)
+        eventually(lambda: committed(tables, group_id) == [3], 120)
+        after = rows_of_group(tables, "offset_commits", group_id)
         assert [row for row in after if row["committed_offset"] < 3] == before
         others = {p for p, row in _progress(tables).items() if row["reload_reason"] is not None}
         assert others == {log_partition}
@@ -145,24 +110,24 @@ def test_while_it_runs(
         with _stopped(broker):
             pass  # coordinators count the partitions when they start
         moved = _named(lambda name: partition_for(name, 5) >= LOG_PARTITIONS)
-        _commit(broker, moved, 7)
-        eventually(lambda: _committed(tables, moved) == [7], 120)
+        commit(broker, moved, TOPIC, 7)
+        eventually(lambda: committed(tables, moved) == [7], 120)
         assert _differences(broker, tables) == []
 
         with admin_of(broker) as admin:
             admin.delete_topics([OFFSETS_TOPIC])
         broker.stop()
         broker.start()  # coordinators would keep what they know
-        _commit(broker, group_id, 40)
-        eventually(lambda: _committed(tables, group_id) == [40], 120)
-        found = _rows(tables, "offset_commits", group_id)
-        assert sorted((row["committed_offset"], row["outcome"]) for row in found) == [
+        commit(broker, group_id, TOPIC, 40)
+        eventually(lambda: committed(tables, group_id) == [40], 120)
+        history = rows_of_group(tables, "offset_commits", group_id)
+        assert sorted((row["committed_offset"], row["outcome"]) for row in history) == [
             *((offset, "lost") for offset in (1, 2, 3)),
             (40, "committed"),
         ]
         assert any("deleted and created again" in reason for reason in _gone(tables))
         assert set(_progress(tables)) == set(range(LOG_PARTITIONS))
-        assert _rows(tables, "group_offsets", moved) == []
+        assert rows_of_group(tables, "group_offsets", moved) == []
         assert _differences(broker, tables) == []
 
 
@@ -186,18 +151,18 @@ def test_what_happened_while_it_was_down(
 
     with _stopped(broker):
         broker.replace_log(log_partition, log((0, 10), (1, 11), (2, 12)))
-    tables = _run_to_end(broker, spark, tmp_path)
-    assert sorted(_committed(tables, group_id)) == [10, 11, 12]
+    tables = run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [10, 11, 12]
 
     # An unclean election: two records are lost, and another one has the place of the first.
     with _stopped(broker):
         broker.replace_log(log_partition, log((0, 10)))
-    _commit(broker, group_id, 13)
-    _run_to_end(broker, spark, tmp_path)
-    assert _committed(tables, group_id) == [13]
+    commit(broker, group_id, TOPIC, 13)
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [13]
     assert _reload_of(tables, log_partition) == "the log was truncated to 1"
-    found = _rows(tables, "offset_commits", group_id)
-    assert sorted((r["record_offset"], r["committed_offset"], r["outcome"]) for r in found) == [
+    history = rows_of_group(tables, "offset_commits", group_id)
+    assert sorted((r["record_offset"], r["committed_offset"], r["outcome"]) for r in history) == [
         (0, 10, "committed"),
         (1, 11, "lost"),
         (1, 13, "committed"),
@@ -213,9 +178,9 @@ def test_what_happened_while_it_was_down(
     _keep_tombstones(broker, "1")
     with _stopped(broker):
         broker.replace_log(log_partition, log((1, 21), (2, 22), first=3))
-    _run_to_end(broker, spark, tmp_path)
+    run_to_end(broker, spark, tmp_path)
     _keep_tombstones(broker, "86400000")
-    assert sorted(_committed(tables, group_id)) == [21, 22]
+    assert committed(tables, group_id) == [21, 22]
     assert "delete.retention.ms" in (_reload_of(tables, log_partition) or "")
     assert _differences(broker, tables) == []
 
@@ -224,20 +189,20 @@ def test_lost_checkpoint_and_lost_tables(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
 ) -> None:
     group_id = "lost"
-    _commit(broker, group_id, 1)
-    tables = _run_to_end(broker, spark, tmp_path)
-    _commit(broker, group_id, 2)
+    commit(broker, group_id, TOPIC, 1)
+    tables = run_to_end(broker, spark, tmp_path)
+    commit(broker, group_id, TOPIC, 2)
     shutil.rmtree(tmp_path / "checkpoint")
-    _run_to_end(broker, spark, tmp_path)
-    assert _committed(tables, group_id) == [2]
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [2]
     assert all(row["reload_reason"] is None for row in _progress(tables).values())
 
     shutil.rmtree(tables)
-    _commit(broker, group_id, 3)
-    _run_to_end(broker, spark, tmp_path)
-    assert _committed(tables, group_id) == [3]
-    found = _rows(tables, "offset_commits", group_id)
-    assert [row["committed_offset"] for row in found][-1] == 3
+    commit(broker, group_id, TOPIC, 3)
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [3]
+    history = rows_of_group(tables, "offset_commits", group_id)
+    assert [row["committed_offset"] for row in history][-1] == 3
     assert _differences(broker, tables) == []
 
 

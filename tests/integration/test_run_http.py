@@ -6,23 +6,24 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.replay.partitioner import partition_for
+from streaming.errors import ConfigurationError
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
 from streaming.tables.reader import TableReader
-from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.clients.admin_client import admin_of
-from tests.support.clients.installed_command import command_of, run_command
+from tests.support.brokers.commits import commit, committed, create_topic
+from tests.support.brokers.live_run import START_S, LiveRun, live_run
+from tests.support.brokers.running_query import run_settings
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 
@@ -36,20 +37,19 @@ PHASES = {"addBatch", "latestOffset", "queryPlanning", "walCommit", "triggerExec
 OF_JAVA = ("WARNING: Using incubator modules", "NOTE: Picked up JDK_JAVA_OPTIONS")
 
 
+@dataclass(frozen=True)
 class Run:
     """A `run` with its log; port 0, so the log tells the address."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.process = process
-        self.log = log
+    live: LiveRun
 
     def logged(self) -> list[dict[str, Any]]:
         # The last line may be half written.
-        lines = self.log.read_text().split("\n")[:-1]
+        lines = self.live.log.split("\n")[:-1]
         return [json.loads(line) for line in lines if not line.startswith(OF_JAVA)]
 
     def port(self) -> int | None:
-        assert self.process.poll() is None, self.log.read_text()
+        assert self.live.is_alive, self.live.log
         for line in self.logged():
             if line["message"].startswith("metrics, health and readiness: "):
                 return int(line["message"].rpartition(":")[2].partition("/")[0])
@@ -71,26 +71,12 @@ class Run:
         assert status == 200
         return {
             (
-                one.name,
-                *(v for k, v in sorted(one.labels.items()) if k != "cluster_name"),
-            ): one.value
+                sample.name,
+                *(v for k, v in sorted(sample.labels.items()) if k != "cluster_name"),
+            ): sample.value
             for family in text_string_to_metric_families(text)
-            for one in family.samples
+            for sample in family.samples
         }
-
-    def ended(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(120)
-
-
-@contextmanager
-def running(log: Path, *arguments: str) -> Iterator[Run]:
-    command = command_of("run", *arguments, "--http-port", "0", "--log-format", "json")
-    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
-        try:
-            yield Run(process, log)
-        finally:
-            process.kill()
 
 
 def compacted_end() -> bytes:
@@ -111,22 +97,22 @@ def marked_end() -> bytes:
 
 
 def test_it_tells_how_it_is(
-    fresh_broker: FreshBroker, tmp_path: Path, eventually: Eventually
+    stoppable_broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
 ) -> None:
-    broker = fresh_broker()
-    broker.create_offsets_topic()
-    with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("t", 1, 1)], wait_for_metadata=True)
+    broker = stoppable_broker
+    create_topic(broker, "t")
     broker.stop()
     broker.replace_log(COMPACTED, compacted_end())
     broker.replace_log(MARKED, marked_end())
     broker.start()
     tables = tmp_path / "tables"
-    address = ("--bootstrap-servers", broker.bootstrap_servers)
-    options = ("--checkpoint", str(tmp_path / "checkpoint"), "--upkeep-interval", "1 second")
-    log = tmp_path / "log"
-    with running(log, *address, "--tables", str(tables), *options) as run:
-        eventually(run.port, 120)
+    options = (
+        *("--bootstrap-servers", broker.bootstrap_servers, "--upkeep-interval", "1 second"),
+        *("--http-port", "0", "--log-format", "json"),
+    )
+    with live_run(tmp_path, *options) as live:
+        run = Run(live)
+        eventually(run.port, START_S)
         assert run.said("/health")[0] == 200
 
         # By position: neither end has a record that becomes a row.
@@ -134,44 +120,39 @@ def test_it_tells_how_it_is(
         assert run.said("/ready")[1]["log_partitions"] == 50
         states = TableReader(tables).load_states
         assert (states[COMPACTED].next_offset, states[MARKED].next_offset) == (11, 2)
-        eventually(lambda: run.said("/health")[1]["query"] == "running", 60)
+        eventually(lambda: run.said("/health")[1]["query"] == "running", 120)
 
-        eventually(lambda: run.samples().get(("coordinator_state_run_upkeep_total", "done")), 60)
+        eventually(lambda: run.samples().get(("coordinator_state_run_upkeep_total", "done")), 120)
         sampled = "coordinator_state_run_sampled_partitions", "present"
-        eventually(lambda: run.samples().get(sampled), 60)
+        eventually(lambda: run.samples().get(sampled), 120)
         phase = "coordinator_state_run_micro_batch_seconds_count"
-        eventually(lambda: run.samples().get((phase, "addBatch")), 60)
-        found = run.samples()
-        assert {name[1] for name in found if name[0] == phase} >= PHASES
-        assert found["coordinator_state_log_partition_next_offset", str(COMPACTED)] == 11
-        assert found["coordinator_state_run_log_partition_behind_offsets", str(COMPACTED)] == 0
-        assert found[("coordinator_state_run_input_rows_total",)] > 0
-        assert found[("coordinator_state_records_unaccounted_total",)] == 0
-        assert found[("coordinator_state_run_restarts_total",)] == 0
-        assert found["coordinator_state_run_sampling_total", "done"] > 0
-        assert found[("coordinator_state_run_samples_dropped_total",)] == 0
+        eventually(lambda: run.samples().get((phase, "addBatch")), 120)
+        samples = run.samples()
+        assert {name[1] for name in samples if name[0] == phase} >= PHASES
+        assert samples["coordinator_state_log_partition_next_offset", str(COMPACTED)] == 11
+        assert samples["coordinator_state_run_log_partition_behind_offsets", str(COMPACTED)] == 0
+        assert samples[("coordinator_state_run_input_rows_total",)] > 0
+        assert samples[("coordinator_state_records_unaccounted_total",)] == 0
+        assert samples[("coordinator_state_run_restarts_total",)] == 0
+        assert samples["coordinator_state_run_sampling_total", "done"] > 0
+        assert samples[("coordinator_state_run_samples_dropped_total",)] == 0
         _assert_promtool_takes(run.get("/metrics")[1])
 
-        refused = run_command(
-            *("run", *address, "--tables", str(tmp_path / "other")),
-            *("--http-port", str(run.port())),
-        )
-        assert refused.returncode == 2, refused.stderr
-        assert "choose another --http-port" in refused.stderr
+        other = run_settings(broker, tmp_path / "other", http_port=run.port())
+        with pytest.raises(ConfigurationError, match="choose another --http-port"):
+            run_query(other)
 
         _assert_it_says_that_tables_cannot_be_written(run, tables, broker, eventually)
-        assert run.ended() == 0
+        live.stop(signal.SIGTERM)
     _assert_logged(run.logged())
 
 
 def _assert_it_says_that_tables_cannot_be_written(
-    run: Run, tables: Path, broker: Any, eventually: Eventually
+    run: Run, tables: Path, broker: EmbeddedBroker, eventually: Eventually
 ) -> None:
     log, away = tables / "group_offsets" / "_delta_log", tables / "away"
     log.rename(away)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP})
-    consumer.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
-    consumer.close()
+    commit(broker, GROUP, "t", 5)
     eventually(lambda: run.said("/ready")[0] == 503, 120)
     status, said = run.said("/ready")
     assert list(said["behind"]) == [str(partition_for(GROUP))]
@@ -183,8 +164,7 @@ def _assert_it_says_that_tables_cannot_be_written(
     assert said["last_error"].startswith("TablesUnavailable: cannot ")
     away.rename(log)
     eventually(lambda: run.said("/ready")[0] == 200, 120)
-    committed = TableReader(tables).read("group_offsets", None, [("group_id", "=", GROUP)])
-    assert committed["committed_offset"].to_pylist() == [5]
+    assert committed(tables, GROUP) == [5]
 
 
 def _assert_logged(lines: list[dict[str, Any]]) -> None:
@@ -192,16 +172,16 @@ def _assert_logged(lines: list[dict[str, Any]]) -> None:
     for line in lines:
         assert list(line)[:4] == ["time", "level", "logger", "message"]
         assert line["time"].endswith("Z")
-    micro_batches = [one for one in lines if one["message"].startswith("micro-batch ")]
-    assert {one["batch_id"] for one in micro_batches} >= {0, 1}
+    micro_batches = [line for line in lines if line["message"].startswith("micro-batch ")]
+    assert {line["batch_id"] for line in micro_batches} >= {0, 1}
     fields = {"records_read", "rows_merged", "quarantined", "duration_ms"}
-    assert all(fields <= one.keys() for one in micro_batches)
-    restarted = [one for one in lines if one["logger"] == "streaming.run.supervision"]
+    assert all(fields <= line.keys() for line in micro_batches)
+    restarted = [line for line in lines if line["logger"] == "streaming.run.supervision"]
     assert restarted[0]["restarts"] == 1
     # Also where a query that starts again cannot read what it cannot write.
-    assert {one["error_class"] for one in restarted} == {"TablesUnavailable"}
+    assert {line["error_class"] for line in restarted} == {"TablesUnavailable"}
     # What fails in Spark is told by this program.
-    assert not [one for one in lines if one["logger"].startswith("org.apache.spark.")]
+    assert not [line for line in lines if line["logger"].startswith("org.apache.spark.")]
 
 
 def _assert_promtool_takes(text: str) -> None:

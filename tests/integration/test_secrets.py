@@ -158,11 +158,11 @@ def test_secrets_are_seen_nowhere(
 
 def _command_lines() -> Seen:
     """What `ps` shows of every process of this machine."""
-    found = {}
+    command_lines = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            found[str(path)] = path.read_bytes()
-    return found
+            command_lines[str(path)] = path.read_bytes()
+    return command_lines
 
 
 def _pages(log: Path) -> Seen:
@@ -170,12 +170,12 @@ def _pages(log: Path) -> Seen:
     (port,) = re.findall(r"service 'SparkUI' on port (\d+)", log.read_text())
     base = f"http://{HOST}:{port}"
     (application,) = json.loads(_get(f"{base}/api/v1/applications"))
-    found = {page: _get(f"{base}/{page.format(app=application['id'])}") for page in PAGES}
-    for page in list(found):
-        for link in _LINK.findall(found[page]):
-            found[link.decode()] = _get(f"{base}/{link.decode()}")
-    assert any(link.startswith("StreamingQuery/statistics") for link in found)
-    return found
+    pages = {page: _get(f"{base}/{page.format(app=application['id'])}") for page in PAGES}
+    for page in list(pages):
+        for link in _LINK.findall(pages[page]):
+            pages[link.decode()] = _get(f"{base}/{link.decode()}")
+    assert any(link.startswith("StreamingQuery/statistics") for link in pages)
+    return pages
 
 
 def _get(address: str) -> bytes:

@@ -10,20 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from kafka.admin import NewTopic
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run import supervision
 from streaming.tables import delta
-from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS, Table
-from tests.support.brokers.fresh_broker import FreshBroker
+from tests.support.brokers.commits import commit, committed, create_topic, rows_of_group
 from tests.support.brokers.running_query import running
 from tests.support.brokers.secured_broker import TOKEN_USER, SecuredBroker
 from tests.support.brokers.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
-from tests.support.clients.admin_client import admin_of
 from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
@@ -31,11 +27,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
-GROUP = "supervised"
+GROUP = TOPIC = "supervised"
 
 
 def test_it_goes_on_once_they_can(
-    broker: EmbeddedBroker,
+    quiet_broker: EmbeddedBroker,
     spark: SparkSession,
     tmp_path: Path,
     eventually: Eventually,
@@ -53,64 +49,55 @@ def test_it_goes_on_once_they_can(
                 raise OSError(f"no space left for {failures.pop(0).name}")
             yield
 
-    with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("supervised", 1, 1)], wait_for_metadata=True)
-    _commit(broker, 1)
-    with running(broker, spark, tmp_path, eventually) as tables:
-        eventually(lambda: _committed(tables) == [1], 120)
+    create_topic(quiet_broker, TOPIC)
+    commit(quiet_broker, GROUP, TOPIC, 1)
+    with running(quiet_broker, spark, tmp_path, eventually) as tables:
+        eventually(lambda: committed(tables, GROUP) == [1], 120)
         monkeypatch.setattr(delta, "writing", writing_later)
         # Of the last two, all other tables of the micro-batch are written by then.
         failures += [GROUP_OFFSETS, LOAD_PROGRESS, LOAD_PROGRESS]
-        _commit(broker, 2)
-        eventually(lambda: _committed(tables) == [2], 120)
+        commit(quiet_broker, GROUP, TOPIC, 2)
+        eventually(lambda: committed(tables, GROUP) == [2], 120)
         failures += [GROUP_OFFSETS]
-        _commit(broker, 3)
-        eventually(lambda: _committed(tables) == [3], 120)
+        commit(quiet_broker, GROUP, TOPIC, 3)
+        eventually(lambda: committed(tables, GROUP) == [3], 120)
 
     assert not failures
-    said = [one.getMessage() for one in caplog.records if one.name == "streaming.run.supervision"]
-    assert [
-        re.findall(r"no space left for (\w+)|restarting it in (\S+) s", one) for one in said
-    ] == [
+    failure = r"no space left for (\w+)|restarting it in (\S+) s"
+    assert [re.findall(failure, line) for line in _restarts(caplog)] == [
         [("group_offsets", ""), ("", "0.1")],
         [("load_progress", ""), ("", "0.2")],
         [("load_progress", ""), ("", "0.4")],
         # A micro-batch was finished in between.
         [("group_offsets", ""), ("", "0.1")],
     ]
-    history = TableReader(tables).read(OFFSET_COMMITS.name, None, [("group_id", "==", GROUP)])
-    assert sorted(history["committed_offset"].to_pylist()) == [1, 2, 3]
+    history = rows_of_group(tables, OFFSET_COMMITS.name, GROUP)
+    assert sorted(row["committed_offset"] for row in history) == [1, 2, 3]
 
 
 def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
-    fresh_broker: FreshBroker,
+    stoppable_broker: EmbeddedBroker,
     spark: SparkSession,
     tmp_path: Path,
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "streaming.run.supervision")
-
-    def restarts() -> list[str]:
-        return _restarts(caplog)
-
-    broker = fresh_broker()
-    broker.create_offsets_topic()
-    with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("supervised", 1, 1)], wait_for_metadata=True)
-    _commit(broker, 1)
+    broker = stoppable_broker
+    create_topic(broker, TOPIC)
+    commit(broker, GROUP, TOPIC, 1)
     with running(broker, spark, tmp_path, eventually, retry_timeout="2 seconds") as tables:
-        eventually(lambda: _committed(tables) == [1], 120)
+        eventually(lambda: committed(tables, GROUP) == [1], 120)
         broker.kill()
         # The second time it fails without having had contact.
-        eventually(lambda: len(restarts()) >= 2, 120)
+        eventually(lambda: len(_restarts(caplog)) >= 2, 120)
         broker.start()
         # Until then it answers a commit with NOT_COORDINATOR.
         broker.wait_until_loaded()
-        _commit(broker, 2)
-        eventually(lambda: _committed(tables) == [2], 120)
+        commit(broker, GROUP, TOPIC, 2)
+        eventually(lambda: committed(tables, GROUP) == [2], 120)
 
-    first = restarts()[0]
+    first = _restarts(caplog)[0]
     assert "\n" not in first
     assert f"the query failed (Kafka at {broker.bootstrap_servers}: cannot " in first
     assert " for 2 s: " in first
@@ -126,9 +113,8 @@ def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
     """Past `retry_timeout` too: later queries log in for the first time, and are refused."""
     caplog.set_level(logging.WARNING, "streaming.run.supervision")
     broker = secured_broker.broker
-    with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("supervised", 1, 1)], wait_for_metadata=True)
-    _commit(broker, 1)
+    create_topic(broker, TOPIC)
+    commit(broker, GROUP, TOPIC, 1)
     secret = secured_broker.file("client-secret", CLIENT_SECRET)
     with (
         token_endpoint() as endpoint,
@@ -147,29 +133,18 @@ def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
             kafka=kafka,
             retry_timeout="2 seconds",
         ) as tables:
-            eventually(lambda: _committed(tables) == [1], 120)
+            eventually(lambda: committed(tables, GROUP) == [1], 120)
             endpoint.answer = 403
             eventually(lambda: len(_restarts(caplog)) >= 2, 120)
             endpoint.answer = 200
-            _commit(broker, 2)
-            eventually(lambda: _committed(tables) == [2], 120)
+            commit(broker, GROUP, TOPIC, 2)
+            eventually(lambda: committed(tables, GROUP) == [2], 120)
     assert "refuses client" in _restarts(caplog)[0]
 
 
 def _restarts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    said = [one for one in caplog.records if one.name == "streaming.run.supervision"]
-    return [one.getMessage() for one in said]
-
-
-def _committed(tables: Path) -> list[int]:
-    rows = TableReader(tables).read(
-        GROUP_OFFSETS.name, ["committed_offset"], [("group_id", "==", GROUP)]
-    )
-    found: list[int] = rows["committed_offset"].to_pylist()
-    return found
-
-
-def _commit(broker: EmbeddedBroker, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP})
-    consumer.commit(offsets=[TopicPartition("supervised", 0, offset)], asynchronous=False)
-    consumer.close()
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "streaming.run.supervision"
+    ]

@@ -6,16 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.group_facts import OpenTransaction
 from coordinator_state.insight.transaction_commands import (
     TransactionCommands,
@@ -30,7 +26,7 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.simulation.tables import simulated_tables
 from streaming.tables.filters import Filters
 from streaming.tables.reader import TableReader
-from streaming.views.explanation import explained
+from tests.support.brokers.commits import create_topic
 from tests.support.clients.kafka_tools import run_kafka_tool
 from tests.support.eventually import Eventually
 
@@ -87,9 +83,9 @@ def test_the_lines_find_the_transaction_and_end_it(
 ) -> None:
     group = topic = f"hanging-{uuid4()}"
     log_partition = partition_for(group, LOG_PARTITIONS)
-    of_group = _of(group)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    # Groups of other tests may be in its log partition.
+    of_group: Filters = [("group_id", "=", group)]
+    create_topic(broker, topic)
     with _hanging(broker, group, topic):
         reader = _tables(broker, log_partition, tmp_path / "open")
         ((transaction, (row,)),) = open_transactions(reader, of_group)
@@ -107,33 +103,11 @@ def test_the_lines_find_the_transaction_and_end_it(
             after = _run(commands.describe)
             return _start_offset(after, transaction.producer_id) is None
 
-        eventually(is_ended)
+        eventually(is_ended, 120)
         after = _tables(broker, log_partition, tmp_path / "ended")
         assert open_transactions(after, of_group) == []
         outcomes = after.read("offset_commits", filters=of_group)["outcome"].to_pylist()
         assert outcomes == ["superseded", "aborted"]
-
-
-def test_the_explanation_has_the_lines(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    group = topic = f"explained-{uuid4()}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    with _hanging(broker, group, topic):
-        log_partition = partition_for(group, LOG_PARTITIONS)
-        reader = _tables(broker, log_partition, tmp_path / "tables")
-        ((transaction, _),) = open_transactions(reader, _of(group))
-        found = explained(reader, group, at=transaction.since + timedelta(minutes=5))
-    assert found is not None
-    first = found.evidence[0]
-    assert first.cause is Cause.OPEN_TRANSACTION
-    assert "client fraud at /127.0.0.1" in first.text
-    expected = transaction_commands(log_partition, transaction.first_record_offset)
-    assert tuple(first.commands) == expected.lines(is_known_to_coordinator=False)
-
-
-def _of(group: str) -> Filters:
-    """A filter for the group's rows: groups of other tests may be in its log partition."""
-    return [("group_id", "=", group)]
 
 
 def _commands(transaction: OpenTransaction, broker: EmbeddedBroker) -> TransactionCommands:

@@ -107,7 +107,7 @@ class EmbeddedCluster:
     @property
     def is_running(self) -> bool:
         """Whether every process is there."""
-        return all(one.is_running for one in (self._controller, *self.brokers.values()))
+        return all(node.is_running for node in (self._controller, *self.brokers.values()))
 
     def start(self) -> None:
         """Start whatever does not run, and return when all accept requests.
@@ -115,9 +115,9 @@ class EmbeddedCluster:
         Raises:
             BrokerError: a process ended or did not get ready in time.
         """
-        away = [one for one in (self._controller, *self.brokers.values()) if not one.is_running]
+        away = [node for node in (self._controller, *self.brokers.values()) if not node.is_running]
         with ThreadPoolExecutor(len(away) or 1) as pool:
-            for started in [pool.submit(one.start) for one in away]:
+            for started in [pool.submit(node.start) for node in away]:
                 started.result()
 
     def create_offsets_topic(self) -> None:
@@ -128,7 +128,7 @@ class EmbeddedCluster:
         """End every process, the brokers first, and remove the folder if it is a temporary one."""
         try:
             with ThreadPoolExecutor(len(self.brokers)) as pool:
-                for ended in [pool.submit(one.close) for one in self.brokers.values()]:
+                for ended in [pool.submit(broker.close) for broker in self.brokers.values()]:
                     ended.result()
         finally:
             self._controller.close()

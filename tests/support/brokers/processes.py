@@ -10,11 +10,11 @@ from pathlib import Path
 
 def children(of: int | None = None) -> set[int]:
     """What a process started, this one by default; what ended unnoticed is included."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for thread in Path(f"/proc/{of or os.getpid()}/task").iterdir():
         with suppress(OSError):
-            found.update(map(int, (thread / "children").read_text().split()))
-    return found
+            pids.update(map(int, (thread / "children").read_text().split()))
+    return pids
 
 
 def open_file_count() -> int:

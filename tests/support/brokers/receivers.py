@@ -49,10 +49,10 @@ def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             with lock:
-                code = found.answers.pop(0) if found.answers else 200
+                code = receiver.answers.pop(0) if receiver.answers else 200
                 if code == 200:
                     posted = Posted(self.path, dict(self.headers), json.loads(body))
-                    found.posted.append(posted)
+                    receiver.posted.append(posted)
             self.send_response(code)
             if code in {301, 302}:
                 self.send_header("Location", "http://127.0.0.1:1/")
@@ -63,11 +63,11 @@ def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    found = HttpReceiver(f"http://127.0.0.1:{server.server_port}")
+    receiver = HttpReceiver(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield found
+        yield receiver
     finally:
         server.shutdown()
         thread.join()

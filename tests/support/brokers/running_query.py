@@ -1,10 +1,10 @@
-"""A run beside a test, in the session that tests share."""
+"""Runs in the Spark session that tests share: to the end of the log, or beside a test."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,31 @@ from tests.support.eventually import Eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_START_S = 300.0
+
+
+def run_settings(
+    broker: EmbeddedBroker | EmbeddedCluster, folder: Path, **settings: Any
+) -> RunSettings:
+    """The settings of a run into `folder/tables`, with the checkpoint beside it."""
+    return RunSettings.checked(
+        **{
+            "bootstrap_servers": broker.bootstrap_servers,
+            "tables": str(folder / "tables"),
+            "checkpoint": str(folder / "checkpoint"),
+            **settings,
+        }
+    )
+
+
+def run_to_end(
+    broker: EmbeddedBroker | EmbeddedCluster, spark: SparkSession, folder: Path, **settings: Any
+) -> Path:
+    """Load the log to its end; return the tables folder."""
+    settings = {"lag_interval": "off", "upkeep_interval": "off", **settings}
+    run_query(run_settings(broker, folder, available_now=True, **settings), session=spark)
+    return folder / "tables"
+
 
 @contextmanager
 def running(
@@ -28,26 +53,29 @@ def running(
     spark: SparkSession,
     folder: Path,
     eventually: Eventually,
-    *,
-    bootstrap_servers: str = "",
     **settings: Any,
 ) -> Iterator[Path]:
     """Sample logs once a second while the block runs; gives the tables folder, which is there."""
-    tables = folder / "tables"
-    run_settings = RunSettings(
-        bootstrap_servers=bootstrap_servers or broker.bootstrap_servers,
-        tables=str(tables),
-        checkpoint=str(folder / "checkpoint"),
-        lag_interval="1 second",
-        **settings,
-    )
+    with started(broker, spark, folder, **settings) as run:
+        tables = folder / "tables"
+        progress = LOAD_PROGRESS.path(str(tables))
+        eventually(lambda: run.done() or DeltaTable.is_deltatable(progress), _START_S)
+        yield tables
+
+
+@contextmanager
+def started(
+    broker: EmbeddedBroker | EmbeddedCluster, spark: SparkSession, folder: Path, **settings: Any
+) -> Iterator[Future[None]]:
+    """A run in a thread while the block runs; afterwards it is stopped, and its error raised."""
+    settings = {"lag_interval": "1 second", **settings}
     stop = threading.Event()
-    is_table = DeltaTable.is_deltatable
     with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(run_query, run_settings, stop=stop, session=spark)
+        run = pool.submit(
+            run_query, run_settings(broker, folder, **settings), stop=stop, session=spark
+        )
         try:
-            eventually(lambda: run.done() or is_table(LOAD_PROGRESS.path(run_settings.tables)), 120)
-            yield tables
+            yield run
         finally:
             stop.set()
         run.result(60)

@@ -195,14 +195,14 @@ class SecuredBroker:
     def acls_of(self, user: str) -> set[tuple[str, str, str]]:
         """The ACLs of a user: (operation, kind of resource, its name)."""
         with admin_of(self.broker) as admin:
-            found, _ = admin.describe_acls(_any_of(f"User:{user}"))
+            acls, _ = admin.describe_acls(_any_of(f"User:{user}"))
         return {
             (
                 acl.operation.name.lower(),
                 acl.resource_pattern.resource_type.name.lower(),
                 acl.resource_pattern.resource_name,
             )
-            for acl in found
+            for acl in acls
         }
 
 

@@ -42,8 +42,8 @@ def fill(disk: Path, left_bytes: int = 0) -> None:
 
 
 def _free_bytes(disk: Path) -> int:
-    found = os.statvfs(disk)
-    return found.f_bavail * found.f_frsize
+    usage = os.statvfs(disk)
+    return usage.f_bavail * usage.f_frsize
 
 
 def make_room(disk: Path) -> None:

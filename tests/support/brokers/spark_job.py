@@ -66,13 +66,13 @@ def main(bootstrap_servers: str, tables: str, checkpoint: str, report: str) -> N
     # The second query goes on where the first one ended.
     run_query(RunSettings.checked(engine="auto", **needed), session=session)
     numbers = session.sparkContext.parallelize([0], 1)
-    found = {
+    document = {
         "driver": streaming.__file__,
         "executor": numbers.map(program_of_executor).first(),
         "started": seen.started,
         "rows": seen.rows,
     }
-    Path(report).write_text(json.dumps(found))
+    Path(report).write_text(json.dumps(document))
     session.stop()
 
 

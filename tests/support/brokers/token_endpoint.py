@@ -51,13 +51,13 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            found.forms.append(dict(parse_qsl(form)))
+            endpoint.forms.append(dict(parse_qsl(form)))
             login = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
             is_known = login == f"{CLIENT_ID}:{CLIENT_SECRET}"
-            code = found.answer if is_known or found.answer != 200 else 401
-            token = unsecured_token(CLIENT_ID, number=next(numbers), life_s=found.token_life_s)
-            told = {"access_token": token, "expires_in": found.life_s}
-            body = json.dumps(told if code == 200 else found.refusal).encode()
+            code = endpoint.answer if is_known or endpoint.answer != 200 else 401
+            token = unsecured_token(CLIENT_ID, number=next(numbers), life_s=endpoint.token_life_s)
+            token_answer = {"access_token": token, "expires_in": endpoint.life_s}
+            body = json.dumps(token_answer if code == 200 else endpoint.refusal).encode()
             self.send_response(code)
             self.send_header("Location", "http://127.0.0.1:1/")
             self.send_header("Content-Length", str(len(body)))
@@ -75,11 +75,11 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
         authority.issue_cert("127.0.0.1").configure_cert(context)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     scheme = "https" if tls else "http"
-    found = TokenEndpoint(f"{scheme}://127.0.0.1:{server.server_port}/token", authority)
+    endpoint = TokenEndpoint(f"{scheme}://127.0.0.1:{server.server_port}/token", authority)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield found
+        yield endpoint
     finally:
         server.shutdown()
         thread.join()
