@@ -124,22 +124,6 @@ def test_group_loaded_with_pending_commits(semantics: Semantics) -> None:
 
 
 @both
-def test_load_with_committed_and_aborted_transactional_offset_commits(
-    semantics: Semantics,
-) -> None:
-    """As `testLoadWithCommittedAndAbortedTransactionalOffsetCommits`."""
-    log = Log()
-    log.transactional(1000, *commits(OTHERS))
-    log.marker(1000, ABORT)
-    log.transactional(1000, *commits(COMMITTED))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == COMMITTED
-    assert waiting(loader) == {}
-
-
-@both
 def test_load_with_committed_and_aborted_and_pending_transactional_offset_commits(
     semantics: Semantics,
 ) -> None:
@@ -246,21 +230,6 @@ def test_offset_write_after_group_removed(semantics: Semantics) -> None:
 
     assert loader.groups == {GROUP: simple_group(GROUP)}
     assert committed(loader) == COMMITTED
-
-
-@both
-def test_load_group_and_offsets_from_different_segments(semantics: Semantics) -> None:
-    """As `testLoadGroupAndOffsetsFromDifferentSegments`: the later segment overrides."""
-    log = Log(next_offset=15)
-    log.append(*commits({("foo", 0): 23, ("foo", 1): 455, ("xxx", 0): 42}), group_record("a"))
-    log.append(*commits({("foo", 0): 33, ("bar", 0): 8992, ("xxx", 0): 10}), group_record("b"))
-    loader = log.load(semantics)
-
-    assert [m.member_id for m in loader.groups[GROUP].members] == ["b"]
-    assert committed(loader) == {
-        **{("foo", 0): 33, ("foo", 1): 455},
-        **{("bar", 0): 8992, ("xxx", 0): 10},
-    }
 
 
 @both
