@@ -22,15 +22,14 @@ from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_text
+from tests.support.logs.log_rows import LOG_PARTITION, Row
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import TOPICS, logs
 from tests.support.logs.record_by_record import RecordByRecord
 from tests.support.tables.plan_tables import (
-    LOG_PARTITION,
     OFFSET_VALUES,
     RETENTION_MS,
     PlanTables,
-    Row,
 )
 
 NAMES = {uuid_text(topic_id): name for topic_id, name in TOPICS}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from coordinator_state.apply.collected import GroupId
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.group_rows import (
@@ -26,8 +28,8 @@ from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
+from tests.support.logs.log_rows import LOG_PARTITION, Row, table_of
 
-LOG_PARTITION = 7
 OFFSET_VALUES = (
     "committed_offset",
     "leader_epoch",
@@ -40,8 +42,6 @@ OFFSET_VALUES = (
 )
 """What a committed offset is compared by."""
 RETENTION_MS = 1_000
-GroupId = tuple[int, str]
-Row = dict[str, Any]
 
 
 @dataclass
@@ -91,6 +91,10 @@ class PlanTables:
         if is_redelivered:
             self.apply(rows, end)
         return rows
+
+    def apply_rows(self, *rows: Row) -> Mapping[GroupId, GroupChange]:
+        """Apply a micro-batch of rows by hand, and return the changes of groups."""
+        return self.apply(table_of(rows), end=0).group_changes.changes
 
     def apply(self, rows: pa.Table, end: int, superseded: int = 0) -> Applied:
         """One micro-batch."""

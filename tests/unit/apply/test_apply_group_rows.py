@@ -6,13 +6,14 @@ from coordinator_state.apply.group_rows import group_rows, member_rows
 from coordinator_state.records.consumer_protocol import encode_subscription
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import EMPTY, STABLE
+from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.log_rows import LOG_PARTITION, record
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, group_record_value, group_value
-from tests.support.tables.group_tables import COORDINATOR, Tables
+from tests.support.tables.plan_tables import PlanTables
 
 
 def test_rows_of_groups_and_members() -> None:
-    tables = Tables(COORDINATOR)
+    tables = PlanTables(Semantics.COORDINATOR)
     changes = tables.apply_rows(
         record(1, group_value(["m1", "m2"], generation=4)),
         record(2, group_value(["n1"], protocol_type="connect"), group="connect"),

@@ -13,8 +13,9 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
 from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.log_rows import LOG_PARTITION, commit, record, table_of
 from tests.support.logs.logs import group_record_value, group_value
-from tests.support.tables.group_tables import COORDINATOR, SCALA, G, Tables
+from tests.support.tables.plan_tables import PlanTables
 
+G = (LOG_PARTITION, "g")
 both = pytest.mark.parametrize("semantics", list(Semantics))
 
 
@@ -82,7 +83,7 @@ def test_a_key_is_readable_json_in_any_script() -> None:
 
 @both
 def test_an_offset_commit_makes_a_simple_group(semantics: Semantics) -> None:
-    tables = Tables(semantics)
+    tables = PlanTables(semantics)
     assert tables.apply_rows(commit(1, 1)) == {
         G: GroupChange(group=simple_group("g"), guard_offset=NO_RECORD_OFFSET)
     }
@@ -91,14 +92,14 @@ def test_an_offset_commit_makes_a_simple_group(semantics: Semantics) -> None:
 
 
 def test_under_scala_offsets_do_not_matter_to_a_group_with_a_record() -> None:
-    tables = Tables(SCALA)
+    tables = PlanTables(Semantics.SCALA)
     tables.apply_rows(record(1, group_value(["m1"])), commit(2, 1))
     assert tables.apply_rows(commit(3, None)) == {}
     assert tables.groups[G].record_offset == 1
 
 
 def test_a_record_that_changes_nothing_leaves_the_group_alone() -> None:
-    tables = Tables(COORDINATOR)
+    tables = PlanTables(Semantics.COORDINATOR)
     tables.apply_rows(record(1, group_value(["m1"])))
 
     assert tables.apply_rows(record(2, None, 9), commit(3, 1)) == {}

@@ -7,7 +7,7 @@ import pytest
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.support.logs.log_rows import KEY, Row, commit, marker, record
 from tests.support.logs.logs import group_value
-from tests.support.tables.group_tables import COORDINATOR, Tables
+from tests.support.tables.plan_tables import PlanTables
 
 Client = tuple[str | None, str | None]
 FIRST, SECOND, THIRD = (OffsetKey("g", "t", partition) for partition in range(3))
@@ -64,20 +64,20 @@ CASES: dict[str, tuple[list[list[Row]], dict[int, Client]]] = {
 def test_the_client_of_a_pending_offset(
     semantics: Semantics, micro_batches: list[list[Row]], expected: dict[int, Client]
 ) -> None:
-    tables = Tables(semantics)
+    tables = PlanTables(semantics)
     for rows in micro_batches:
         tables.apply_rows(*rows)
     assert _clients(tables) == expected
 
 
 def test_a_tombstone_clears_the_commit_and_its_client() -> None:
-    tables = Tables(COORDINATOR)
+    tables = PlanTables(Semantics.COORDINATOR)
     tables.apply_rows(record(1, group_value(["a", "b"])), of_producer(2))
     tables.apply_rows(record(3, group_value([])), commit(4, None), of_producer(5))
     assert _clients(tables) == {5: UNKNOWN}
 
 
-def _clients(tables: Tables) -> dict[int, Client]:
+def _clients(tables: PlanTables) -> dict[int, Client]:
     """The client of each pending offset by its record offset."""
     return {
         row["record_offset"]: (row["client_id"], row["client_host"])
