@@ -7,8 +7,10 @@ import json
 import pytest
 
 from coordinator_state.apply.collected import collect, record_rows
+from coordinator_state.apply.group_rows import group_rows
 from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW
+from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
 from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.log_rows import LOG_PARTITION, commit, record, table_of
@@ -104,3 +106,24 @@ def test_a_record_that_changes_nothing_leaves_the_group_alone() -> None:
 
     assert tables.apply_rows(record(2, None, 9), commit(3, 1)) == {}
     assert tables.groups[G].record_offset == 1
+
+
+def test_a_row_of_a_deleted_group_has_its_id_and_guard_only() -> None:
+    """`property/test_past.py` compares the rows of groups and members with the loader."""
+    tables = PlanTables(Semantics.COORDINATOR)
+    changes = tables.apply_rows(
+        record(1, group_value(["m1", "m2"], generation=4)),
+        record(3, group_record_value(3), 3, groupId="consumer"),
+        record(4, None, group="gone"),
+    )
+    present = {i: described(state) for i, state in tables.groups.items()}
+    rows = {row["group_id"]: row for row in group_rows(changes, present).to_pylist()}
+
+    assert {name: value for name, value in rows["gone"].items() if value is not None} == {
+        "log_partition": LOG_PARTITION,
+        "group_id": "gone",
+        "is_deleted": True,
+        "guard_offset": 4,
+    }
+    kept = {i: (row["is_deleted"], row["guard_offset"]) for i, row in rows.items() if i != "gone"}
+    assert kept == {"g": (False, 1), "consumer": (False, 3)}
