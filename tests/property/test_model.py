@@ -305,10 +305,13 @@ class CoordinatorMachine(ConsumerRules):
         log = b"".join(self.coordinator.log.raw)
         end = self.coordinator.log.next_offset
         assert loaded_state(log, self.semantics) == expected
-        assert tables_state(log, end, self.semantics, self.choose) == expected
+        # `test_apply_plan.py` holds the tables to the loader: one of the logs is enough here.
+        loaded_to_tables = self.choose.randint(0, CLEANED_TIMES)
+        if loaded_to_tables == 0:
+            assert tables_state(log, end, self.semantics, self.choose) == expected
         cleaned_batches = self.coordinator.log.batches()
         now_ms = self.coordinator.shard.now_ms
-        for _ in range(CLEANED_TIMES):
+        for cleaning in range(1, CLEANED_TIMES + 1):
             raw = clean(
                 cleaned_batches,
                 upper_bound=self.choose.randint(0, end),
@@ -323,8 +326,9 @@ class CoordinatorMachine(ConsumerRules):
             ]
             state = loaded_state(cleaned, self.semantics)
             assert without_simple(state) == without_simple(expected)
-            state = tables_state(cleaned, end, self.semantics, self.choose)
-            assert without_simple(state) == without_simple(expected)
+            if cleaning == loaded_to_tables:
+                state = tables_state(cleaned, end, self.semantics, self.choose)
+                assert without_simple(state) == without_simple(expected)
 
 
 class ScalaMachine(CoordinatorMachine):
@@ -333,7 +337,7 @@ class ScalaMachine(CoordinatorMachine):
     semantics = Semantics.SCALA
 
 
-SETTINGS = settings(max_examples=150, stateful_step_count=40, deadline=None)
+SETTINGS = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestCoordinator = CoordinatorMachine.TestCase
 TestCoordinator.settings = SETTINGS
 TestScala = ScalaMachine.TestCase

@@ -28,80 +28,53 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
 )
 from coordinator_state.apply.timeline import Timeline
-from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
-from tests.support.logs.logs import BASE_TIMESTAMP_MS, segment
+from tests.support.logs.log_rows import LOG_PARTITION
+from tests.support.logs.logs import BASE_TIMESTAMP_MS, Event, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.loader_tables import differences_of_state
-from tests.support.tables.plan_tables import LOG_PARTITION, PlanTables
+from tests.support.tables.plan_tables import PlanTables
 
 FIRST = datetime.fromtimestamp(BASE_TIMESTAMP_MS / 1000, timezone.utc)
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
-def test_any_moment_equals_the_loader(semantics: Semantics, data: st.DataObject) -> None:
-    buffer, end = segment(data.draw(logs()))
-    tables, bases, _ = _loaded(buffer, end, semantics, data, compact=False)
-    base = data.draw(st.sampled_from(bases))
-    next_offset = data.draw(st.integers(base.next_offsets[LOG_PARTITION], end))
-
-    _assert_equal(_at(next_offset, base, tables), next_offset, buffer, tables)
-
-
-@pytest.mark.parametrize("semantics", list(Semantics))
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_moments_in_any_order_equal_the_loader(semantics: Semantics, data: st.DataObject) -> None:
-    buffer, end = segment(data.draw(logs()))
-    tables, bases, _ = _loaded(buffer, end, semantics, data, compact=False)
-    base = data.draw(st.sampled_from(bases))
-    history = _history(tables)
-    timeline = Timeline(base, history, semantics, tables.release, {})
-    offsets = st.integers(base.next_offsets[LOG_PARTITION], end)
-    for next_offset in data.draw(st.lists(offsets, min_size=1, max_size=6)):
-        found = timeline.at(_moment(next_offset))
-        _assert_equal(found, next_offset, buffer, tables)
-        cut = cut_at(base, history, _moment(next_offset))
-        assert found.next_offsets == {**history.ends(base.next_offsets), **cut}
-
-
-@pytest.mark.parametrize("semantics", list(Semantics))
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_the_end_of_a_micro_batch_equals_the_loader_with_sampled_history(
-    semantics: Semantics, data: st.DataObject
+@settings(max_examples=120)
+@given(data=st.data(), events=logs(), is_sampled=st.booleans(), release=st.sampled_from(Release))
+def test_moments_in_any_order_equal_the_loader(
+    semantics: Semantics,
+    data: st.DataObject,
+    events: list[Event],
+    is_sampled: bool,
+    release: Release,
 ) -> None:
-    buffer, end = segment(data.draw(logs()))
-    tables, bases, cuts = _loaded(buffer, end, semantics, data, compact=True)
-    base = data.draw(st.sampled_from(bases))
-    later = [cut for cut in cuts if cut >= base.next_offsets[LOG_PARTITION]]
-    next_offset = data.draw(st.sampled_from(later))
+    """With sampled history the end of any micro-batch, otherwise any moment."""
+    buffer, end = segment(events)
+    tables = PlanTables(semantics, release)
+    cuts = sorted(data.draw(st.sets(st.integers(0, end), max_size=5)) | {end})
+    base_number = data.draw(st.integers(0, len(cuts)))
+    base = _base(tables)
+    for number, cut in enumerate(cuts, start=1):
+        tables.load(buffer, cut, compact=is_sampled)
+        if number == base_number:
+            base = _base(tables)
 
-    _assert_equal(_at(next_offset, base, tables), next_offset, buffer, tables)
-
-
-def _loaded(
-    buffer: bytes, end: int, semantics: Semantics, data: st.DataObject, *, compact: bool
-) -> tuple[PlanTables, list[Base], list[int]]:
-    """The tables after all micro-batches, a base after each, and the end of each."""
-    cuts = sorted(data.draw(st.sets(st.integers(0, end), max_size=6)) | {end})
-    tables = PlanTables(semantics, data.draw(st.sampled_from(Release)))
-    bases, start = [_base(tables)], 0
-    for cut in cuts:
-        decoded = decode_record_set(
-            buffer, log_partition=LOG_PARTITION, from_offset=start, to_offset=cut, compact=compact
-        )
-        rows = pa.Table.from_batches([decoded.rows])
-        tables.apply(rows, cut, decoded.records_superseded)
-        bases.append(_base(tables))
-        start = cut
-    return tables, bases, cuts
+    start = base.next_offsets[LOG_PARTITION]
+    ends = [cut for cut in cuts if cut >= start]
+    offsets = st.sampled_from(ends) if is_sampled else st.integers(start, end)
+    first, *others = data.draw(st.lists(offsets, min_size=1, max_size=3))
+    _assert_equal(_at(first, base, tables), first, buffer, tables)
+    history = _history(tables)
+    timeline = Timeline(base, history, semantics, release, {})
+    for next_offset in [*others, first]:
+        past = timeline.at(_moment(next_offset))
+        _assert_equal(past, next_offset, buffer, tables)
+        cut_of_moment = cut_at(base, history, _moment(next_offset))
+        assert past.next_offsets == {**history.ends(base.next_offsets), **cut_of_moment}
 
 
 def _at(next_offset: int, base: Base, tables: PlanTables) -> PastTables:
@@ -141,16 +114,16 @@ def _base(tables: PlanTables) -> Base:
 
 
 def _rows(rows: list[dict[str, Any]], schema: pa.Schema, row: type) -> pa.Table:
-    found = pa.Table.from_pylist(rows, schema=schema)
-    return columns_of(found, nullable(schema_of(row))).cast(schema_of(row))
+    table = pa.Table.from_pylist(rows, schema=schema)
+    return columns_of(table, nullable(schema_of(row))).cast(schema_of(row))
 
 
-def _assert_equal(found: PastTables, next_offset: int, buffer: bytes, expected: PlanTables) -> None:
+def _assert_equal(past: PastTables, next_offset: int, buffer: bytes, expected: PlanTables) -> None:
     loader = ReferenceLoader(expected.semantics, release=expected.release)
     batches = read_record_batches(buffer)
     loader.load(batch for batch in batches if batch.base_offset < next_offset)
     rows = {
-        name: getattr(found, name).to_pylist()
+        name: getattr(past, name).to_pylist()
         for name in ("group_offsets", "pending_offsets", "groups", "group_members")
     }
     assert differences_of_state(rows, {LOG_PARTITION: loader}) == []

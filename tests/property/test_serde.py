@@ -195,6 +195,7 @@ def test_random_bytes_behind_any_type_are_its_key_or_refused(
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
+@few_examples
 @given(data=st.data())
 def test_random_bytes_are_a_message_or_refused(schema: Schema, data: st.DataObject) -> None:
     raw = data.draw(
@@ -216,6 +217,7 @@ def test_random_bytes_are_a_message_or_refused(schema: Schema, data: st.DataObje
 
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.value_name)
+@few_examples
 @given(data=st.data())
 def test_random_bytes_are_a_value_or_refused(record_type: RecordType, data: st.DataObject) -> None:
     raw = data.draw(st.one_of(st.binary(max_size=60), _almost(record_type.value)))

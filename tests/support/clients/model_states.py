@@ -6,9 +6,6 @@ import random
 from operator import attrgetter
 from typing import Any
 
-import pyarrow as pa
-
-from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_group import LiveConsumerGroup
@@ -20,7 +17,7 @@ from coordinator_state.replay.groups import CONSUMER, Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, PendingOffsets, Semantics
 from coordinator_state.wire.primitives import uuid_text
-from tests.support.tables.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
+from tests.support.tables.plan_tables import OFFSET_VALUES, PlanTables
 
 State = dict[str, Any]
 _NOT_OF_CONSUMER_GROUPS = (None, None, None)
@@ -158,19 +155,8 @@ def loaded_state(log: bytes, semantics: Semantics) -> State:
 def tables_state(log: bytes, end: int, semantics: Semantics, choose: random.Random) -> State:
     """By the rules of the tables, cut anywhere into micro-batches, some of them twice."""
     tables = PlanTables(semantics, MODELLED_RELEASE)
-    start = 0
     for cut in [*sorted(choose.randint(0, end) for _ in range(3)), end]:
-        decoded = decode_record_set(
-            log,
-            log_partition=LOG_PARTITION,
-            from_offset=start,
-            to_offset=cut,
-            compact=choose.random() < 0.5,
-        )
-        rows = pa.Table.from_batches([decoded.rows])
-        for _ in range(choose.choice([1, 2])):
-            tables.apply(rows, cut, decoded.records_superseded)
-        start = cut
+        tables.load(log, cut, compact=choose.random() < 0.5, is_redelivered=choose.random() < 0.5)
     return {
         "offsets": {
             key: tuple(row[name] for name in OFFSET_VALUES) for key, row in tables.offsets.items()

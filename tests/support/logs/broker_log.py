@@ -125,8 +125,3 @@ class BrokerLog:
                 size = max(max_bytes, found.size_bytes)
                 return bytes(segment.content[found.position : found.position + size])
         return b""
-
-    def segment_of(self, offset: int) -> Segment:
-        """Where a broker looks for an offset first."""
-        first = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self.segments[max(first, 0)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from coordinator_state.apply.collected import GroupId
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.group_rows import (
@@ -21,12 +23,13 @@ from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.log_partitions import Applied, apply_log_partitions
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
+from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
+from tests.support.logs.log_rows import LOG_PARTITION, Row, table_of
 
-LOG_PARTITION = 7
 OFFSET_VALUES = (
     "committed_offset",
     "leader_epoch",
@@ -39,8 +42,6 @@ OFFSET_VALUES = (
 )
 """What a committed offset is compared by."""
 RETENTION_MS = 1_000
-GroupId = tuple[int, str]
-Row = dict[str, Any]
 
 
 @dataclass
@@ -63,26 +64,43 @@ class PlanTables:
     read: int = 0
     next_offset: int = 0
 
-    def apply(
-        self, rows: pa.Table, end: int, superseded: int = 0, *, crash_after: str = ""
-    ) -> Applied:
-        """One micro-batch; `crash_after` names the last write that still happens."""
+    def load(
+        self,
+        buffer: bytes,
+        end: int,
+        *,
+        compact: bool = False,
+        is_crashed: bool = False,
+        is_redelivered: bool = False,
+    ) -> pa.Table:
+        """Apply the next records of a log, up to `end`, and return their rows.
+
+        After a crash the next start rolls the tables back to the snapshot.
+        """
+        decoded = decode_record_set(
+            buffer,
+            log_partition=LOG_PARTITION,
+            from_offset=self.next_offset,
+            to_offset=end,
+            compact=compact,
+        )
+        rows = pa.Table.from_batches([decoded.rows])
+        if is_crashed:
+            self._planned(rows)
+        self.apply(rows, end, decoded.records_superseded)
+        if is_redelivered:
+            self.apply(rows, end)
+        return rows
+
+    def apply_rows(self, *rows: Row) -> Mapping[GroupId, GroupChange]:
+        """Apply a micro-batch of rows by hand, and return the changes of groups."""
+        return self.apply(table_of(rows), end=0).group_changes.changes
+
+    def apply(self, rows: pa.Table, end: int, superseded: int = 0) -> Applied:
+        """One micro-batch."""
         keep = [offset >= self.next_offset for offset in rows["record_offset"].to_pylist()]
         rows = rows.filter(pa.array(keep, pa.bool_()))
-        applied = apply_log_partitions(
-            rows,
-            self.state(),
-            ApplyContext(
-                semantics=self.semantics,
-                release=self.release,
-                with_history=self.with_history,
-                offsets_retention_ms=RETENTION_MS,
-                topic_names=self.topic_names,
-            ),
-        )
-        if crash_after:
-            # The next start rolls the tables back to the snapshot.
-            return applied
+        applied = self._planned(rows)
         changes = applied.group_offsets.to_pylist()
         keys = [OffsetKey(row["group_id"], row["topic"], row["partition"]) for row in changes]
         assert len(set(keys)) == len(keys), "a MERGE takes one source row per key"
@@ -102,6 +120,16 @@ class PlanTables:
         self.read += rows.num_rows + superseded
         self.next_offset = max(self.next_offset, end)
         return applied
+
+    def _planned(self, rows: pa.Table) -> Applied:
+        context = ApplyContext(
+            semantics=self.semantics,
+            release=self.release,
+            with_history=self.with_history,
+            offsets_retention_ms=RETENTION_MS,
+            topic_names=self.topic_names,
+        )
+        return apply_log_partitions(rows, self.state(), context)
 
     def state(self) -> ApplyState:
         """The state as a query that was started again reads it."""

@@ -1,29 +1,24 @@
-"""What a micro-batch does to offsets: the rules where they reach across micro-batches.
+"""The rows and counts of a micro-batch's offsets, their history and hung transactions.
 
-`tests/property/test_apply_plan.py` holds any log to the reference loader; here are the examples
-that say why the plan is as it is.
+`tests/property/test_apply_plan.py` compares the offsets after any log with the reference loader.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
 from coordinator_state.apply.counts import by_log_partition
-from coordinator_state.apply.rows import HISTORY_SCHEMA, OFFSET_CHANGE_SCHEMA
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.log_rows import (
     ABORT,
     KEY,
-    LEADER_CHANGE,
     LOG_PARTITION,
     NOW_MS,
     Row,
     commit,
     marker,
     places,
+    table_of,
 )
 from tests.support.tables.offset_tables import (
     COORDINATOR,
@@ -34,15 +29,7 @@ from tests.support.tables.offset_tables import (
     only_change,
     outcomes,
 )
-
-
-@both
-def test_nothing_changes_nothing(semantics: Semantics) -> None:
-    plan = Tables(semantics).apply()
-
-    assert plan.changes.equals(OFFSET_CHANGE_SCHEMA.empty_table())
-    assert plan.history.equals(HISTORY_SCHEMA.empty_table())
-    assert (plan.pending.num_rows, plan.resolved_groups) == (0, set())
+from tests.support.tables.plan_tables import PlanTables
 
 
 @both
@@ -97,42 +84,6 @@ def test_a_change_carries_what_the_record_says(semantics: Semantics) -> None:
     assert only_change(ended) == {**plain, "producer_id": 9}
 
 
-@pytest.mark.parametrize(
-    ("semantics", "committed", "outcome"),
-    [(COORDINATOR, {}, ("cleared", 6)), (SCALA, {KEY: 3}, ("committed", 7))],
-)
-def test_a_tombstone_and_a_commit_marker_after_a_waiting_and_a_stored_offset(
-    semantics: Semantics, committed: dict[OffsetKey, int], outcome: tuple[str, int]
-) -> None:
-    """Under `scala` the older, waiting offset replaces the newer stored one.
-
-    The tombstone took the stored one away; that it lies behind it is what lets the MERGE do so.
-    """
-    tables = Tables(semantics)
-    tables.apply(commit(3, 3, producer_id=9), commit(5, 5))
-    assert tables.committed() == {KEY: 5}
-    assert tables.waiting() == {(9, KEY, 3)}
-
-    plan = tables.apply(commit(6, None), marker(7, 9))
-
-    assert only_change(plan)["guard_offset"] == 6
-    assert tables.committed() == committed
-    assert tables.waiting() == set()
-    assert outcomes(plan) == {3: outcome, 6: ("committed", 6)}
-
-
-@pytest.mark.parametrize(("semantics", "committed"), [(COORDINATOR, {}), (SCALA, {KEY: 3})])
-def test_the_same_in_a_micro_batch_each(
-    semantics: Semantics, committed: dict[OffsetKey, int]
-) -> None:
-    tables = Tables(semantics)
-    for rows in (commit(3, 3, producer_id=9), commit(5, 5), commit(6, None), marker(7, 9)):
-        tables.apply(rows)
-
-    assert tables.committed() == committed
-    assert tables.waiting() == set()
-
-
 def test_an_offset_that_came_back_gives_way_to_every_later_one() -> None:
     """Its record offset guards it from then on, not the tombstone's."""
     tables = Tables(SCALA)
@@ -145,34 +96,6 @@ def test_an_offset_that_came_back_gives_way_to_every_later_one() -> None:
     assert tables.committed() == {KEY: 3}
     tables.apply(marker(9, 9))
     assert tables.committed() == {KEY: 4}
-
-
-@both
-def test_a_waiting_key_whose_plain_commit_comes_later(semantics: Semantics) -> None:
-    """The plain one counts at once and stays: it lies further on than the one that waits."""
-    tables = Tables(semantics)
-    tables.apply(commit(3, 3, producer_id=9))
-    tables.apply(commit(4, 4))
-    assert tables.committed() == {KEY: 4}
-    assert tables.waiting() == {(9, KEY, 3)}
-
-    plan = tables.apply(marker(5, 9))
-
-    assert only_change(plan)["guard_offset"] == 3
-    assert tables.committed() == {KEY: 4}
-    assert outcomes(plan) == {3: ("committed", 5)}
-
-
-@both
-def test_a_waiting_key_whose_stored_offset_is_older(semantics: Semantics) -> None:
-    tables = Tables(semantics)
-    tables.apply(commit(2, 20), commit(3, 10, producer_id=9))
-    assert tables.committed() == {KEY: 20}
-
-    tables.apply(marker(4, 9))
-
-    assert tables.committed() == {KEY: 10}
-    assert tables.offsets[KEY]["producer_id"] == 9
 
 
 @both
@@ -205,54 +128,6 @@ def test_what_waits_is_carried_on_until_its_marker(semantics: Semantics) -> None
     ]
 
 
-@both
-def test_a_marker_of_an_unknown_producer_is_ignored(semantics: Semantics) -> None:
-    tables = Tables(semantics)
-    plan = tables.apply(commit(3, 3), marker(4, 9), marker(5, 9, ABORT))
-
-    assert tables.counted() == (1, 0, 2)
-    assert outcomes(plan) == {3: ("committed", 3)}
-
-
-@both
-def test_a_marker_ends_transactions_in_its_own_log_partition_only(semantics: Semantics) -> None:
-    tables = Tables(semantics)
-    tables.apply(commit(3, 3, producer_id=9), marker(4, 9, log_partition=8))
-
-    assert tables.waiting() == {(9, KEY, 3)}
-    assert (tables.counted(), tables.counted(8)) == ((0, 0, 0), (0, 0, 1))
-
-
-@pytest.mark.parametrize(("semantics", "still_waits"), [(COORDINATOR, True), (SCALA, False)])
-def test_another_type_of_marker_ends_a_transaction_under_scala_only(
-    semantics: Semantics, still_waits: bool
-) -> None:
-    tables = Tables(semantics)
-    tables.apply(commit(3, 3, producer_id=9), marker(4, 9, LEADER_CHANGE))
-
-    assert bool(tables.pending.num_rows) is still_waits
-    assert tables.committed() == {}
-
-
-@pytest.mark.parametrize(
-    ("semantics", "committed", "waiting"),
-    [(COORDINATOR, {}, {(9, KEY, 3)}), (SCALA, {KEY: 3}, set())],
-)
-def test_an_idempotent_producer_without_a_transaction(
-    semantics: Semantics, committed: dict[OffsetKey, int], waiting: set[Any]
-) -> None:
-    tables = Tables(semantics)
-    plan = tables.apply(commit(3, 3, producer_id=9, is_transactional=False))
-
-    assert tables.committed() == committed
-    assert tables.waiting() == waiting
-    # Under `scala` it is a plain commit, and a plain commit names no producer.
-    assert [(c["producer_id"]) for c in plan.changes.to_pylist()] == [None] * len(committed)
-    assert [(h["producer_id"], h["producer_epoch"]) for h in plan.history.to_pylist()] == (
-        [(None, None)] * len(committed)
-    )
-
-
 def test_a_transactional_tombstone_under_scala_changes_nothing_stored() -> None:
     tables = Tables(SCALA)
     tables.apply(commit(1, 1), commit(2, 2, producer_id=9), commit(3, 3, producer_id=8))
@@ -264,13 +139,79 @@ def test_a_transactional_tombstone_under_scala_changes_nothing_stored() -> None:
     assert tables.waiting() == {(8, KEY, 3)}
 
 
-def test_a_transactional_tombstone_under_coordinator_takes_effect_at_once() -> None:
-    tables = Tables(COORDINATOR)
-    tables.apply(commit(1, 1), commit(2, 2, producer_id=8))
-    tables.apply(commit(3, None, producer_id=9), marker(4, 9, ABORT))
+@both
+def test_outcomes_and_what_decided_them(semantics: Semantics) -> None:
+    tables = Tables(semantics)
+    first = tables.apply(commit(1, 1, producer_id=7), commit(2, 2, producer_id=8))
+    second = tables.apply(
+        commit(3, 3, producer_id=7),  # the same producer and key: the first is superseded
+        commit(4, 4, producer_id=7, key=OTHER),
+        marker(5, 8, ABORT),
+        marker(6, 7),
+    )
 
-    assert tables.committed() == {}
-    assert tables.waiting() == set()
+    assert outcomes(first) == {}
+    assert outcomes(second) == {
+        1: ("superseded", 3),
+        2: ("aborted", 5),
+        3: ("committed", 6),
+        4: ("committed", 6),
+    }
+    assert second.resolved_groups == {(LOG_PARTITION, "g")}
+    assert tables.committed() == {KEY: 3, OTHER: 4}
+    # Two markers and two commits took part; one commit was superseded, one dropped.
+    assert tables.counted() == (4, 1, 1)
+
+
+def test_a_cleared_offset_is_told_with_what_cleared_it() -> None:
+    tables = Tables(COORDINATOR)
+    tables.apply(commit(1, 1, producer_id=7), commit(2, 2, producer_id=8, key=OTHER))
+    plan = tables.apply(commit(3, None), marker(4, 7))
+
+    assert outcomes(plan) == {1: ("cleared", 3), 3: ("committed", 3)}
+    assert plan.resolved_groups == {(LOG_PARTITION, "g")}
+    (cleared,) = (told for told in plan.history.to_pylist() if told["outcome"] == "cleared")
+    assert cleared == {
+        "log_partition": LOG_PARTITION,
+        "record_offset": 1,
+        "record_timestamp_ms": NOW_MS + 1,
+        **KEY._asdict(),
+        "is_tombstone": False,
+        "committed_offset": 1,
+        "leader_epoch": None,
+        "metadata": "m",
+        "commit_timestamp_ms": NOW_MS - 1,
+        "expire_timestamp_ms": None,
+        "topic_id": None,
+        "producer_id": 7,
+        "producer_epoch": 2,
+        "outcome": "cleared",
+        "outcome_record_offset": 3,
+        "outcome_timestamp_ms": NOW_MS + 3,
+    }
+    # The marker found nothing left to end.
+    assert tables.counted() == (1, 1, 1)
+    assert tables.waiting() == {(8, OTHER, 2)}
+
+
+def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> None:
+    late = NOW_MS + 90_000
+    rows = [
+        commit(1, 1, producer_id=7),
+        commit(2, 1, producer_id=8),
+        commit(3, 2, producer_id=7, key=OTHER),
+        {**marker(4, 7), "record_timestamp_ms": late},
+        {**marker(5, 8), "record_timestamp_ms": NOW_MS + 100},
+    ]
+    tables = PlanTables(COORDINATOR)
+    tables.apply(table_of(rows), end=0)
+    (event,) = tables.events
+    assert (event["event"], event["record_offset"], event["producer_id"]) == (
+        *("transaction_hung", 4),
+        7,
+    )
+    assert (event["outcome"], event["duration_ms"]) == ("committed", 89_999)
+    assert event["record_timestamp_ms"] == late
 
 
 def test_rows_are_counted_by_log_partition() -> None:

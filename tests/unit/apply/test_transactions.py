@@ -117,20 +117,6 @@ def test_null_partitions_and_no_times() -> None:
     assert row["last_update_timestamp_ms"] is row["start_timestamp_ms"] is None
 
 
-def test_transactional_ids_and_log_partitions_are_apart() -> None:
-    first = log_of((X, transaction_value("Empty")), (transaction_key("y"), transaction_value()))
-    second = TopicLog(TRANSACTION_STATE_TOPIC, log_partition=8)
-    second.append((X, transaction_value("PrepareCommit")))
-    applied = apply_transactions(
-        pa.concat_tables([second.rows(), first.rows()]), {}, with_history=True
-    )
-    assert {(r["log_partition"], r["transactional_id"]): r["state"] for r in changes(applied)} == {
-        (7, "x"): "Empty",
-        (7, "y"): "Ongoing",
-        (8, "x"): "PrepareCommit",
-    }
-
-
 def test_only_an_ongoing_transaction_has_a_time_of_its_abort() -> None:
     fields = {"transactionStartTimestampMs": NOW_MS, "transactionTimeoutMs": 900}
     for state, abort_ms in (("Ongoing", NOW_MS + 900), ("PrepareCommit", None)):
@@ -193,22 +179,6 @@ def test_records_that_nobody_can_read() -> None:
     assert "unsupported version" in reason(X, b"\x00\x09")
     assert "TransactionLogValue v1" in reason(X, value[:-3])
     assert "TransactionLogValue" in reason(X, b"")
-
-
-def test_an_unreadable_record_leaves_the_state_of_its_key() -> None:
-    applied = apply((X, transaction_value()), (X, b"\x00\x09"), (X, transaction_value()))
-    assert [(row["state"], row["record_offset"]) for row in changes(applied)] == [("Ongoing", 2)]
-    assert events(applied) == ["begun"]
-    assert (applied.counts.applied, applied.counts.quarantined) == ({7: 2}, {7: 1})
-
-
-def test_a_marker_is_ignored() -> None:
-    log = log_of((X, transaction_value()))
-    log.marker()
-    applied = apply_transactions(log.rows(), {}, with_history=True)
-    assert (applied.counts.rows, applied.counts.ignored) == ({7: 2}, {7: 1})
-    assert [row["record_offset"] for row in changes(applied)] == [0]
-    assert applied.tables["quarantine"].num_rows == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from coordinator_state.log.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from coordinator_state.log import log_decoder
+from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
@@ -244,12 +245,14 @@ class TestUndecodable:
         assert first == last or f"record offsets {first} to {last} are" in row["reason"]
         assert decode(raw + commits(7, 1), from_offset=7).records_read == 1
 
-    def test_of_a_great_corrupt_batch_the_beginning_is_kept(self) -> None:
-        raw = damaged(write_record_batch(5, [(0, 9, KEY, bytes(2 * MAX_CORRUPT_BYTES))]))
+    def test_of_a_great_corrupt_batch_the_beginning_is_kept(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log_decoder, "MAX_CORRUPT_BYTES", 100)
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, bytes(200))]))
         row, _ = rows_of(raw + commits(6, 1))
-        assert row["raw_value"] == raw[:MAX_CORRUPT_BYTES]
-        cut = len(raw) - MAX_CORRUPT_BYTES
-        assert row["reason"].endswith(f" ({cut} of {len(raw)} bytes omitted)")
+        assert row["raw_value"] == raw[:100]
+        assert row["reason"].endswith(f" ({len(raw) - 100} of {len(raw)} bytes omitted)")
 
     def test_records_behind_a_broken_one(self) -> None:
         body_of_one = write_record_batch(0, [(0, 9, KEY, VALUE)])[61:]

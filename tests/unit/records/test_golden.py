@@ -69,21 +69,13 @@ def test_a_record_reads_as_kafka_prints_it_and_is_written_as_kafka_writes_it(
     key = decode_key(raw_key)
     value = None if raw_value is None else decode_value(key.record_type, raw_value)
 
-    assert formatter_json(key, value) == document["json"]
+    # As text, for Kafka's order of the fields.
+    assert str(formatter_json(key, value)) == str(document["json"])
     assert key.trailing_bytes == 0
     assert encode_key(key.record_type, key.fields) == raw_key
     if value is not None:
         assert value.trailing_bytes == 0
         assert encode_value(key.record_type, value.version, value.fields) == raw_value
-
-
-@pytest.mark.parametrize("document", RECORDS, ids=_name)
-def test_fields_are_printed_in_kafkas_order(document: Json) -> None:
-    raw_key, raw_value = bytes.fromhex(document["key"]), _bytes(document["value"])
-    key = decode_key(raw_key)
-    value = None if raw_value is None else decode_value(key.record_type, raw_value)
-
-    assert str(formatter_json(key, value)) == str(document["json"])
 
 
 @pytest.mark.parametrize(

@@ -38,57 +38,6 @@ def offset_commit(**fields: Any) -> dict[str, Any]:
     }
 
 
-OFFSET_COMMITS = [
-    pytest.param(
-        *(0, "0000 0000000000000064 0001 6d 00000000000004d2", offset_commit()),
-        id="v0",
-    ),
-    pytest.param(
-        1,
-        "0001 0000000000000064 0001 6d 00000000000004d2 0000000000003039",
-        offset_commit(expireTimestamp=12345),
-        id="v1",
-    ),
-    pytest.param(
-        *(2, "0002 0000000000000064 0001 6d 00000000000004d2", offset_commit()),
-        id="v2",
-    ),
-    pytest.param(
-        3,
-        "0003 0000000000000064 00000005 0001 6d 00000000000004d2",
-        offset_commit(leaderEpoch=5),
-        id="v3",
-    ),
-    pytest.param(
-        4,
-        "0004 0000000000000064 00000005 02 6d 00000000000004d2 00",
-        offset_commit(leaderEpoch=5),
-        id="v4",
-    ),
-    pytest.param(
-        4,
-        "0004 0000000000000064 00000005 02 6d 00000000000004d2"
-        "01 00 10 523e709ff16a4d78ab1004af559458d7",
-        offset_commit(leaderEpoch=5, topicId=TOPIC_ID),
-        id="v4 with a topic id",
-    ),
-]
-
-KEYS = [
-    pytest.param(
-        0, "0000 0001 67 0001 74 00000003", {"group": "g", "topic": "t", "partition": 3}, id="0"
-    ),
-    pytest.param(
-        1, "0001 0001 67 0001 74 00000003", {"group": "g", "topic": "t", "partition": 3}, id="1"
-    ),
-    pytest.param(2, "0002 0001 67", {"group": "g"}, id="2"),
-    pytest.param(3, "0003 0001 67", {"groupId": "g"}, id="3"),
-    pytest.param(8, "0008 0001 67 0001 6d", {"groupId": "g", "memberId": "m"}, id="8"),
-    pytest.param(
-        16, "0010 0001 67 0002 612a", {"groupId": "g", "regularExpression": "a*"}, id="16"
-    ),
-]
-
 MEMBER = {
     "memberId": "m",
     "groupInstanceId": None,
@@ -107,50 +56,10 @@ GROUP = {
     "currentStateTimestamp": 1234,
     "members": [MEMBER],
 }
-GROUP_V3 = (
-    "0003 0008 636f6e73756d6572 00000001 0005 72616e6765 0001 6d 00000000000004d2"
-    "00000001 0001 6d ffff 0001 63 0002 2f68 000003e8 000005dc 00000002 0001 00000002 0102"
-)
 GROUP_V4 = (
     "0004 09 636f6e73756d6572 00000001 06 72616e6765 02 6d 00000000000004d2"
     "02 02 6d 00 02 63 03 2f68 000003e8 000005dc 03 0001 03 0102 00 00"
 )
-
-
-@pytest.mark.parametrize(("record_type", "text", "fields"), KEYS)
-def test_key(record_type: int, text: str, fields: dict[str, Any]) -> None:
-    raw = bytes.fromhex(text)
-    key = decode_key(raw)
-
-    assert key.record_type is RECORD_TYPES[record_type]
-    assert (key.fields, key.trailing_bytes, key.group_id) == (fields, 0, "g")
-    assert encode_key(RECORD_TYPES[record_type], fields) == raw
-    assert_no_prefix_is_enough(decode_key, raw)
-    longer = decode_key(raw + b"\x00")
-    assert (longer.fields, longer.trailing_bytes) == (fields, 1)
-
-
-@pytest.mark.parametrize(("version", "text", "fields"), OFFSET_COMMITS)
-def test_offset_commit_value(version: int, text: str, fields: dict[str, Any]) -> None:
-    raw = bytes.fromhex(text)
-    value = decode_value(OFFSET_COMMIT, raw)
-
-    assert (value.version, value.fields, value.trailing_bytes) == (version, fields, 0)
-    assert encode_value(OFFSET_COMMIT, version, fields) == raw
-    assert_no_prefix_is_enough(lambda prefix: decode_value(OFFSET_COMMIT, prefix), raw)
-    longer = decode_value(OFFSET_COMMIT, raw + b"\x00\x00")
-    assert (longer.fields, longer.trailing_bytes) == (fields, 2)
-
-
-@pytest.mark.parametrize(("version", "text"), [(3, GROUP_V3), (4, GROUP_V4)])
-def test_group_metadata_value(version: int, text: str) -> None:
-    raw = bytes.fromhex(text)
-    value = decode_value(GROUP_METADATA, raw)
-
-    assert (value.version, value.fields, value.trailing_bytes) == (version, GROUP, 0)
-    assert encode_value(GROUP_METADATA, version, GROUP) == raw
-    assert_no_prefix_is_enough(lambda prefix: decode_value(GROUP_METADATA, prefix), raw)
-    assert decode_value(GROUP_METADATA, raw + b"\x00").trailing_bytes == 1
 
 
 def test_a_memoryview_is_read_as_bytes_are() -> None:
@@ -189,13 +98,6 @@ def test_serde_offset_commit_value_with_none_expire_timestamp() -> None:
     assert not encode_value(OFFSET_COMMIT, 2, offset_commit()).endswith(b"\xff" * 8)
 
 
-def test_deserialize_highest_supported_offset_commit_value_version() -> None:
-    """As `testDeserializeHighestSupportedOffsetCommitValueVersion`."""
-    fields = offset_commit(offset=1000, metadata="metadata", commitTimestamp=1500, leaderEpoch=1)
-
-    assert decode_value(OFFSET_COMMIT, encode_value(OFFSET_COMMIT, 4, fields)).fields == fields
-
-
 def test_deserialize_future_offset_commit_value() -> None:
     """As `testDeserializeFutureOffsetCommitValue`: unknown tags are skipped."""
     body = "0004 00000000000003e8 00000064 09 6d65746164617461 00000000000007d0"
@@ -227,14 +129,6 @@ def test_the_size_of_a_known_tag_is_not_used_as_in_kafkas_readers() -> None:
     raw = "0004 0000000000000064 00000005 02 6d 00000000000004d2 01 00 7f" + TOPIC_ID.hex
 
     assert decode_value(OFFSET_COMMIT, bytes.fromhex(raw)).fields["topicId"] == TOPIC_ID
-
-
-def test_protocol_leader_and_instance_id_may_be_null() -> None:
-    fields = {**GROUP, "protocol": None, "leader": None, "members": []}
-
-    for version in (3, 4):
-        raw = encode_value(GROUP_METADATA, version, fields)
-        assert decode_value(GROUP_METADATA, raw).fields == fields
 
 
 def test_defaults_need_not_be_given_to_encode() -> None:

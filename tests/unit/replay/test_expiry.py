@@ -1,7 +1,7 @@
 """When offsets expire.
 
-Tests that name one of Kafka's follow OffsetMetadataManagerTest.java, ClassicGroupTest.java and
-OffsetExpirationConditionImplTest.java of 4.2.0 (group-coordinator/src/test).
+Tests that name one of Kafka's follow GroupMetadataManagerTest.scala of 3.9.1, and of 4.2.0
+OffsetMetadataManagerTest.java, ClassicGroupTest.java and OffsetExpirationConditionImplTest.java.
 """
 
 from __future__ import annotations
@@ -41,79 +41,88 @@ def group(
     )
 
 
-def expired(
-    of: Group | None, *, expire_timestamp_ms: int | None = None, is_pending: bool = False
-) -> Expiry:
-    return expiry(
-        of,
-        "t",
-        commit_timestamp_ms=COMMITTED,
-        expire_timestamp_ms=expire_timestamp_ms,
-        is_pending=is_pending,
-        retention_ms=RETENTION,
-    )
-
-
 SIMPLE = group(protocol_type="", state_timestamp_ms=None, subscribed=None)
+BY_COMMIT = Expiry(at_ms=COMMITTED + RETENTION, reason=ExpiryReason.COMMIT)
+BY_EMPTY_GROUP = Expiry(at_ms=EMPTIED + RETENTION, reason=ExpiryReason.EMPTY_GROUP)
+SUBSCRIBED = Expiry(at_ms=None, reason=ExpiryReason.SUBSCRIBED)
+ACTIVE_GROUP = Expiry(at_ms=None, reason=ExpiryReason.ACTIVE_GROUP)
+EXPLICIT_MS = 7
+"""The expire timestamp of an offset of an old client."""
+EXPLICIT = Expiry(at_ms=EXPLICIT_MS, reason=ExpiryReason.EXPLICIT)
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize(
+    ("of", "by_retention", "with_expire_timestamp"),
+    [
+        (SIMPLE, BY_COMMIT, EXPLICIT),
+        (group(), BY_EMPTY_GROUP, EXPLICIT),
+        (group(state_timestamp_ms=None), BY_COMMIT, EXPLICIT),
+        (group(protocol_type="connect", subscribed=None), BY_EMPTY_GROUP, EXPLICIT),
+        (group(state="Stable", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
+        (group(state="Stable", subscribed=["t", "u"]), SUBSCRIBED, SUBSCRIBED),
+        (group(state="Stable", subscribed=["u"]), BY_COMMIT, EXPLICIT),
+        (group(state="Stable", subscribed=None), ACTIVE_GROUP, ACTIVE_GROUP),
+        (
+            group(state="Stable", protocol_type="connect", subscribed=None),
+            *(ACTIVE_GROUP, ACTIVE_GROUP),
+        ),
+        (group(state="PreparingRebalance"), ACTIVE_GROUP, ACTIVE_GROUP),
+        (group("consumer", "Reconciling", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
+        (group("consumer", "Empty"), BY_COMMIT, EXPLICIT),
+        (group("streams", "NotReady", "streams"), BY_COMMIT, EXPLICIT),
+        (
+            group("share", "Empty", "share"),
+            *(Expiry(at_ms=None, reason=ExpiryReason.SHARE_GROUP),) * 2,
+        ),
+        # Members without a protocol type make it a type all the same.
+        (
+            group(state="Stable", protocol_type="", subscribed=None),
+            *(ACTIVE_GROUP, ACTIVE_GROUP),
+        ),
+        (None, *(Expiry(at_ms=None, reason=ExpiryReason.NO_GROUP),) * 2),
+    ],
+)
+def test_by_type_and_state(
+    semantics: Semantics, of: Group | None, by_retention: Expiry, with_expire_timestamp: Expiry
+) -> None:
+    """As `testOffsetExpiration…` of GroupMetadataManagerTest and `testCleanupExpiredOffsets…`."""
+    for expire_timestamp_ms, expected in (
+        (None, by_retention),
+        (EXPLICIT_MS, with_expire_timestamp),
+    ):
+        assert expected == expiry(
+            of,
+            "t",
+            commit_timestamp_ms=COMMITTED,
+            expire_timestamp_ms=expire_timestamp_ms,
+            is_pending=False,
+            retention_ms=RETENTION,
+            semantics=semantics,
+        )
 
 
 @pytest.mark.parametrize(
-    ("of", "at_ms", "reason"),
+    ("semantics", "of", "expected"),
     [
-        (SIMPLE, COMMITTED + RETENTION, ExpiryReason.COMMIT),
-        (group(), EMPTIED + RETENTION, ExpiryReason.EMPTY_GROUP),
-        (group(state_timestamp_ms=None), COMMITTED + RETENTION, ExpiryReason.COMMIT),
-        (
-            group(protocol_type="connect", subscribed=None),
-            EMPTIED + RETENTION,
-            ExpiryReason.EMPTY_GROUP,
-        ),
-        (group(state="Stable", subscribed=["t"]), None, ExpiryReason.SUBSCRIBED),
-        (group(state="Stable", subscribed=["u"]), COMMITTED + RETENTION, ExpiryReason.COMMIT),
-        (group(state="Stable", subscribed=None), None, ExpiryReason.ACTIVE_GROUP),
-        (
-            group(state="Stable", protocol_type="connect", subscribed=None),
-            None,
-            ExpiryReason.ACTIVE_GROUP,
-        ),
-        (group(state="PreparingRebalance"), None, ExpiryReason.ACTIVE_GROUP),
-        (group("consumer", "Reconciling", subscribed=["t"]), None, ExpiryReason.SUBSCRIBED),
-        (group("consumer", "Empty"), COMMITTED + RETENTION, ExpiryReason.COMMIT),
-        (group("streams", "NotReady", "streams"), COMMITTED + RETENTION, ExpiryReason.COMMIT),
-        (group("share", "Empty", "share"), None, ExpiryReason.SHARE_GROUP),
-        # Members without a protocol type make it a type all the same.
-        (group(state="Stable", protocol_type="", subscribed=None), None, ExpiryReason.ACTIVE_GROUP),
-        (None, None, ExpiryReason.NO_GROUP),
+        (Semantics.COORDINATOR, group(), Expiry(at_ms=None, reason=ExpiryReason.PENDING)),
+        # KAFKA-19163 is fixed in the new coordinator only.
+        (Semantics.SCALA, SIMPLE, BY_COMMIT),
     ],
 )
-def test_by_type_and_state(of: Group | None, at_ms: int | None, reason: ExpiryReason) -> None:
-    """As `testOffsetExpirationCondition…` of ClassicGroupTest."""
-    assert expired(of) == Expiry(at_ms=at_ms, reason=reason)
-
-
-def test_a_waiting_transactional_offset_keeps_it() -> None:
+def test_of_an_offset_beside_a_pending_one(
+    semantics: Semantics, of: Group, expected: Expiry
+) -> None:
     """As `testCleanupExpiredOffsetsWithPendingTransactionalOffsets`."""
-    assert expired(group(), is_pending=True) == Expiry(at_ms=None, reason=ExpiryReason.PENDING)
-
-
-def test_the_old_coordinator_expires_beside_a_waiting_transactional_offset() -> None:
-    """KAFKA-19163 is fixed in the new one only."""
-    found = expiry(
-        SIMPLE,
+    assert expected == expiry(
+        of,
         "t",
         commit_timestamp_ms=COMMITTED,
         expire_timestamp_ms=None,
         is_pending=True,
         retention_ms=RETENTION,
-        semantics=Semantics.SCALA,
+        semantics=semantics,
     )
-    assert found.at_ms == COMMITTED + RETENTION
-
-
-def test_an_expire_timestamp_of_its_own_wins_over_retention_but_not_over_a_subscription() -> None:
-    assert expired(group(), expire_timestamp_ms=7) == Expiry(at_ms=7, reason=ExpiryReason.EXPLICIT)
-    subscribed = group(state="Stable", subscribed=["t"])
-    assert expired(subscribed, expire_timestamp_ms=7).reason is ExpiryReason.SUBSCRIBED
 
 
 def test_the_view_over_the_tables(tmp_path: Path) -> None:

@@ -66,27 +66,6 @@ def test_any_value_makes_a_group(group_type: str, part: Part) -> None:
 
 
 @every_type
-@pytest.mark.parametrize("part", list(Part))
-def test_a_tombstone_of_an_unknown_group_is_nothing(group_type: str, part: Part) -> None:
-    """As the second half of the `testReplay…Tombstone` tests (KAFKA-17306)."""
-    for number, kind in MODERN_GROUPS.items():
-        if kind.group_type == group_type and kind.parts[number] is part:
-            log = Log()
-            log.add(number, None, "m")
-            assert (log.replay.states, log.warnings) == ({}, [])
-
-
-@every_type
-@pytest.mark.parametrize("part", [Part.MEMBER, Part.CURRENT, Part.TARGET])
-def test_a_tombstone_of_an_unknown_member_is_nothing(group_type: str, part: Part) -> None:
-    log = a_group(group_type, "m")
-    log.drop(group_type, part, "other")
-
-    assert [member.member_id for member in log.group.members] == ["m"]
-    assert log.warnings == []
-
-
-@every_type
 def test_a_member_leaves_and_comes_back(group_type: str) -> None:
     log = a_group(group_type, "m", "n")
     log.drop(group_type, Part.CURRENT, "m")

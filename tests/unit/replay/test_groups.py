@@ -70,30 +70,6 @@ def test_a_simple_group_is_what_an_offset_commit_makes() -> None:
     assert simple_group("g").is_simple
 
 
-def test_load_consumer_group() -> None:
-    """As `testLoadConsumerGroup`."""
-    group = classic_group("g", group_value(member(groupInstanceId="bar")), 7)
-
-    assert (group.group_type, group.state, group.generation) == (CLASSIC, STABLE, 27)
-    assert (group.protocol_type, group.protocol, group.leader) == ("consumer", "range", "member1")
-    assert (group.state_timestamp_ms, group.record_offset) == (1234, 7)
-    assert not group.is_simple
-    (only,) = group.members
-    assert (only.member_id, only.group_instance_id) == ("member1", "bar")
-    assert (only.client_id, only.client_host) == ("clientId", "clientHost")
-    assert (only.rebalance_timeout_ms, only.session_timeout_ms) == (60_000, 10_000)
-    assert only.subscribed_topics == ("foo",)
-
-
-def test_load_empty_consumer_group() -> None:
-    """As `testLoadEmptyConsumerGroup`."""
-    group = classic_group("g", group_value(protocol=None, leader=None), 0)
-
-    assert (group.state, group.generation, group.members) == (EMPTY, 27, ())
-    assert (group.protocol_type, group.protocol, group.leader) == ("consumer", None, None)
-    assert not group.is_simple
-
-
 def test_load_group_with_static_member() -> None:
     """As `testloadGroupWithStaticMember`."""
     static = member("staticMemberId", groupInstanceId="bar")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_state.replay.group_replay import MODERN_GROUPS
 from coordinator_state.replay.groups import (
     CLASSIC,
     CONSUMER,
@@ -35,6 +36,13 @@ TOMBSTONES = [
     (STREAMS, Part.TARGET_EPOCH),
     (STREAMS, Part.CURRENT),
     (STREAMS, Part.TOPOLOGY),
+    # Kafka has no case of a share group.
+    (SHARE, Part.GROUP),
+    (SHARE, Part.PARTITIONS),
+    (SHARE, Part.MEMBER),
+    (SHARE, Part.TARGET),
+    (SHARE, Part.TARGET_EPOCH),
+    (SHARE, Part.CURRENT),
 ]
 
 
@@ -54,8 +62,8 @@ def test_tombstone_of_a_group_that_is_not_there(group_type: str, part: Part) -> 
     assert (log.replay.states, log.reasons) == ({}, [])
 
 
-@pytest.mark.parametrize("group_type", [CONSUMER, STREAMS])
-@pytest.mark.parametrize("part", [Part.MEMBER, Part.CURRENT])
+@pytest.mark.parametrize("group_type", [CONSUMER, STREAMS, SHARE])
+@pytest.mark.parametrize("part", [Part.MEMBER, Part.CURRENT, Part.TARGET])
 def test_tombstone_of_a_member_that_is_not_there(group_type: str, part: Part) -> None:
     log = Log()
     log.put(group_type, Part.GROUP, epoch=10)
@@ -217,6 +225,4 @@ def test_share_group_records_no_exception_on_replay(part: Part, fields: dict[str
 
 
 def test_every_replayed_type_has_its_tombstone_here() -> None:
-    """Those of share groups are in `test_group_replay.py` and in the differential rounds."""
-    types = {record_type(group_type, part) for group_type, part in TOMBSTONES}
-    assert types == {3, 4, 5, 6, 7, 8, 16, 17, 19, 20, 21, 22, 23}
+    assert {record_type(group_type, part) for group_type, part in TOMBSTONES} == set(MODERN_GROUPS)

@@ -145,6 +145,13 @@ CORNER: dict[str, tuple[int, Case]] = {
     ),
 }
 
+CASES: dict[str, tuple[int, Case]] = {
+    **{f"same state, {name}": (-1, case) for name, case in SAME_STATE.items()},
+    **{f"different states, {name}": (-1, case) for name, case in DIFFERENT_STATES.items()},
+    **COMPLEX,
+    **CORNER,
+}
+
 
 def combined(batches: list[Batch], start_offset: int = -1) -> list[Batch]:
     found = combine_state_batches(
@@ -162,26 +169,8 @@ def combined(batches: list[Batch], start_offset: int = -1) -> list[Batch]:
     ]
 
 
-@pytest.mark.parametrize("case", SAME_STATE.values(), ids=SAME_STATE)
-def test_state_batch_combine_same_state(case: Case) -> None:
-    stored, new, expected = case
-    assert combined([*stored, *new]) == expected
-
-
-@pytest.mark.parametrize("case", DIFFERENT_STATES.values(), ids=DIFFERENT_STATES)
-def test_state_batch_combine_different_states(case: Case) -> None:
-    stored, new, expected = case
-    assert combined([*stored, *new]) == expected
-
-
-@pytest.mark.parametrize(("start_offset", "case"), COMPLEX.values(), ids=COMPLEX)
-def test_state_batch_combine_complex_cases(start_offset: int, case: Case) -> None:
-    stored, new, expected = case
-    assert combined([*stored, *new], start_offset) == expected
-
-
-@pytest.mark.parametrize(("start_offset", "case"), CORNER.values(), ids=CORNER)
-def test_state_batch_combine_corner_cases(start_offset: int, case: Case) -> None:
+@pytest.mark.parametrize(("start_offset", "case"), CASES.values(), ids=CASES)
+def test_state_batch_combine(start_offset: int, case: Case) -> None:
     stored, new, expected = case
     assert combined([*stored, *new], start_offset) == expected
 

@@ -7,6 +7,8 @@ of 4.2, and run under both semantics.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -28,7 +30,9 @@ from tests.support.logs.loader_log import (
     NOW_MS,
     OTHERS,
     SCALA,
+    KeyAndValue,
     Log,
+    Partition,
     both,
     commits,
     committed,
@@ -38,17 +42,133 @@ from tests.support.logs.loader_log import (
     waiting,
 )
 
+Step = Callable[[Log], int]
+"""Appends to a log and returns the record offset."""
+
+Stored = dict[Partition, tuple[int, int, int | None]]
+"""By topic and partition: the committed offset, its record offset and its producer id."""
+
+PENDING = {("foo", 3): 2312, ("foo", 4): 45512, ("bar", 2): 899212}
+
+
+def plain(*records: KeyAndValue) -> Step:
+    return lambda log: log.append(*records)
+
+
+def transactional(producer_id: int, *records: KeyAndValue) -> Step:
+    return lambda log: log.transactional(producer_id, *records)
+
+
+def marker(producer_id: int, control_type: int = COMMIT, *, epoch: int = 2) -> Step:
+    return lambda log: log.marker(producer_id, control_type, epoch=epoch)
+
+
+def stored(
+    offsets: Mapping[Partition, int], first_record_offset: int, producer_id: int | None = None
+) -> Stored:
+    """Offsets that a batch committed."""
+    return {
+        partition: (offset, record_offset, producer_id)
+        for record_offset, (partition, offset) in enumerate(offsets.items(), first_record_offset)
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A log of one group, and the state after its load."""
+
+    steps: list[Step]
+    offsets: Stored = field(default_factory=dict)
+    pending: dict[int, dict[Partition, int]] = field(default_factory=dict)
+    has_group: bool = True
+
+
+CASES = {
+    "testLoadOffsetsWithoutGroup": Case(
+        steps=[plain(*commits(COMMITTED))], offsets=stored(COMMITTED, 0)
+    ),
+    "testLoadTransactionalOffsetsWithoutGroup": Case(
+        steps=[transactional(1000, *commits(COMMITTED)), marker(1000)],
+        offsets=stored(COMMITTED, 0, 1000),
+    ),
+    "testGroupLoadedWithPendingCommits": Case(
+        steps=[transactional(1000, *commits(COMMITTED))], pending={1000: COMMITTED}
+    ),
+    "testLoadWithCommittedAndAbortedAndPendingTransactionalOffsetCommits": Case(
+        steps=[
+            transactional(1000, *commits(COMMITTED)),
+            marker(1000),
+            transactional(1000, *commits(OTHERS)),
+            marker(1000, ABORT),
+            transactional(1000, *commits(PENDING)),
+        ],
+        offsets=stored(COMMITTED, 0, 1000),
+        pending={1000: PENDING},
+    ),
+    "the same after the end of the last transaction": Case(
+        steps=[
+            transactional(1000, *commits(OTHERS)),
+            marker(1000, ABORT),
+            transactional(1000, *commits(PENDING)),
+            marker(1000),
+        ],
+        offsets=stored(PENDING, 4, 1000),
+    ),
+    "testLoadTransactionalOffsetCommitsFromMultipleProducers": Case(
+        steps=[
+            transactional(1000, *commits(COMMITTED)),
+            marker(1000),
+            transactional(1001, *commits(OTHERS)),
+            marker(1001, epoch=3),
+        ],
+        offsets=stored(COMMITTED, 0, 1000) | stored(OTHERS, 4, 1001),
+    ),
+    "testGroupLoadWithConsumerAndTransactionalOffsetCommitsConsumerWins": Case(
+        steps=[
+            transactional(1000, *commits({("foo", 0): 23})),
+            plain(*commits({("foo", 0): 24})),
+            marker(1000),
+        ],
+        offsets=stored({("foo", 0): 24}, 1),
+    ),
+    "testGroupLoadWithConsumerAndTransactionalOffsetCommitsTransactionWins": Case(
+        steps=[
+            plain(*commits({("foo", 0): 24})),
+            transactional(1000, *commits({("foo", 0): 23})),
+            marker(1000),
+        ],
+        offsets=stored({("foo", 0): 23}, 1, 1000),
+    ),
+    "testLoadOffsetsWithTombstones": Case(
+        steps=[plain(*commits(COMMITTED), *commits({("foo", 1): None}))],
+        offsets={("foo", 0): (23, 0, None), ("bar", 0): (8992, 2, None)},
+    ),
+    "testLoadGroupWithTombstone": Case(
+        steps=[plain(group_record("98098230493"), (group_key(), None))], has_group=False
+    ),
+    "testOffsetWriteAfterGroupRemoved": Case(
+        steps=[plain(group_record("98098230493"), (group_key(), None), *commits(COMMITTED))],
+        offsets=stored(COMMITTED, 2),
+    ),
+}
+
 
 @both
-def test_load_offsets_without_group(semantics: Semantics) -> None:
-    """As `testLoadOffsetsWithoutGroup`."""
-    log = Log(next_offset=15)
-    log.append(*commits(COMMITTED))
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_load_of_offsets(semantics: Semantics, case: Case) -> None:
+    """A group known only from its offsets is a simple group."""
+    log = Log()
+    for append in case.steps:
+        append(log)
     loader = log.load(semantics)
 
-    assert committed(loader) == COMMITTED
-    assert loader.groups == {GROUP: simple_group(GROUP)}
-    assert sorted(offset.record_offset for offset in loader.offsets.values()) == [15, 16, 17]
+    assert case.offsets == {
+        (key.topic, key.partition): (value.committed_offset, value.record_offset, value.producer_id)
+        for key, value in loader.offsets.items()
+    }
+    assert committed(loader) == {key: value for key, (value, *_) in case.offsets.items()}
+    assert waiting(loader) == case.pending
+    assert loader.groups == ({GROUP: simple_group(GROUP)} if case.has_group else {})
 
 
 @both
@@ -78,22 +198,6 @@ def test_load_offsets_and_group(semantics: Semantics) -> None:
     assert all(offset.expire_timestamp_ms is None for offset in loader.offsets.values())
 
 
-@both
-def test_load_transactional_offsets_without_group(semantics: Semantics) -> None:
-    """As `testLoadTransactionalOffsetsWithoutGroup`."""
-    log = Log()
-    log.transactional(1000, *commits(COMMITTED))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == COMMITTED
-    assert loader.groups == {GROUP: simple_group(GROUP)}
-    assert all(
-        (offset.producer_id, offset.producer_epoch) == (1000, 2)
-        for offset in loader.offsets.values()
-    )
-
-
 @pytest.mark.parametrize(
     ("semantics", "expected"), [(COORDINATOR, {GROUP: simple_group(GROUP)}), (SCALA, {})]
 )
@@ -109,158 +213,6 @@ def test_do_not_load_aborted_transactional_offset_commits(
     assert (loader.offsets, loader.pending) == ({}, {})
     assert loader.groups == expected
     assert loader.offset_fetch(GROUP) == {}
-
-
-@both
-def test_group_loaded_with_pending_commits(semantics: Semantics) -> None:
-    """As `testGroupLoadedWithPendingCommits`."""
-    log = Log()
-    log.transactional(1000, *commits(COMMITTED))
-    loader = log.load(semantics)
-
-    assert loader.groups == {GROUP: simple_group(GROUP)}
-    assert committed(loader) == {}
-    assert waiting(loader) == {1000: COMMITTED}
-
-
-@both
-def test_load_with_committed_and_aborted_transactional_offset_commits(
-    semantics: Semantics,
-) -> None:
-    """As `testLoadWithCommittedAndAbortedTransactionalOffsetCommits`."""
-    log = Log()
-    log.transactional(1000, *commits(OTHERS))
-    log.marker(1000, ABORT)
-    log.transactional(1000, *commits(COMMITTED))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == COMMITTED
-    assert waiting(loader) == {}
-
-
-@both
-def test_load_with_committed_and_aborted_and_pending_transactional_offset_commits(
-    semantics: Semantics,
-) -> None:
-    """As `testLoadWithCommittedAndAbortedAndPendingTransactionalOffsetCommits`."""
-    pending = {("foo", 3): 2312, ("foo", 4): 45512, ("bar", 2): 899212}
-    log = Log()
-    committed_at = log.transactional(1000, *commits(COMMITTED))
-    log.marker(1000)
-    log.transactional(1000, *commits(OTHERS))
-    log.marker(1000, ABORT)
-    log.transactional(1000, *commits(pending))
-    loader = log.load(semantics)
-
-    assert committed(loader) == COMMITTED
-    assert [loader.offsets[key_of(p)].record_offset for p in COMMITTED] == [
-        committed_at + delta for delta in range(3)
-    ]
-    assert waiting(loader) == {1000: pending}
-
-    loader.replay_end_transaction_marker(1000, COMMIT)
-
-    assert committed(loader) == {**COMMITTED, **pending}
-    assert waiting(loader) == {}
-
-
-@both
-def test_load_transactional_offset_commits_from_multiple_producers(semantics: Semantics) -> None:
-    """As `testLoadTransactionalOffsetCommitsFromMultipleProducers`."""
-    log = Log()
-    first = log.transactional(1000, *commits(COMMITTED))
-    log.marker(1000)
-    second = log.transactional(1001, *commits(OTHERS))
-    log.marker(1001, epoch=3)
-    loader = log.load(semantics)
-
-    assert committed(loader) == {**COMMITTED, **OTHERS}
-    assert [loader.offsets[key_of(p)].record_offset for p in COMMITTED] == [
-        first + delta for delta in range(3)
-    ]
-    assert [loader.offsets[key_of(p)].record_offset for p in OTHERS] == [
-        second + delta for delta in range(3)
-    ]
-
-
-@both
-def test_group_load_with_consumer_and_transactional_offset_commits_consumer_wins(
-    semantics: Semantics,
-) -> None:
-    """As `testGroupLoadWithConsumerAndTransactionalOffsetCommitsConsumerWins`."""
-    log = Log()
-    log.transactional(1000, *commits({("foo", 0): 23}))
-    consumer_at = log.append(*commits({("foo", 0): 24}))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == {("foo", 0): 24}
-    assert loader.offsets[key_of(("foo", 0))].record_offset == consumer_at
-    assert loader.offsets[key_of(("foo", 0))].producer_id is None
-    assert waiting(loader) == {}
-
-
-@both
-def test_group_load_with_consumer_and_transactional_offset_commits_transaction_wins(
-    semantics: Semantics,
-) -> None:
-    """As `testGroupLoadWithConsumerAndTransactionalOffsetCommitsTransactionWins`."""
-    log = Log()
-    log.append(*commits({("foo", 0): 24}))
-    log.transactional(1000, *commits({("foo", 0): 23}))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == {("foo", 0): 23}
-    assert waiting(loader) == {}
-
-
-@both
-def test_load_offsets_with_tombstones(semantics: Semantics) -> None:
-    """As `testLoadOffsetsWithTombstones`."""
-    log = Log(next_offset=15)
-    log.append(*commits(COMMITTED), *commits({("foo", 1): None}))
-    loader = log.load(semantics)
-
-    assert committed(loader) == {("foo", 0): 23, ("bar", 0): 8992}
-    assert loader.groups == {GROUP: simple_group(GROUP)}
-
-
-@both
-def test_load_group_with_tombstone(semantics: Semantics) -> None:
-    """As `testLoadGroupWithTombstone`."""
-    log = Log(next_offset=15)
-    log.append(group_record("98098230493"), (group_key(), None))
-    loader = log.load(semantics)
-
-    assert loader.groups == {}
-
-
-@both
-def test_offset_write_after_group_removed(semantics: Semantics) -> None:
-    """As `testOffsetWriteAfterGroupRemoved`: a simple consumer takes over the id."""
-    log = Log(next_offset=15)
-    log.append(group_record("98098230493"), (group_key(), None), *commits(COMMITTED))
-    loader = log.load(semantics)
-
-    assert loader.groups == {GROUP: simple_group(GROUP)}
-    assert committed(loader) == COMMITTED
-
-
-@both
-def test_load_group_and_offsets_from_different_segments(semantics: Semantics) -> None:
-    """As `testLoadGroupAndOffsetsFromDifferentSegments`: the later segment overrides."""
-    log = Log(next_offset=15)
-    log.append(*commits({("foo", 0): 23, ("foo", 1): 455, ("xxx", 0): 42}), group_record("a"))
-    log.append(*commits({("foo", 0): 33, ("bar", 0): 8992, ("xxx", 0): 10}), group_record("b"))
-    loader = log.load(semantics)
-
-    assert [m.member_id for m in loader.groups[GROUP].members] == ["b"]
-    assert committed(loader) == {
-        **{("foo", 0): 33, ("foo", 1): 455},
-        **{("bar", 0): 8992, ("xxx", 0): 10},
-    }
 
 
 @both

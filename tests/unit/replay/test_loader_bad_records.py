@@ -20,16 +20,12 @@ from tests.support.logs.loader_log import (
     both,
     commits,
     committed,
-    group_key,
     waiting,
 )
 from tests.support.logs.logs import offset_key
 
 REFUSED = [
     pytest.param((None, b"x"), "null key", id="null key"),
-    pytest.param(
-        (b"", b"x"), "record key field type at byte 0: 2 bytes needed, 0 left", id="empty key"
-    ),
     pytest.param(
         (offset_key(GROUP, "foo", 0), b"\x00\x05"),
         "OffsetCommitValue v5 field version at byte 0: unsupported version; known: 0 to 4",
@@ -39,11 +35,6 @@ REFUSED = [
         (offset_key(GROUP, "foo", 0), b"\x00\x03"),
         "OffsetCommitValue v3 field offset at byte 2: 8 bytes needed, 0 left",
         id="cut value",
-    ),
-    pytest.param(
-        (group_key(), b""),
-        "GroupMetadataValue field version at byte 0: 2 bytes needed, 0 left",
-        id="value of no bytes",
     ),
 ]
 

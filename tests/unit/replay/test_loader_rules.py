@@ -17,44 +17,23 @@ from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.groups import (
     CLASSIC,
     CONSUMER,
-    NO_RECORD_OFFSET,
     simple_group,
 )
 from coordinator_state.replay.offsets import CommittedOffset, Semantics
 from tests.support.logs.loader_log import (
-    ABORT,
     COMMITTED,
     COORDINATOR,
     GROUP,
     NOW_MS,
     SCALA,
     Log,
-    Partition,
     both,
     commits,
     committed,
     group_key,
     group_record,
     key_of,
-    waiting,
 )
-from tests.support.logs.logs import group_record_value
-
-
-@pytest.mark.parametrize(("semantics", "expected"), [(COORDINATOR, {}), (SCALA, {("foo", 0): 10})])
-def test_a_tombstone_between_a_transactional_commit_and_its_marker(
-    semantics: Semantics, expected: dict[Partition, int]
-) -> None:
-    """Worked result: transactional 10, tombstone, COMMIT."""
-    log = Log()
-    log.transactional(1000, *commits({("foo", 0): 10}))
-    log.append(*commits({("foo", 0): None}))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == expected
-    assert loader.pending == {}
-    assert set(loader.groups) == {GROUP}
 
 
 @pytest.mark.parametrize(
@@ -93,35 +72,6 @@ def test_under_scala_surviving_offsets_keep_a_removed_group_alive() -> None:
 
     assert loader.groups == {GROUP: simple_group(GROUP)}
     assert committed(loader) == {("foo", 0): 1}
-
-
-@pytest.mark.parametrize(
-    ("semantics", "stored", "pending"),
-    [(COORDINATOR, {}, {1000: {("foo", 0): 1}}), (SCALA, {("foo", 0): 1}, {})],
-)
-def test_an_idempotent_producer_without_a_transaction(
-    semantics: Semantics, stored: dict[Partition, int], pending: dict[int, Any]
-) -> None:
-    log = Log()
-    log.append(*commits({("foo", 0): 1}), producer_id=1000)
-    loader = log.load(semantics)
-
-    assert committed(loader) == stored
-    assert waiting(loader) == pending
-
-
-@both
-def test_a_marker_without_data_is_usual_after_compaction(semantics: Semantics) -> None:
-    log = Log(next_offset=100)
-    log.marker(1000)
-    log.marker(1001, ABORT)
-    log.next_offset += 500
-    log.append(*commits({("foo", 0): 1}))
-    log.marker(1000)
-    loader = log.load(semantics)
-
-    assert loader.offsets[key_of(("foo", 0))].record_offset == 602
-    assert loader.warnings == []
 
 
 @both
@@ -206,26 +156,6 @@ def test_groups_of_other_types_are_known_by_name_to_coordinator_and_unknown_to_s
     assert log.load(SCALA).groups["c"].group_type == CLASSIC
 
 
-def test_a_classic_group_that_migrates_to_the_consumer_protocol() -> None:
-    """As `convertToConsumerGroup` writes it: the group tombstone, then the new records."""
-    log = Log()
-    log.append(group_record("m"))
-    member_key = encode_key(RECORD_TYPES[5], {"groupId": GROUP, "memberId": "m"})
-    metadata_key = encode_key(RECORD_TYPES[3], {"groupId": GROUP})
-    new_records = (
-        (member_key, group_record_value(5)),
-        (metadata_key, group_record_value(3)),
-    )
-    log.append((group_key(), None), *new_records)
-    assert log.load().groups[GROUP].group_type == CONSUMER
-
-    current_key = encode_key(RECORD_TYPES[8], {"groupId": GROUP, "memberId": "m"})
-    epoch_key = encode_key(RECORD_TYPES[6], {"groupId": GROUP})
-    tombstones = [(key, None) for key in (current_key, epoch_key, member_key, metadata_key)]
-    log.append(*tombstones, group_record("m"))
-    assert log.load().groups[GROUP].group_type == CLASSIC
-
-
 def test_a_static_member_that_is_there_twice_stops_a_strict_load() -> None:
     log = Log()
     log.append(group_record("m", "n"))
@@ -236,10 +166,3 @@ def test_a_static_member_that_is_there_twice_stops_a_strict_load() -> None:
     group = log.load(strict=False).groups[GROUP]
     assert (group.replay_warning or "").startswith(f"record offset 0: {reason}")
     assert len(group.members) == 2
-
-
-def test_a_group_known_from_its_offsets_alone_has_no_record() -> None:
-    log = Log(next_offset=5)
-    log.append(*commits({("foo", 0): 1}))
-
-    assert log.load().groups[GROUP].record_offset == NO_RECORD_OFFSET

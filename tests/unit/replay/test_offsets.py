@@ -180,18 +180,6 @@ def test_replay_transaction_end_marker_keeps_the_most_recent_committed_offset(
 
 
 @both
-def test_the_place_in_the_log_decides_and_not_the_greater_offset(semantics: Semantics) -> None:
-    """Worked result: plain 20, transactional 10, COMMIT give 10."""
-    replay = OffsetReplay(semantics)
-    replay_plain(replay, BAR_0, record(0, 20))
-    replay_transactional(replay, 7, BAR_0, 1, 10)
-
-    replay.replay_end_transaction_marker(7, CONTROL_TYPE_COMMIT)
-
-    assert committed_offsets(replay) == {BAR_0: 10}
-
-
-@both
 def test_the_place_in_the_log_decides_and_not_the_order_of_the_markers(
     semantics: Semantics,
 ) -> None:
@@ -227,30 +215,6 @@ def test_the_epoch_of_a_producer_decides_nothing(semantics: Semantics) -> None:
     )
     late = record(1, 2, producer_id=7, producer_epoch=2)
     replay.replay_commit(BAR_1, late, is_transactional=True)
-
-    replay.replay_end_transaction_marker(7, CONTROL_TYPE_COMMIT)
-
-    assert committed_offsets(replay) == {BAR_0: 1, BAR_1: 2}
-
-
-@both
-def test_a_second_marker_finds_nothing(semantics: Semantics) -> None:
-    replay = OffsetReplay(semantics)
-    replay_transactional(replay, 7, BAR_0, 0, 1)
-    replay.replay_end_transaction_marker(7, CONTROL_TYPE_COMMIT)
-
-    assert replay.replay_end_transaction_marker(7, CONTROL_TYPE_ABORT) == []
-    assert committed_offsets(replay) == {BAR_0: 1}
-
-
-@both
-def test_stale_pending_offsets_end_with_the_producers_next_transaction(
-    semantics: Semantics,
-) -> None:
-    """A hanging transaction's offsets are bundled into the next one (KAFKA-14055)."""
-    replay = OffsetReplay(semantics)
-    replay_transactional(replay, 7, BAR_0, 0, 1)
-    replay_transactional(replay, 7, BAR_1, 50, 2)
 
     replay.replay_end_transaction_marker(7, CONTROL_TYPE_COMMIT)
 

@@ -1,0 +1,166 @@
+"""A log replayed record by record: the events and clients that any micro-batches must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay, Partitions
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
+from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, name_of
+from coordinator_state.replay.groups import Group, GroupMember
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.releases import Release
+
+Client = tuple[str, str]
+"""Client id and client host."""
+
+
+@dataclass
+class RecordByRecord:
+    """The loader, and what happened between each record and the next.
+
+    `clients` has the client of every commit that was pending once, by its record offset.
+    """
+
+    loader: ReferenceLoader
+    event_replay: GroupEventReplay
+    topic_names: Mapping[str, str]
+    retention_ms: int
+    events: list[GroupEvent] = field(default_factory=list)
+    clients: dict[int, Client | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        buffer: bytes,
+        semantics: Semantics,
+        release: Release,
+        topic_names: Mapping[str, str],
+        retention_ms: int,
+    ) -> RecordByRecord:
+        """Replay batches of one record each."""
+        loader = ReferenceLoader(semantics, release=release)
+        event_replay = GroupEventReplay(GroupReplay(release=release))
+        replayed = cls(loader, event_replay, topic_names, retention_ms)
+        for batch in read_record_batches(buffer):
+            assert isinstance(batch, RecordBatch)
+            replayed._replay(batch)
+        return replayed
+
+    @property
+    def clients_of_pending(self) -> dict[int, Client | None]:
+        """The client of each pending offset, by its record offset."""
+        return {offset: self.clients[offset] for offset in self._pending()}
+
+    def _replay(self, batch: RecordBatch) -> None:
+        loader = self.loader
+        self._replay_group_record(batch)
+        groups, offsets, pending = dict(loader.groups), dict(loader.offsets), self._pending()
+        loader.load([batch])
+        (record,) = batch.records
+        for key in offsets.keys() | loader.offsets.keys():
+            before, after = offsets.get(key), loader.offsets.get(key)
+            if after is None and before is not None:
+                event: GroupEvent | None = self.event_replay.replay_tombstone(
+                    key,
+                    before,
+                    record.record_offset,
+                    timestamp_ms=record.timestamp_ms,
+                    retention_ms=self.retention_ms,
+                )
+                self._add(event)
+            elif after is not None and after != before:
+                self._add(
+                    self.event_replay.replay_commit(
+                        key, before, after, record.record_offset, lambda _ids: self.topic_names
+                    )
+                )
+        for record_offset, (key, producer_id) in self._pending().items():
+            if record_offset not in pending:
+                group = groups.get(key.group_id)
+                self.clients[record_offset] = self._client(group, key, producer_id, pending)
+
+    # --- events
+
+    def _replay_group_record(self, batch: RecordBatch) -> None:
+        record = _decoded(batch)
+        if record is None:
+            return
+        if record.record_type in OFFSET_COMMIT_TYPES:
+            if record.value is not None:
+                self.event_replay.groups.replay_offset_commit(record.group_id)
+        elif self._is_known(record):
+            for event in self.event_replay.replay_record(record):
+                self._add(event)
+
+    def _is_known(self, record: GroupRecord) -> bool:
+        is_scala = self.loader.semantics is Semantics.SCALA
+        return not is_scala or record.record_type == GROUP_METADATA_TYPE
+
+    def _add(self, event: GroupEvent | None) -> None:
+        if event is not None:
+            before, after = map(self._named, (event.assignment_before, event.assignment_after))
+            self.events.append(event._replace(assignment_before=before, assignment_after=after))
+
+    def _named(self, partitions: Partitions) -> Partitions:
+        if partitions is None:
+            return None
+        return tuple(
+            replace(one, topic=one.topic or self.topic_names.get(one.topic_id or ""))
+            for one in partitions
+        )
+
+    # --- clients
+
+    def _pending(self) -> dict[int, tuple[OffsetKey, int]]:
+        """The key and the producer id of each pending offset, by its record offset."""
+        return {
+            commit.record_offset: (key, producer_id)
+            for producer_id, commits in self.loader.pending.items()
+            for key, commit in commits.items()
+        }
+
+    def _client(
+        self,
+        group: Group | None,
+        key: OffsetKey,
+        producer_id: int,
+        pending: Mapping[int, tuple[OffsetKey, int]],
+    ) -> Client | None:
+        member = None if group is None else next(self._owners(group, key), None)
+        if member is None:
+            for record_offset in sorted(pending, reverse=True):
+                earlier, of_producer = pending[record_offset]
+                is_same = earlier.group_id == key.group_id and of_producer == producer_id
+                if is_same and self.clients[record_offset]:
+                    return self.clients[record_offset]
+            if group is None or len(group.members) != 1:
+                return None
+            (member,) = group.members
+        return member.client_id, member.client_host
+
+    def _owners(self, group: Group, key: OffsetKey) -> Iterator[GroupMember]:
+        for member in group.members:
+            for assigned in member.assignment or ():
+                topic = self.topic_names.get(assigned.topic_id or "", assigned.topic)
+                if (topic, assigned.partition) == (key.topic, key.partition):
+                    yield member
+
+
+def _decoded(batch: RecordBatch) -> GroupRecord | None:
+    """The only record of a batch, if it can be decoded."""
+    (record,) = batch.records
+    if batch.is_control or record.key is None:
+        return None
+    try:
+        key = decode_key(record.key)
+        value = None if record.value is None else decode_value(key.record_type, record.value).fields
+    except (DecodeError, UnknownRecordType):
+        return None
+    name = name_of(key.fields)
+    return GroupRecord(key.record_type.id, key.group_id, name, value, record.record_offset)
