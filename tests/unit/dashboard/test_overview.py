@@ -64,7 +64,7 @@ def tiles_of(folder: str) -> dict[str, tuple[str, str]]:
 
 
 def tables_with(folder: Path, pending_s: int, quarantined: int) -> str:
-    """Tables with an open transaction that began so many seconds ago, and without samples."""
+    """Tables with an open transaction that began so many seconds ago."""
     now = datetime.now(timezone.utc)
     began = now - timedelta(seconds=pending_s)
     tables = create_tables(folder)
@@ -79,14 +79,18 @@ def tables_with(folder: Path, pending_s: int, quarantined: int) -> str:
 
 
 def test_tiles_have_the_colour_of_their_value(tmp_path: Path, tables: DashboardTables) -> None:
-    calm = tiles_of(tables_with(tmp_path / "calm", pending_s=70, quarantined=0))
+    empty = create_tables(tmp_path / "empty")
+    apply_micro_batch(empty, progress=[{"updated_at": datetime.now(timezone.utc)}])
     unknown = ("records behind", "greatest time lag", "alerts firing", "tables behind")
-    assert [calm[caption][0] for caption in unknown] == ["unknown"] * 4
+    assert [tiles_of(empty)[caption][0] for caption in unknown] == ["unknown"] * 4
     # An open transaction is bad only if it hangs.
-    known = ("hanging transactions", "records in quarantine")
-    assert [calm[caption][0] for caption in known] == ["good", "good"]
-    bad = tiles_of(tables_with(tmp_path / "bad", pending_s=3_600, quarantined=1))
-    assert [bad[caption][0] for caption in known] == ["bad", "warning"]
+    counted = ("hanging transactions", "records in quarantine")
+    for name, pending_s, quarantined, levels in (
+        ("open", 70, 0, ["good", "good"]),
+        ("hanging", 3_600, 1, ["bad", "warning"]),
+    ):
+        tiles = tiles_of(tables_with(tmp_path / name, pending_s, quarantined))
+        assert [tiles[caption][0] for caption in counted] == levels
     behind = tiles_of(tables.folder)
     assert behind["records behind"][0] == "bad"
     assert behind["tables behind"][0] == "good"
