@@ -1,27 +1,19 @@
-"""From looking to acting: a person tests a rule, plans a reset, and takes the data of a table."""
+"""From looking to acting: a person tests a rule and plans a reset."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.chromium import needs_chromium
-from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
+from tests.support.tables.dashboard_tables import REWOUND, DashboardTables
 
 pytestmark = [needs_chromium, pytest.mark.long]
 RULE = f"rules:\n  - name: behind\n    groups: {REWOUND}\n    lag: '> 500'\n"
-PAGES = (
-    *(f"group/{page}?{urlencode({'group': HOSTILE})}" for page in ("alert", "plan")),
-    f"group/alert?{urlencode({'group': REWOUND, 'rule': RULE, 'span': '1h'})}",
-    f"group/alert?{urlencode({'group': REWOUND, 'rule': 'rules: ['})}",
-    f"group/plan?{urlencode({'group': REWOUND, 'to': 'earliest'})}",
-)
 
 
 def test_a_rule_from_the_group_to_the_moment_it_would_have_fired(
@@ -78,28 +70,3 @@ def test_a_plan_from_the_past_of_a_group_to_its_file(
     page.get_by_role("textbox", name="Moment").fill("2001-01-01 05:30")
     page.get_by_role("button", name="Plan", exact=True).click()
     expect(page.get_by_role("alert").last).to_contain_text("2001-01-01T00:00")
-
-
-def test_the_data_of_a_table(open_page: Callable[..., Page], tmp_path: Path) -> None:
-    page = open_page("?status=REWIND&sort=-lag")
-    with page.expect_download() as downloading:
-        page.get_by_role("link", name="JSON of groups").click()
-    downloading.value.save_as(tmp_path / "groups.jsonl")
-    (row,) = map(json.loads, (tmp_path / "groups.jsonl").read_text().splitlines())
-    assert (row["group_id"], row["status"], row["lag"]) == (REWOUND, "REWIND", 1_800)
-    page.get_by_role("link", name="SQL of groups").click()
-    assert "WHERE s.status IN ('REWIND')" in page.locator("#query").input_value()
-    expect(page.get_by_role("region", name="Answer").locator("tbody tr")).to_have_count(1)
-    expect(page.get_by_role("region", name="Answer")).to_contain_text(REWOUND)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_it(open_page: Callable[..., Page], scheme: str) -> None:
-    for path in PAGES:
-        page = open_page(path, color_scheme=scheme)
-        for width in (360, 1280):
-            page.set_viewport_size({"width": width, "height": 800})
-            found = Axe().run(page)
-            assert found.violations_count == 0, (path, width, found.generate_report())
-            body = page.evaluate("document.documentElement.scrollWidth")
-            assert body <= width, (path, width)

@@ -53,7 +53,7 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     return [(row["log_partition"], row["record_offset"], row["event_number"]) for row in rows]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 11, 13, 14])
+@pytest.mark.parametrize("limit", [1, 3, 13, 14])
 @pytest.mark.parametrize("arguments", [{}, {"group": "g"}, {"event": ["group_emptied"]}])
 def test_pages_of_any_size_are_the_history(
     client: FlaskClient, folder: str, limit: int, arguments: dict[str, Any]
@@ -67,13 +67,12 @@ def test_pages_of_any_size_are_the_history(
     assert [place for page in found for place in places(page)] == wanted[::-1]
 
 
-@pytest.mark.parametrize("limit", [1, 3, 20])
-def test_a_period(client: FlaskClient, limit: int) -> None:
+def test_a_period(client: FlaskClient) -> None:
     history = pages(client, limit=1, group="h")
     (reset,), (rewind,) = history
     assert (reset["event"], rewind["event"]) == ("offset_reset", "offset_rewind")
     at = rewind["record_timestamp"]
-    found = pages(client, limit=limit, since=at, until=at)
+    found = pages(client, since=at, until=at)
     assert [place for page in found for place in places(page)] == places([rewind])
 
 

@@ -37,7 +37,7 @@ def ids(rows: list[dict[str, Any]]) -> list[str]:
     return [row["group_id"] for row in rows]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 61, ALL, ALL + 1])
+@pytest.mark.parametrize("limit", [7, ALL])
 def test_pages_of_any_size_have_each_group_once(
     client: FlaskClient, tables: DashboardTables, limit: int
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_group_with_its_members(client: FlaskClient) -> None:
     assert [one["partition"] for one in member["assignment"]] == [0, 1]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 10])
+@pytest.mark.parametrize("limit", [1, 10])
 def test_the_lag_of_a_group_is_that_of_the_view(
     client: FlaskClient, tables: DashboardTables, limit: int
 ) -> None:

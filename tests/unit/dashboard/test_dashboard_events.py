@@ -122,12 +122,6 @@ def test_changes_are_of_one_group(client: FlaskClient) -> None:
     assert new_partitions in section(client, "changes", "offsets", group="payments")
 
 
-def test_an_unknown_event_is_refused(client: FlaskClient) -> None:
-    answer = client.get("/c/prod/changes?event=offset_rewound")
-    assert answer.status_code == 400
-    assert "is not an event" in answer.text
-
-
 def test_a_group_has_its_events_newest_first(client: FlaskClient) -> None:
     churn, rewind = rows(client, "group", group="payments")
     assert "joined and left 99 times" in churn
