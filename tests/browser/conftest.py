@@ -1,4 +1,4 @@
-"""One browser and one server for all tests of the folder, and pages of it for each test.
+"""One server for all tests of the folder, a browser for each file, and pages for each test.
 
 The server shows five clusters, whose present is the time at which their tables were created. No
 test changes these tables; those of `test_live.py` have their own.
@@ -51,8 +51,9 @@ def server(tables: DashboardTables, tmp_path_factory: pytest.TempPathFactory) ->
         yield stack.enter_context(serving_page(folders, refresh_s=1))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser for each file: while it runs, no other test of this thread has an event loop."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
