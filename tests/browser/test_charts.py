@@ -111,28 +111,6 @@ def test_a_drag_moves_the_page_to_its_period(open_page: Callable[..., Page]) -> 
     plots(page)
 
 
-def test_a_period_can_be_typed_without_scripts(open_page: Callable[..., Page]) -> None:
-    page = open_page(GROUP, java_script_enabled=False)
-    expect(page.locator(".charts")).to_contain_text("needs JavaScript")
-    page.get_by_text("Other period").click()
-    page.get_by_label("From").fill("10m")
-    page.get_by_label("To", exact=True).fill("1m")
-    page.get_by_role("button", name="Show", exact=True).first.click()
-    assert asked(page) == {"group": [REWOUND], "since": ["10m"], "until": ["1m"]}
-    expect(page.locator(".spans summary")).to_contain_text(re.compile("UTC to .* UTC"))
-
-
-def test_a_rewind_is_marked_and_leads_to_its_events(open_page: Callable[..., Page]) -> None:
-    page = open_page(GROUP)
-    plots(page)
-    mark = page.locator(".charts .events").get_by_role("link", name="offset rewind")
-    mark.focus()
-    expect(page.get_by_role("tooltip")).to_contain_text("set back from 990 to 100")
-    mark.click()
-    assert asked(page)["event"] == ["offset_rewind"]
-    expect(page.locator("section[aria-labelledby=events] tbody tr").first).to_contain_text("990")
-
-
 def test_charts_fill_their_place_in_both_themes(open_page: Callable[..., Page]) -> None:
     page = open_page(GROUP)
     canvas = page.locator(".charts canvas")

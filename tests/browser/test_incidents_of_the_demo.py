@@ -91,10 +91,3 @@ def test_without_a_clipboard_the_story_is_selected(open_page: Callable[..., Page
     page.get_by_role("button", name="Copy for the ticket").click()
     expect(page.get_by_label("The story as Markdown")).to_be_focused()
     assert page.evaluate("String(getSelection())").startswith("# `fraud-check`")
-
-
-def test_without_scripts_a_link_explains_the_group(open_page: Callable[..., Page]) -> None:
-    page = open_page("group?group=fraud-check", java_script_enabled=False)
-    page.get_by_role("link", name="Explain this group").click()
-    expect(cause_of(page)).to_contain_text(CAUSES["fraud-check"])
-    expect(page.get_by_role("link", name="as Markdown")).to_be_visible()

@@ -109,22 +109,3 @@ def test_selected_groups_are_compared(open_page: Callable[..., Page]) -> None:
     expect(page.locator("#compared thead a")).to_have_text(["group-003", "group-007"])
     charts = page.get_by_role("img", name=re.compile("Lag over the last hour"))
     expect(charts).to_have_count(2)
-
-
-def test_without_scripts_the_table_is_whole_and_columns_are_chosen(
-    open_page: Callable[..., Page],
-) -> None:
-    page = open_page("?search=group-00", java_script_enabled=False)
-    expect(page.locator(_ROWS)).to_have_count(10)
-    page.get_by_text("Columns", exact=True).click()
-    page.get_by_role("checkbox", name="Members").uncheck()
-    page.get_by_role("group", name=re.compile("Show these columns")).locator("..").get_by_role(
-        "button", name="Show"
-    ).click()
-    expect(page.get_by_role("columnheader", name="Lag", exact=True)).to_be_visible()
-    expect(page.get_by_role("columnheader", name="Members")).to_have_count(0)
-    page.goto(page.url.partition("?")[0])
-    expect(page.get_by_role("columnheader", name="Members")).to_have_count(0)
-    page.get_by_role("checkbox", name="Compare group-000").check()
-    page.get_by_role("button", name="Compare selected groups").click()
-    expect(page.locator("#compared thead a")).to_have_text(["group-000"])

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.chromium import needs_chromium
-from tests.support.tables.tabbed_tables import BILLING, LEDGER
+from tests.support.tables.tabbed_tables import BILLING
 from tests.support.tables.timeline_tables import DEPLOYED, MANY
 from tests.support.tables.topic_tables import QUICK, READ, SLOW
 
@@ -41,18 +41,6 @@ def test_another_tab_comes_without_a_reload(open_page: Callable[..., Page], serv
     expect(page.locator("section[aria-labelledby=members]")).to_be_visible()
     tab(page, "Raw records")
     expect(page.locator(".wide[aria-label='Raw records'] tbody tr")).to_have_count(7)
-
-
-def test_the_tabs_work_without_scripts(open_page: Callable[..., Page], server: str) -> None:
-    page = open_page(f"{server}c/tabs/group?group={LEDGER}", java_script_enabled=False)
-    tab(page, "Transactions")
-    expect(page.get_by_role("region", name="Pending offsets")).to_contain_text("accounts:0 at 30")
-    page.get_by_role("link", name="Show the ended transactions").click()
-    expect(page.get_by_role("region", name="Ended transactions")).to_contain_text("aborted")
-    page.get_by_role("link", name=LEDGER).click()
-    tab(page, "Raw records")
-    page.get_by_role("link", name="Show the newest records").click()
-    expect(page.locator(".wide[aria-label='Raw records']")).to_contain_text("OffsetCommit")
 
 
 def test_a_deploy_is_seen_on_the_page_of_its_group(

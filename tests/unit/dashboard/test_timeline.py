@@ -44,16 +44,10 @@ def part(client: FlaskClient, group: str, **arguments: str) -> str:
 def test_a_loop_in_words_and_bars(client: FlaskClient) -> None:
     shown = part(client, LOOPING)
 
-    assert re.search(
-        r"<p class=.result.>40 rebalances in \S+ min, all within 78 s; at least one", shown
-    )
-    assert (
-        ": 40 rebalances in 78 s: search-consumer joins and leaves every 4 s, generation" in shown
-    )
+    assert re.search(r"<p class=.result.>40 rebalances in \S+ min, all within 78 s", shown)
+    assert "search-consumer joins and leaves every 4 s, generation" in shown
     assert "Pauses within a rebalance are not in the log" in shown
-    assert (
-        "search-consumer-0000, then 19 members in its place <small>owned 1 partition for" in shown
-    )
+    assert "search-consumer-0000, then 19 members in its place <small>owned 1 partition" in shown
     assert re.search(r"orders 1: search-consumer-0007 from [^<]* UTC \(2 s\)", shown)
     assert re.search(r"rebalances from [^<]* UTC, generation \d+ to \d+", shown)
     assert re.search(r">\+\d+</text>", shown)
