@@ -20,9 +20,9 @@ STOPPED = {"at": 1, "status": "STOP", "level": "bad", "reason": "no commit for 5
 
 def plots(page: Page) -> Locator:
     """The three plots, once they are drawn."""
-    found = page.locator(".charts .u-over")
-    expect(found).to_have_count(3)
-    return found
+    overlays = page.locator(".charts .u-over")
+    expect(overlays).to_have_count(3)
+    return overlays
 
 
 def asked(page: Page) -> dict[str, list[str]]:
@@ -37,13 +37,13 @@ def answering(json: Any) -> Callable[[Route], None]:
 
 def test_all_charts_have_the_time_under_the_pointer(open_page: Callable[..., Page]) -> None:
     page = open_page(GROUP, timezone_id="Asia/Kathmandu")
-    told = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:45")
-    expect(page.locator(".strip li").last).to_contain_text(told)
+    in_nepal = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:45")
+    expect(page.locator(".strip li").last).to_contain_text(in_nepal)
     page.get_by_text("Charts as a table").click()
-    expect(page.locator(".charts details[open] tbody td").first).to_have_text(told)
+    expect(page.locator(".charts details[open] tbody td").first).to_have_text(in_nepal)
     expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
     plots(page).first.hover()
-    expect(page.locator(".charts .at")).to_have_text([told, told, told])
+    expect(page.locator(".charts .at")).to_have_text([in_nepal, in_nepal, in_nepal])
     assert len(set(page.locator(".charts .at").all_inner_texts())) == 1
 
 

@@ -53,11 +53,11 @@ def test_a_change_arrives_by_itself(
     page = open_page(f"group?group={REWOUND}")
     expect(page.locator(".age")).to_have_text(re.compile(r"^(as of|written) \d+ (s|min) ago$"))
     # Another tab of the same browser takes part in the stream.
-    told = page.evaluate(
+    changed_at = page.evaluate(
         "new Promise((done) => connectStream(document.body.dataset.live, done)"
         ".postMessage('watch'))"
     )
-    assert told.isdecimal()
+    assert changed_at.isdecimal()
     set_back(tables.folder, committed=60)
     expect(page.locator(".facts")).to_contain_text("1,880")
 
