@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 from flask.testing import FlaskClient
 
 
-def page_of(client: FlaskClient, address: str, /, code: int = 200, **arguments: str) -> str:
+def page_of(client: FlaskClient, address: str, /, **arguments: str) -> str:
     """A page of the cluster `prod`, without the white space of its template."""
     path = f"/c/prod/{address}"
     if arguments:
         path += f"{'&' if '?' in path else '?'}{urlencode(arguments)}"
     answer = client.get(path, buffered=True)
-    assert answer.status_code == code, answer.text
+    assert answer.status_code == 200, answer.text
     return " ".join(unescape(answer.text).split())
 
 

@@ -34,7 +34,9 @@ def guarded(request: pytest.FixtureRequest, tables: DashboardTables) -> Flask:
 
 def test_a_token_is_needed(guarded: Flask) -> None:
     client = guarded.test_client()
-    wrong = ({}, {"Authorization": "Bearer wrong"}, basic("me", "wrong"), basic(TOKEN, ""))
+    wrong: list[dict[str, str]] = [
+        *({}, {"Authorization": "Bearer wrong"}, basic("me", "wrong"), basic(TOKEN, "")),
+    ]
     for address, headers in zip(ADDRESSES, wrong, strict=True):
         refused = client.get(address, headers={"Accept": "text/html", **headers})
         assert refused.status_code == 401

@@ -161,6 +161,7 @@ def test_the_file_of_transactions_has_a_row_for_each_offset(client: FlaskClient)
     page, of = shown(client, "transactions")
     (row,) = rows_of(client, page, "pending offsets")
     (pending,) = of["snapshot"].transactions
+    names: tuple[str, ...]
     names = ("producer_id", "producer_epoch", "group_id", "client_id", "log_partition")
     assert values([row], *names) == values([pending], *names)
     names = ("topic", "partition", "committed_offset")
