@@ -1,45 +1,29 @@
-"""Each incident of the demo, from the overview to its cause, and into a ticket."""
+"""Incidents of the demo, from the overview to its cause, and into a ticket."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from streaming.dashboard.app import create_app
-from streaming.dashboard.queries import PROCESSES
-from streaming.http.server import serving
 from tests.support.browser.chromium import needs_chromium
-from tests.support.tables.demo_incidents import END, INCIDENTS, DemoIncident, create_demo_tables
-from tests.support.tables.pinned_moment import pin_moment
 
 pytestmark = [needs_chromium, pytest.mark.long]
 
 SCREEN = {"width": 1280, "height": 800}
 MOST_CLICKS = 3
 CAUSES = {
-    "search": "24 rebalances in 3.8 min",
-    "refunds": "all 144 commits since 08:31:10 UTC were aborted",
     "fraud-check": "an open transaction of producer 7",
-    "returns": "48 offsets deleted of returns-topic:1",
     "trial": "the group was deleted at 08:33:05 UTC",
-    "reports": "4 partitions of reports-topic set back",
-    "reports-stuck": "no commit since 08:31:05 UTC, usually every 5 s",
 }
+"""A group of the overview, and one that was deleted. All causes are in `unit/dashboard`."""
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the page shows the demo as of the moment of its incidents."""
-    tables = create_demo_tables(tmp_path_factory.mktemp("demo") / "tables")
-    app = create_app({"demo": tables})
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        pin_moment(monkeypatch, END)
-        with serving(app) as served, closing(app.extensions[PROCESSES]):
-            yield f"{served}c/demo/"
+def address(server: str) -> str:
+    return f"{server}c/demo/"
 
 
 def is_on_screen(line: Locator) -> bool:
@@ -60,12 +44,12 @@ def height_of_story(page: Page) -> float:
     return box["height"]
 
 
-@pytest.mark.parametrize("incident", INCIDENTS, ids=[one.group for one in INCIDENTS])
+@pytest.mark.parametrize("group", CAUSES)
 def test_the_cause_of_an_incident_is_found_from_the_overview(
-    open_page: Callable[..., Page], incident: DemoIncident
+    open_page: Callable[..., Page], group: str
 ) -> None:
     page = open_page("", viewport=SCREEN)
-    of_group = page.get_by_role("link", name=incident.group, exact=True)
+    of_group = page.get_by_role("link", name=group, exact=True)
     way = [of_group]
     if not of_group.count():
         # A group that was deleted is among the changes.
@@ -73,9 +57,9 @@ def test_the_cause_of_an_incident_is_found_from_the_overview(
     assert len(way) <= MOST_CLICKS
     for link in way:
         link.first.click()
-    expect(page.locator("h1")).to_contain_text(incident.group)
+    expect(page.locator("h1")).to_contain_text(group)
     cause = cause_of(page)
-    expect(cause).to_contain_text(CAUSES[incident.group])
+    expect(cause).to_contain_text(CAUSES[group])
     assert is_on_screen(cause)
 
 
@@ -107,10 +91,3 @@ def test_without_a_clipboard_the_story_is_selected(open_page: Callable[..., Page
     page.get_by_role("button", name="Copy for the ticket").click()
     expect(page.get_by_label("The story as Markdown")).to_be_focused()
     assert page.evaluate("String(getSelection())").startswith("# `fraud-check`")
-
-
-def test_without_scripts_a_link_explains_the_group(open_page: Callable[..., Page]) -> None:
-    page = open_page("group?group=fraud-check", java_script_enabled=False)
-    page.get_by_role("link", name="Explain this group").click()
-    expect(cause_of(page)).to_contain_text(CAUSES["fraud-check"])
-    expect(page.get_by_role("link", name="as Markdown")).to_be_visible()

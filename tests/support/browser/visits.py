@@ -13,9 +13,9 @@ def headings(address: str, paths: Iterable[str]) -> dict[str, str]:
     """The heading of each page, or what a script said, or the address of another host it asked."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        found = {path: _heading(browser, address, path) for path in paths}
+        by_path = {path: _heading(browser, address, path) for path in paths}
         browser.close()
-    return found
+    return by_path
 
 
 def _heading(browser: Browser, address: str, path: str) -> str:

@@ -24,7 +24,7 @@ def create_topic_tables(in_folder: Path, now: datetime, *, with_unread: bool = T
     `run --lag-topics all`.
     """
     tables = create_tables(in_folder)
-    commit(tables, now, slow=400)
+    _commit(tables, now)
     logs = [
         (topic, partition)
         for topic, partitions in _LOGS.items()
@@ -46,10 +46,9 @@ def create_topic_tables(in_folder: Path, now: datetime, *, with_unread: bool = T
     return tables
 
 
-def commit(tables: str, now: datetime, slow: int) -> None:
-    """A micro-batch in which `SLOW` commits this offset in each partition."""
+def _commit(tables: str, now: datetime) -> None:
     committed = {
-        **{(SLOW, READ, partition): slow for partition in range(3)},
+        **{(SLOW, READ, partition): 400 for partition in range(3)},
         **{(QUICK, READ, partition): 1_000 for partition in range(2)},
         (QUICK, PARTLY, 0): 1_000,
     }

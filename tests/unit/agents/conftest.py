@@ -1,4 +1,4 @@
-"""An agent of a server over the tables of an incident, for each file of tests."""
+"""An agent of a server over the tables of an incident, whose present is fixed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import pytest
 from streaming.agents.server import opened_server
 from tests.support.clients.agent import Agent, connected
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
+from tests.support.tables.held_moment import held_at
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
-    return create_dashboard_tables(tmp_path_factory.mktemp("agents") / "tables")
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardTables]:
+    tables = create_dashboard_tables(tmp_path_factory.mktemp("agents") / "tables")
+    with held_at(tables.folder, tables.after):
+        yield tables
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def agent(tables: DashboardTables) -> Iterator[Agent]:
-    with opened_server({"prod": tables.folder}) as server, connected(server) as found:
-        yield found
+    with opened_server({"prod": tables.folder}) as server, connected(server) as agent:
+        yield agent

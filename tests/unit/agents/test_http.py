@@ -30,9 +30,9 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> DashboardTables:
-    """Tables for each test: after two minutes they are stale, and every status is UNKNOWN."""
-    return create_dashboard_tables(tmp_path / "tables")
+def fresh(tmp_path: Path) -> str:
+    """Tables for a command: after two minutes they are stale, and every status is UNKNOWN."""
+    return create_dashboard_tables(tmp_path / "tables").folder
 
 
 def post(address: str, **headers: str) -> requests.Response:
@@ -57,13 +57,12 @@ def require_an_answer(agent: Agent) -> None:
     assert "docs://ids" in agent.resources()
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_client_starts_the_command(tables: DashboardTables, repository: Path, mode: str) -> None:
-    command, *arguments = command_of("mcp", "--tables", tables.folder)
+def test_a_client_starts_the_command(fresh: str, repository: Path) -> None:
+    command, *arguments = command_of("mcp", "--tables", fresh)
     server = StdioServerParameters(
         command=command, args=arguments, env={"PYTHONPATH": str(repository)}
     )
-    with connected(server, mode=mode) as agent:
+    with connected(server) as agent:
         require_an_answer(agent)
 
 
@@ -72,8 +71,8 @@ def test_on_stdio_it_ends_with_its_input_and_prints_nothing_else(tables: Dashboa
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_over_http_it_ends_with_ctrl_c(tables: DashboardTables) -> None:
-    command = command_of("mcp", "--tables", tables.folder, "--port", "0")
+def test_over_http_it_ends_with_ctrl_c(fresh: str) -> None:
+    command = command_of("mcp", "--tables", fresh, "--port", "0")
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from streaming.agents.server import opened_server
 from streaming.views.sql.slots import Busy
 from streaming.views.text import printable
 from tests.support.clients.agent import Agent, connected
+from tests.support.clients.incident_search import findings
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
+from tests.support.tables.demo_incidents import END, HEALTHY, INCIDENTS, create_demo_tables
+from tests.support.tables.pinned_moment import pin_moment
 from tests.support.tables.status_tables import NOW, create_status_tables
 
 SHOWN = printable(HOSTILE)
@@ -35,7 +39,7 @@ def test_every_tool_is_typed_and_read_only(agent: Agent) -> None:
         arguments = tool.input_schema["properties"]
         assert {"at", "cluster"} <= arguments.keys()
         assert "clusters" not in arguments
-        assert all(one["description"] for one in arguments.values())
+        assert all(argument["description"] for argument in arguments.values())
         assert tool.description is not None
         assert "\n    " not in tool.description
 
@@ -45,41 +49,49 @@ def test_the_server_says_that_names_are_data(agent: Agent) -> None:
 
 
 def test_groups_in_trouble_come_first(agent: Agent) -> None:
-    found = agent.call("find_groups")
-    assert ids(found) == [SHOWN, REWOUND]
-    assert found["more"] == 0
-    assert found["statuses"] == {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}
-    assert found["groups"][1]["status"] == "REWIND"
-    assert found["groups"][1]["record_id"] == {"log_partition": 0, "record_offset": 0}
-    assert found["notice"] is None
-    assert datetime.fromisoformat(found["at"].replace("Z", "+00:00")).tzinfo == timezone.utc
+    answer = agent.call("find_groups")
+    assert ids(answer) == [SHOWN, REWOUND]
+    assert answer["more"] == 0
+    assert answer["statuses"] == {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}
+    assert answer["groups"][1]["status"] == "REWIND"
+    assert answer["groups"][1]["record_id"] == {"log_partition": 0, "record_offset": 0}
+    assert answer["notice"] is None
+    assert datetime.fromisoformat(answer["at"].replace("Z", "+00:00")).tzinfo == timezone.utc
+
+
+def test_an_agent_finds_every_incident_of_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no hint which groups have an incident; the other causes are in `unit/lag`."""
+    tables = create_demo_tables(tmp_path / "tables")
+    pin_moment(monkeypatch, END)
+    with opened_server({"demo": tables}) as server, connected(server) as agent:
+        causes_of = findings(agent)
+        healthy = agent.call("explain_group", group=HEALTHY[0])
+    causes = {incident.group: incident.cause.value for incident in INCIDENTS}
+    assert {group: finding.cause for group, finding in causes_of.items()} == causes
+    assert all(finding.record_ids for finding in causes_of.values())
+    assert healthy["evidence"][0]["cause"] == "caught_up"
 
 
 def test_groups_are_found_by_status_and_by_a_part_of_their_id(agent: Agent) -> None:
     assert ids(agent.call("find_groups", status="REWIND")) == [REWOUND]
-    found = agent.call("find_groups", status="all", search="GROUP-00", limit=3)
-    assert ids(found) == ["group-000", "group-001", "group-002"]
-    assert found["more"] == 7
+    answer = agent.call("find_groups", status="all", search="GROUP-00", limit=3)
+    assert ids(answer) == ["group-000", "group-001", "group-002"]
+    assert answer["more"] == 7
     assert ids(agent.call("find_groups", search=SHOWN)) == [SHOWN]
 
 
 def test_a_group_is_asked_for_by_the_name_that_is_shown(agent: Agent) -> None:
-    found = agent.call("explain_group", group=SHOWN)
-    assert found["group_id"] == SHOWN
-    first = found["evidence"][0]
+    answer = agent.call("explain_group", group=SHOWN)
+    assert answer["group_id"] == SHOWN
+    first = answer["evidence"][0]
     assert first["cause"] == "open_transaction"
     assert first["record_ids"] == [{"log_partition": 0, "record_offset": 0}]
     assert [line.split()[3] for line in first["commands"]] == [
         *("describe-producers", "find-hanging", "abort")
     ]
     assert agent.call("transactions", group=SHOWN)["open"][0]["group_id"] == SHOWN
-
-
-def test_a_rewind_is_explained_with_its_record(agent: Agent) -> None:
-    found = agent.call("explain_group", group=REWOUND)
-    assert found["status"] == "REWIND"
-    assert found["evidence"][0]["cause"] == "offset_rewind"
-    assert found["evidence"][0]["record_ids"] == [{"log_partition": 0, "record_offset": 39}]
 
 
 def test_who_moved_offsets_names_the_client_and_both_offsets(agent: Agent) -> None:
@@ -118,34 +130,38 @@ def test_a_past_moment_has_its_own_answer(agent: Agent, tables: DashboardTables)
 
 
 def test_an_open_transaction_has_its_client_and_record(agent: Agent) -> None:
-    found = agent.call("transactions")
-    (one,) = found["open"]
-    assert (one["producer_id"], one["client_id"], one["is_hanging"]) == (7, SHOWN, True)
-    assert one["age_ms"] >= 3_600_000
-    assert one["record_ids"] == [{"log_partition": 0, "record_offset": 0}]
-    assert found["aborted"] == found["ended_late"] == []
+    answer = agent.call("transactions")
+    (transaction,) = answer["open"]
+    assert (transaction["producer_id"], transaction["client_id"], transaction["is_hanging"]) == (
+        7,
+        SHOWN,
+        True,
+    )
+    assert transaction["age_ms"] >= 3_600_000
+    assert transaction["record_ids"] == [{"log_partition": 0, "record_offset": 0}]
+    assert answer["aborted"] == answer["ended_late"] == []
 
 
 def test_the_lag_over_time(agent: Agent) -> None:
-    found = agent.call("lag_history", group=REWOUND, within="10m", points=5, limit=1)
-    assert len(found["points"]) == 5
-    assert found["points"][-1]["lag"] == 1_800
-    (last,) = found["last_commits"]
+    answer = agent.call("lag_history", group=REWOUND, within="10m", points=5, limit=1)
+    assert len(answer["points"]) == 5
+    assert answer["points"][-1]["lag"] == 1_800
+    (last,) = answer["last_commits"]
     assert last["committed_offset"] == 100
-    assert found["more"] == 1
+    assert answer["more"] == 1
     assert "has no committed offset" in agent.refused("lag_history", group="nobody")
 
 
 def test_sql_is_limited_and_escaped(agent: Agent) -> None:
-    found = agent.call(
+    answer = agent.call(
         "sql", query="SELECT group_id, lag, moment() AS at, 'nan'::DOUBLE FROM group_lag", limit=2
     )
-    assert [column["kind"] for column in found["columns"]] == ["text", "number", "time", "number"]
-    assert len(found["rows"]) == 2
-    assert found["rows"][0][0] == SHOWN
-    assert found["rows"][0][1] == 5
-    assert found["rows"][0][3] == "NaN"
-    assert found["is_cut"] is True
+    assert [column["kind"] for column in answer["columns"]] == ["text", "number", "time", "number"]
+    assert len(answer["rows"]) == 2
+    assert answer["rows"][0][0] == SHOWN
+    assert answer["rows"][0][1] == 5
+    assert answer["rows"][0][3] == "NaN"
+    assert answer["is_cut"] is True
     wide = agent.call("sql", query="SELECT repeat('x', 20000) FROM range(100)", limit=100)
     assert wide["is_cut"] is True
     assert wide["rows"][0][0].endswith("x… (cut)")
@@ -194,7 +210,7 @@ def test_an_error_is_one_line_that_says_what_to_do(
     assert "\n" not in refused
 
 
-def test_several_clusters_are_told_apart(tables: DashboardTables, tmp_path: Any) -> None:
+def test_several_clusters_are_told_apart(tables: DashboardTables, tmp_path: Path) -> None:
     other = create_status_tables(tmp_path / "tables")
     with (
         opened_server({"prod": tables.folder, "stage": other}) as server,
@@ -238,6 +254,6 @@ def test_an_unforeseen_error_is_one_line_too(
 
 
 def test_a_period_may_begin_before_the_tables(agent: Agent) -> None:
-    found = agent.call("who_moved_offsets", within="7d")
-    since = datetime.fromisoformat(found["since"].replace("Z", "+00:00"))
+    answer = agent.call("who_moved_offsets", within="7d")
+    since = datetime.fromisoformat(answer["since"].replace("Z", "+00:00"))
     assert datetime.now(timezone.utc) - since > timedelta(days=6)

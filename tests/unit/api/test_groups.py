@@ -21,32 +21,32 @@ ALL = GROUPS + 2
 
 def items(client: FlaskClient, path: str, **arguments: Any) -> list[dict[str, Any]]:
     """The items of all pages."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     cursor = ""
     while True:
         answer = client.get(f"/api/v1/{path}", query_string={**arguments, "cursor": cursor})
         assert answer.status_code == 200, answer.text
         assert answer.json is not None
-        found += answer.json["items"]
+        rows += answer.json["items"]
         cursor = answer.json["next_cursor"]
         if not cursor:
-            return found
+            return rows
 
 
 def ids(rows: list[dict[str, Any]]) -> list[str]:
     return [row["group_id"] for row in rows]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 61, ALL, ALL + 1])
+@pytest.mark.parametrize("limit", [7, ALL])
 def test_pages_of_any_size_have_each_group_once(
     client: FlaskClient, tables: DashboardTables, limit: int
 ) -> None:
     at = tables.after.isoformat()
     wanted = CoordinatorTables(tables.folder).as_of(at).status()
-    found = items(client, "groups", limit=limit, at=at)
-    assert ids(found) == sorted(row.group_id for row in wanted)
+    rows = items(client, "groups", limit=limit, at=at)
+    assert ids(rows) == sorted(row.group_id for row in wanted)
     by_group = {row.group_id: row for row in wanted}
-    for row in found:
+    for row in rows:
         of_view = by_group[row["group_id"]]
         assert (row["status"], row["reason"]) == (of_view.status, of_view.reason)
         assert (row["lag"], row["partitions"]) == (of_view.lag, of_view.partitions)
@@ -117,17 +117,17 @@ def test_a_group_with_its_members(client: FlaskClient) -> None:
     assert [one["partition"] for one in member["assignment"]] == [0, 1]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 10])
+@pytest.mark.parametrize("limit", [1, 10])
 def test_the_lag_of_a_group_is_that_of_the_view(
     client: FlaskClient, tables: DashboardTables, limit: int
 ) -> None:
     at = tables.after.isoformat()
     wanted = CoordinatorTables(tables.folder).as_of(at).lag(REWOUND).arrow.to_pylist()
-    found = items(client, f"groups/{REWOUND}/lag", limit=limit, at=at)
-    for row, of_view in zip(found, wanted, strict=True):
+    rows = items(client, f"groups/{REWOUND}/lag", limit=limit, at=at)
+    for row, of_view in zip(rows, wanted, strict=True):
         known = {name: value for name, value in of_view.items() if not hasattr(value, "isoformat")}
         assert known.items() <= row.items()
-    assert [row["status"] for row in found] == ["REWIND", "OK"]
+    assert [row["status"] for row in rows] == ["REWIND", "OK"]
     assert items(client, f"groups/{REWOUND}/lag", topic="orders") == []
     assert [row["status"] for row in items(client, f"groups/{REWOUND}/lag", status="REWIND")] == [
         "REWIND"
@@ -149,17 +149,21 @@ def test_an_explanation_names_records_that_exist(
 
 
 def test_the_groups_of_a_topic(client: FlaskClient) -> None:
-    found = items(client, f"topics/{quote(HOSTILE, safe='')}/groups", limit=50)
-    assert len(found) == ALL
-    (rewound,) = (row for row in found if row["group_id"] == REWOUND)
+    rows = items(client, f"topics/{quote(HOSTILE, safe='')}/groups", limit=50)
+    assert len(rows) == ALL
+    (rewound,) = (row for row in rows if row["group_id"] == REWOUND)
     assert rewound["partitions"] == 2
     assert rewound["lag"] == 1_800
 
 
 def test_open_transactions(client: FlaskClient) -> None:
-    (found,) = items(client, "transactions", is_hanging="true")
-    assert (found["group_id"], found["producer_id"], found["is_hanging"]) == (HOSTILE, 7, True)
-    assert [row["committed_offset"] for row in found["offsets"]] == [999]
+    (transaction,) = items(client, "transactions", is_hanging="true")
+    assert (transaction["group_id"], transaction["producer_id"], transaction["is_hanging"]) == (
+        HOSTILE,
+        7,
+        True,
+    )
+    assert [row["committed_offset"] for row in transaction["offsets"]] == [999]
     assert items(client, "transactions", group=REWOUND) == []
     assert items(client, "alerts") == []
 

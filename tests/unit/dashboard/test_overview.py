@@ -1,8 +1,10 @@
-"""The overview: trends, filters and columns in the address, sparklines, and groups compared."""
+"""The overview: tiles, trends, filters and columns in the address, sparklines, comparisons."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from html import unescape
 from pathlib import Path
 
@@ -10,6 +12,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
+from tests.support.browser.html import page_of, part_of, rows_of, text_of
+from tests.support.tables.alert_rules import lag_of
+from tests.support.tables.dashboard_tables import DashboardTables
+from tests.support.tables.held_moment import held_at
 from tests.support.tables.overview_tables import (
     GROWING,
     NEW,
@@ -20,83 +26,122 @@ from tests.support.tables.overview_tables import (
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    """Tables for each test: their trends are those of the last five minutes."""
-    return create_overview_tables(tmp_path / "overview")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = create_overview_tables(tmp_path_factory.mktemp("overview") / "tables")
+    with held_at(folder, datetime.now(timezone.utc)):
+        yield folder
 
 
-@pytest.fixture
-def client(folder: str) -> FlaskClient:
+@pytest.fixture(scope="module")
+def app(folder: str) -> FlaskClient:
     return create_app({"prod": folder}).test_client()
 
 
-def shown(client: FlaskClient, address: str) -> str:
-    answer = client.get(address)
-    assert answer.status_code == 200, answer.text
-    return answer.text
-
-
-def table_of(page: str) -> str:
-    return page[page.index('<table id="groups">') : page.index("</table>")]
+@pytest.fixture
+def client(app: FlaskClient) -> FlaskClient:
+    """A browser without cookies."""
+    return app.application.test_client()
 
 
 def groups_of(page: str) -> list[str]:
-    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)<', table_of(page))
+    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)<', part_of(page, '"groups">', "</table>"))
 
 
-def trends_of(page: str) -> dict[str, str]:
-    rows = re.findall(r"<tr>.*?</tr>", table_of(page), re.DOTALL)[1:]
-    return {
-        groups_of(f'<table id="groups">{row}</table>')[0]: " ".join(
-            re.sub("<[^>]*>", " ", found.group(1)).split()
-        )
-        for row in rows
-        if (found := re.search(r'(<span class="trend .*?</span> .*?</span>)', row))
-    }
+def heads_of(page: str) -> list[str]:
+    head = part_of(page, '"groups">', "</thead>")
+    return [text_of(cell) for cell in re.findall("<th.*?</th>", head)]
 
 
-def test_the_trend_of_each_group_is_said_in_words(client: FlaskClient) -> None:
-    page = shown(client, "/c/prod/?search=orders")
-    assert trends_of(page) == {
-        GROWING: "↗ growing +50/s",
-        SHRINKING: "↘ shrinking, caught up in 3.3 min",
-        STEADY: "→ steady",
-    }
+def tiles_of(folder: str) -> dict[str, tuple[str, str]]:
+    """The colour and the value of each tile by its caption."""
+    page = page_of(create_app({"prod": folder}).test_client(), "")
+    tiles = re.findall(
+        r'<li class="(\w*)">(?:<a [^>]*>)?<b>(.*?)</b> ([\w ]+)',
+        part_of(page, '<ul class="tiles">', "</ul>"),
+    )
+    return {caption.strip(): (level, text_of(value)) for level, value, caption in tiles}
+
+
+def tables_with(folder: Path, pending_s: int, quarantined: int) -> str:
+    """Tables with an open transaction that began so many seconds ago."""
+    now = datetime.now(timezone.utc)
+    began = now - timedelta(seconds=pending_s)
+    tables = create_tables(folder)
+    pending = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}
+    apply_micro_batch(
+        tables,
+        progress=[{"records_quarantined": quarantined, "updated_at": now}],
+        groups=[{"group_id": "g"}],
+        pending_offsets=[pending | {"commit_timestamp": began, "record_timestamp": began}],
+    )
+    return tables
+
+
+def test_tiles_have_the_colour_of_their_value(tmp_path: Path, tables: DashboardTables) -> None:
+    empty = create_tables(tmp_path / "empty")
+    apply_micro_batch(empty, progress=[{"updated_at": datetime.now(timezone.utc)}])
+    unknown = ("records behind", "greatest time lag", "alerts firing", "tables behind")
+    assert [tiles_of(empty)[caption][0] for caption in unknown] == ["unknown"] * 4
+    # An open transaction is bad only if it hangs.
+    counted = ("hanging transactions", "records in quarantine")
+    for name, pending_s, quarantined, levels in (
+        ("open", 70, 0, ["good", "good"]),
+        ("hanging", 3_600, 1, ["bad", "warning"]),
+    ):
+        tiles = tiles_of(tables_with(tmp_path / name, pending_s, quarantined))
+        assert [tiles[caption][0] for caption in counted] == levels
+    behind = tiles_of(tables.folder)
+    assert behind["records behind"][0] == "bad"
+    assert behind["tables behind"][0] == "good"
+
+
+def test_the_tile_of_stale_tables_has_their_age(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
+    lag_of(folder, 5, seconds_ago=3_600)
+    assert tiles_of(folder)["tables behind"] == ("bad", "60 min")
+
+
+def test_the_trend_of_each_group_is_in_words(client: FlaskClient) -> None:
+    page = page_of(client, "", search="orders", columns="trend")
+    assert [row[-1] for row in rows_of(page, "groups")] == [
+        "↗ growing +50/s",
+        "↘ shrinking, caught up in 3.3 min",
+        "→ steady",
+    ]
     # The arrow is for the eye only.
     assert page.count('<span aria-hidden="true">↗</span>') == 1
-    by_trend = groups_of(shown(client, "/c/prod/?sort=-growth_per_s"))
-    # Its rates are unknown: it comes last in both directions.
-    assert by_trend == [GROWING, STEADY, SHRINKING, NEW]
-    assert groups_of(shown(client, "/c/prod/?sort=growth_per_s"))[-1] == NEW
 
 
 @pytest.mark.parametrize(
-    ("filters", "groups"),
+    ("address", "groups"),
     [
+        # The rates of NEW are unknown: it comes last in both directions.
+        ("sort=-growth_per_s", [GROWING, STEADY, SHRINKING, NEW]),
+        ("sort=growth_per_s", [SHRINKING, STEADY, GROWING, NEW]),
         ("trend=growing", [GROWING]),
         ("topic=INVOICE", [NEW]),
         ("topic=nothing", []),
         ("type=consumer", [GROWING]),
-        ("type=consumer&type=classic&type=", [GROWING, SHRINKING, STEADY, NEW]),
-        ("state=Stable&search=ORDERS-", [GROWING, SHRINKING, STEADY]),
+        ("type=consumer&type=classic&type=&sort=group_id", [SHRINKING, STEADY, GROWING, NEW]),
+        ("state=Stable&search=ORDERS-&sort=group_id", [SHRINKING, STEADY, GROWING]),
         ("state=Dead", []),
         ("status=WARN", [GROWING]),
-        ("status=OK&status=DATA_LOSS", [SHRINKING, STEADY, NEW]),
+        ("status=OK&status=DATA_LOSS&sort=group_id", [SHRINKING, STEADY, NEW]),
         ("status=nothing", []),
     ],
 )
-def test_filters_are_in_the_address(client: FlaskClient, filters: str, groups: list[str]) -> None:
-    page = shown(client, f"/c/prod/?{filters}")
-    assert sorted(groups_of(page)) == sorted(groups)
+def test_the_address_filters_and_sorts(
+    client: FlaskClient, address: str, groups: list[str]
+) -> None:
+    assert groups_of(page_of(client, f"?{address}")) == groups
 
 
 def test_each_active_filter_can_be_removed(client: FlaskClient) -> None:
-    page = shown(client, "/c/prod/?status=OK&status=STALL&topic=ord&sort=lag&page=2")
-    chips = page[page.index('<ul class="chips"') :]
-    chips = chips[: chips.index("</ul>")]
+    page = page_of(client, "?status=OK&status=STALL&topic=ord&sort=lag&page=2")
+    chips = part_of(page, '<ul class="chips"', "</ul>")
     links = {
-        re.sub("<[^>]*>", "", text).partition(",")[0].strip(): unescape(href)
+        text_of(text).partition(",")[0].strip(): href
         for href, text in re.findall(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', chips)
     }
     assert links == {
@@ -108,35 +153,34 @@ def test_each_active_filter_can_be_removed(client: FlaskClient) -> None:
 
 
 def test_statuses_are_counted_under_the_other_filters(client: FlaskClient) -> None:
-    page = unescape(shown(client, "/c/prod/?topic=invoices&status=WARN"))
-    counts = page[page.index('<ul class="counts"') :]
-    counts = counts[: counts.index("</ul>")]
+    page = page_of(client, "", topic="invoices", status="WARN")
+    counts = part_of(page, '<ul class="counts"', "</ul>")
     assert re.findall(r'href="([^"]*)"', counts) == ["/c/prod/?topic=invoices&status=OK"]
     assert groups_of(page) == []
 
 
 def test_chosen_columns_are_kept_for_the_next_visit(client: FlaskClient) -> None:
-    assert "Members</a>" in table_of(shown(client, "/c/prod/"))
+    assert "Members" in heads_of(page_of(client, ""))
     answer = client.get("/c/prod/?columns=&columns=lag&columns=trend&columns=password")
     (cookie,) = answer.headers.getlist("Set-Cookie")
     assert "columns=lag.trend;" in cookie
     assert "HttpOnly" in cookie
     assert "SameSite=Lax" in cookie
-    for page in (answer.text, shown(client, "/c/prod/")):
-        assert "Members</a>" not in table_of(page)
-        assert 'class="reason"' not in table_of(page)
-        assert "Trend</a>" in table_of(page)
-    # A link with columns comes first, and none may be chosen.
-    assert "Members</a>" in table_of(shown(client, "/c/prod/?columns=members"))
-    assert "Lag</a>" not in table_of(shown(client, "/c/prod/?columns="))
-    assert "Lag</a>" not in table_of(shown(client, "/c/prod/"))
+    for page in (answer.text, page_of(client, "")):
+        assert heads_of(page)[-2:] == ["Lag", "Trend"]
+        assert "Members" not in heads_of(page)
+        assert 'class="reason"' not in part_of(page, '"groups">', "</table>")
+    # Columns in the address come first, and none may be chosen.
+    assert "Members" in heads_of(page_of(client, "", columns="members"))
+    assert "Lag" not in heads_of(page_of(client, "", columns=""))
+    assert "Lag" not in heads_of(page_of(client, ""))
 
 
 def test_sparklines_are_those_of_the_shown_page(client: FlaskClient) -> None:
-    page = shown(client, "/c/prod/?search=orders-s")
-    (address,) = re.findall(r'data-sparks="([^"]*)"', page)
-    assert unescape(address) == "/c/prod/overview/sparklines?search=orders-s"
-    part = shown(client, unescape(address))
+    page = page_of(client, "", search="orders-s")
+    (address,) = re.findall(r'data-sparks="/c/prod/([^"]*)"', page)
+    assert address == "overview/sparklines?search=orders-s"
+    part = page_of(client, address)
     assert re.findall(r'<li data-of="([^"]*)"', part) == [GROWING]
     (points,) = re.findall(
         r'<svg class="spark" [^>]*aria-hidden="true"><polyline points="(.*?)"', part
@@ -147,37 +191,38 @@ def test_sparklines_are_those_of_the_shown_page(client: FlaskClient) -> None:
 
 
 def test_groups_are_compared_on_one_scale(client: FlaskClient) -> None:
-    page = shown(client, f"/c/prod/compare?group={GROWING}&group={STEADY}&group=nobody&group={NEW}")
+    page = page_of(client, f"compare?group={GROWING}&group={STEADY}&group=nobody&group={NEW}")
     heads = re.findall(r'<th scope="col"><a [^>]*>([^<]*)<', page)
     assert heads == [GROWING, STEADY, NEW]
     assert "These groups do not exist at this moment: nobody." in page
     assert "0 to 25,000" in page
     assert page.count('<svg class="spark large"') == 3
     assert re.search(r'<li><a [^>]*>orders</a> <span class="number">25,000</span>', page)
-    assert "growing +50/s" in page
     many = "&".join(f"group={number}" for number in range(11))
-    assert "3 more are left out" in shown(client, f"/c/prod/compare?{many}")
-    assert "Select groups" in shown(client, "/c/prod/compare")
+    assert "3 more are left out" in page_of(client, f"compare?{many}")
+    assert "Select groups" in page_of(client, "compare")
 
 
 def test_several_clusters_have_totals_and_one_search(folder: str, tmp_path: Path) -> None:
-    other = create_overview_tables(tmp_path / "other")
-    several = create_app({"a": folder, "b": other, "c": str(tmp_path / "gone")}).test_client()
-    page = shown(several, "/")
+    clusters = {"prod": folder, "stage": folder, "gone": str(tmp_path / "gone")}
+    several = create_app(clusters).test_client()
+    page = unescape(several.get("/").text)
     for tile in ("<b>2 of 3</b> clusters", "<b>8</b> groups", "<b>94,000</b> records behind"):
         assert tile in page
+    assert "there is no folder" in page
+    assert several.get("/c/gone/").status_code == 400
+    assert '<a href="/c/prod/" aria-current="true">prod</a>' in page_of(several, "")
     worst = page[page.index('<table id="worst-groups">') :]
-    found = re.findall(r'<th scope="row"><a href="/c/(.)/group\?group=([^"]*)"', worst)
-    assert found[:2] == [("a", GROWING), ("b", GROWING)]
+    groups = re.findall(r'<th scope="row"><a href="/c/(\w+)/group\?group=([^"]*)"', worst)
+    assert groups[:2] == [("prod", GROWING), ("stage", GROWING)]
     assert '<h2 id="found">' not in page
-
-    searched = shown(several, "/?search=INVOI")
-    links = unescape(searched[: searched.index('<ul class="tiles">')])
-    assert [f"/c/{name}/topic?topic=Invoices" in links for name in "abc"] == [True, True, False]
-    searched = shown(several, "/?search=orders-slow")
-    links = unescape(searched[: searched.index('<ul class="tiles">')])
-    assert f"/c/b/group?group={GROWING}" in links
-    assert "none" in links
+    for search, link in (
+        ("INVOI", "topic?topic=Invoices"),
+        (GROWING, f"group?group={GROWING}"),
+    ):
+        searched = unescape(several.get(f"/?search={search}").text)
+        links = searched.partition('<ul class="tiles">')[0]
+        assert [f"/c/{name}/{link}" in links for name in clusters] == [True, True, False]
 
 
 def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> None:
@@ -185,5 +230,5 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
     groups: list[Row] = [{"group_id": "", "state": "Empty", "member_count": 0}]
     apply_micro_batch(folder, progress=[{}], groups=groups)
     client = create_app({"prod": folder}).test_client()
-    assert 'value="" form="compare" aria-label="Compare (empty)"' in shown(client, "/c/prod/")
-    assert '<span class="none">(empty)</span>' in shown(client, "/c/prod/group?group=")
+    assert 'value="" form="compare" aria-label="Compare (empty)"' in page_of(client, "")
+    assert '<span class="none">(empty)</span>' in page_of(client, "group", group="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -12,16 +13,17 @@ from flask.testing import FlaskClient
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.dashboard.app import create_app
+from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
-GROUPS, PARTITIONS, MEMBERS, EVENTS, LOG_PARTITIONS = 10_000, 200, 100, 100, 50
+GROUPS, PARTITIONS, MEMBERS, EVENTS, LOG_PARTITIONS = 3_000, 200, 100, 100, 50
 TOPIC = "payments.transactions.settled.v1"
 MOST_BYTES = 300_000
 MOST_BYTES_SENT = 75_000
 """Of a page and all of its files, compressed."""
 PAGES = (
     "",
-    "?sort=group_id&page=100",
+    "?sort=group_id&page=60",
     *(
         f"group?{urlencode({'group': 'team-00000-consumer'})}",
         *(
@@ -42,7 +44,7 @@ def of_group(name: str) -> Row:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Tables of 10,000 groups that read one topic, one of them with each of its partitions."""
+    """Tables of 3,000 groups that read one topic, one of them with each of its partitions."""
     folder = create_tables(
         tmp_path_factory.mktemp("large") / "tables", log_partitions=str(LOG_PARTITIONS)
     )
@@ -121,6 +123,54 @@ def test_no_page_is_heavy(client: FlaskClient, page: str) -> None:
     files = re.findall(r'(?:href|src)="(/static/[^"]+)"', answer.text)
     first = sum(len(sent(client, address)) for address in (f"/c/prod/{page}", *files))
     assert first < MOST_BYTES_SENT
+
+
+def test_no_tab_of_a_large_group_is_heavy(tmp_path: Path) -> None:
+    """500 members with long ids and 5,000 partitions of topics with long names."""
+    now = datetime.now(timezone.utc)
+    group = f"{HOSTILE}{'g' * 200}"
+    topics = [f"{HOSTILE}{number:03}{'t' * 200}" for number in range(100)]
+    members = [f"{HOSTILE}{'m' * 200}{number:03}" for number in range(500)]
+    partitions = [(topic, number) for number in range(50) for topic in topics]
+    offset = {"group_id": group, "committed_offset": 1, "commit_timestamp": now}
+    record = {"record_timestamp": now, "day": now.date(), "is_tombstone": False}
+    tables = create_tables(tmp_path / "large")
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": now}],
+        groups=[{"group_id": group, "state": "Stable", "member_count": 500, "generation": 1}],
+        group_members=[
+            {
+                **{"group_id": group, "member_id": member, "client_id": HOSTILE},
+                "subscribed_topics": topics,
+                "assignment": [
+                    {"topic": topic, "topic_id": None, "partition": partition}
+                    for topic, partition in partitions[number::500]
+                ],
+            }
+            for number, member in enumerate(members)
+        ],
+        group_offsets=[
+            {**offset, "topic": topic, "partition": partition, "metadata": HOSTILE}
+            for topic, partition in partitions
+        ],
+        offset_commits=[
+            {
+                **{**offset, **record, "topic": topic, "partition": partition},
+                **{"metadata": HOSTILE * 50, "record_offset": number},
+                **{"outcome": "committed", "outcome_record_offset": number},
+            }
+            for number, (topic, partition) in enumerate(partitions)
+        ],
+    )
+    client = create_app({"prod": tables}).test_client()
+    for path, tab in (
+        *(("group", tab) for tab in ("partitions", "members", "events", "transactions")),
+        *(("group/records", ""), ("group/transactions", "")),
+    ):
+        answer = client.get(f"/c/prod/{path}?{urlencode({'group': group, 'tab': tab})}")
+        assert answer.status_code == 200
+        assert len(answer.data) < MOST_BYTES, (path, tab, len(answer.data))
 
 
 def test_an_answer_of_sql_is_not_heavy_either(client: FlaskClient) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import pytest
-import requests
 from flask import Flask
 
 from streaming.dashboard.app import create_app
@@ -21,8 +15,6 @@ from streaming.http.server import serving
 from streaming.run.monitoring import endpoints
 from streaming.run.monitoring.high_watermarks import HighWatermarks
 from streaming.run.monitoring.run_monitor import RunMonitor
-from tests.support.clients.installed_command import command_of
-from tests.support.tables.dashboard_tables import create_dashboard_tables
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of these tests
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what is listened on by many
@@ -37,13 +29,9 @@ OTHERS = (
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return create_dashboard_tables(tmp_path_factory.mktemp("names") / "tables").folder
-
-
-def page(folder: str, *allowed_hosts: str, **access: str) -> Flask:
-    return create_app({"prod": folder}, access=Access(allowed_hosts=allowed_hosts, **access))
+def page(*allowed_hosts: str, **access: str) -> Flask:
+    """The page of a cluster without tables: their pages have the status 400."""
+    return create_app({"prod": "missing"}, access=Access(allowed_hosts=allowed_hosts, **access))
 
 
 def monitor(host: str) -> Flask:
@@ -57,16 +45,14 @@ def status(app: Flask, path: str, host: str) -> int:
 
 @pytest.mark.parametrize("path", ["/c/prod/", "/login", "/static/page.css"])
 @pytest.mark.parametrize("listens_on", ["127.0.0.1", EVERY_ADDRESS])
-def test_the_page_answers_to_its_own_names_wherever_it_listens(
-    folder: str, listens_on: str, path: str
-) -> None:
-    app = page(folder, host=listens_on, token=TOKEN)
+def test_the_page_answers_to_its_own_names_wherever_it_listens(listens_on: str, path: str) -> None:
+    app = page(host=listens_on, token=TOKEN)
     assert {status(app, path, host) for host in OTHERS} == {403}
     assert 403 not in {status(app, path, host) for host in OWN}
 
 
-def test_a_name_does_not_get_a_session_by_the_token(folder: str) -> None:
-    app = page(folder, host=EVERY_ADDRESS, token=TOKEN)
+def test_a_name_does_not_get_a_session_by_the_token() -> None:
+    app = page(host=EVERY_ADDRESS, token=TOKEN)
     for host, expected in (("evil.example", 403), ("localhost", 302)):
         client = app.test_client()
         given = client.post("/login", data={"token": TOKEN}, headers={"Host": host})
@@ -74,8 +60,8 @@ def test_a_name_does_not_get_a_session_by_the_token(folder: str) -> None:
         assert ("Set-Cookie" in given.headers) == (host == "localhost")
 
 
-def test_the_page_answers_to_names_that_it_was_given(folder: str) -> None:
-    app = page(folder, "Kafka.example", "other.example", host="page.internal", token=TOKEN)
+def test_the_page_answers_to_names_that_it_was_given() -> None:
+    app = page("Kafka.example", "other.example", host="page.internal", token=TOKEN)
     for host in ("kafka.example:8050", "other.example", "page.internal", "localhost"):
         assert status(app, "/login", host) == 200
     refused = app.test_client().get("/login", headers={"Host": "evil\u202e.example"})
@@ -87,9 +73,9 @@ def test_the_page_answers_to_names_that_it_was_given(folder: str) -> None:
 @pytest.mark.parametrize(
     "name", ["https://kafka.example", "kafka.example:8050", "*.example/", "", "a b@c"]
 )
-def test_what_is_no_name_is_refused(folder: str, name: str) -> None:
+def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="is not a host name"):
-        page(folder, name, host="127.0.0.1")
+        page(name, host="127.0.0.1")
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
@@ -99,34 +85,6 @@ def test_a_run_on_this_machine_answers_to_no_other_name(path: str) -> None:
     assert 403 not in {status(on_loopback, path, host) for host in OWN}
     # Prometheus asks a service by its name.
     assert status(elsewhere, path, "materializer:8000") != 403
-
-
-@contextmanager
-def served(*command: str) -> Iterator[int]:
-    """The port at which a command serves while the block runs."""
-    with subprocess.Popen(command_of(*command), stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stderr.readline())
-            assert found is not None
-            yield int(found[1])
-        finally:
-            process.terminate()
-
-
-def test_metrics_on_this_machine_answer_to_no_other_name(folder: str) -> None:
-    with served("metrics", "--tables", folder, "--port", "0") as port:
-
-        def get(host: str) -> Any:
-            headers = {"Host": host}
-            return requests.get(f"http://127.0.0.1:{port}/metrics", headers=headers, timeout=30)
-
-        refused = get("evil.example")
-        assert refused.status_code == 403
-        assert refused.text == (
-            "Host evil.example is not allowed. Use localhost or an IP address.\n"
-        )
-        assert "coordinator_state_up 1" in get(f"127.0.0.1:{port}").text
 
 
 def test_a_probe_without_a_name_is_answered() -> None:

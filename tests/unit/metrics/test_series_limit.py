@@ -57,11 +57,11 @@ def test_no_limit_is_passed_and_what_is_left_out_is_counted(tables: str) -> None
 LAG = "kafka_consumergroup_group_lag"
 
 
-@pytest.fixture
-def crowd(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A group that lost data, twenty that are well, and some whose ids are very long."""
     now = datetime.now(timezone.utc)
-    folder = create_tables(tmp_path)
+    folder = create_tables(tmp_path_factory.mktemp("crowd"))
     well = [f"well-{number:02}" for number in range(20)]
     long = ["a" * 32_000, "ü" * 300, '"' * 600, "b" * 512]
     offset = {"topic": "t", "partition": 0, "commit_timestamp": now}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from streaming.dashboard.app import create_app
 from streaming.errors import ConfigurationError
 from streaming.served import cluster as module
 from streaming.served.cluster import Cluster
@@ -85,9 +84,3 @@ def test_past_snapshots_are_few(tables: DashboardTables) -> None:
     assert len(cluster._past) == 8
     with pytest.raises(ConfigurationError, match="is in the future"):
         cluster.snapshot(datetime.now(timezone.utc) + timedelta(hours=1))
-
-
-def test_a_moment_under_another_name_is_refused(tables: DashboardTables) -> None:
-    answer = create_app({"prod": tables.folder}).test_client().get("/c/prod/?as_of=5m")
-    assert answer.status_code == 400
-    assert "unknown argument as_of: use at, such as ?at=5m" in answer.text

@@ -1,0 +1,134 @@
+"""The tables of a group and of a topic in a real browser: tabs, timeline, and matrix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.browser.chromium import needs_chromium
+from tests.support.tables.tabbed_tables import BILLING
+from tests.support.tables.timeline_tables import DEPLOYED, MANY
+from tests.support.tables.topic_tables import QUICK, READ, SLOW
+
+pytestmark = [needs_chromium, pytest.mark.long]
+
+
+def tab(page: Page, name: str) -> None:
+    page.get_by_role("navigation", name="Tables of the group").get_by_text(name).click()
+
+
+def test_another_tab_comes_without_a_reload(open_page: Callable[..., Page], server: str) -> None:
+    page = open_page(f"{server}c/tabs/group?group={BILLING}")
+    expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
+    expect(page.locator("section[aria-labelledby=why] li").first).to_be_visible()
+    page.locator(".tabs").scroll_into_view_if_needed()
+    page.evaluate("document.querySelector('.charts').dataset.same = 'yes'")
+    tab(page, "Members")
+    expect(page.locator("section[aria-labelledby=members]")).to_be_visible()
+    expect(page.locator("section[aria-labelledby=partitions]")).to_have_count(0)
+    chosen = page.locator(".tabs [aria-current]")
+    expect(chosen).to_have_text("Members 3")
+    expect(chosen).to_be_focused()
+    expect(page.locator(".charts[data-same] figure").first).to_be_visible()
+    expect(chosen).to_be_in_viewport()
+    page.go_back()
+    expect(page.locator("section[aria-labelledby=partitions]")).to_be_visible()
+    expect(page.locator(".charts[data-same] figure").first).to_be_visible()
+    page.go_forward()
+    expect(page.locator("section[aria-labelledby=members]")).to_be_visible()
+    tab(page, "Raw records")
+    expect(page.locator(".wide[aria-label='Raw records'] tbody tr")).to_have_count(7)
+
+
+def test_a_deploy_is_seen_on_the_page_of_its_group(
+    open_page: Callable[..., Page], server: str
+) -> None:
+    page = open_page(f"{server}c/timeline/group?group={DEPLOYED}", timezone_id="Asia/Kathmandu")
+    # The timeline is loaded after the page.
+    what_happened = page.locator("section[aria-labelledby=what-happened]")
+    result = what_happened.locator(".result")
+    expect(result).to_contain_text("4 rebalances in")
+    expect(result).to_contain_text("the group stood still for at least 3 s")
+    expect(what_happened.locator("li").first).to_contain_text("2 members of search-consumer were")
+    # Both old members have a colour, which their successors keep.
+    assert {
+        bar.get_attribute("class") for bar in what_happened.locator(".lanes [class^=owner]").all()
+    } == {"owner-1", "owner-2"}
+    still = what_happened.locator(".over rect title")
+    expect(still).to_have_text(re.compile(r"no partition had an owner from .* UTC \(3 s\)"))
+    expect(what_happened.locator(".axis time").first).to_have_text(re.compile(r" \+05:45$"))
+    what_happened.get_by_text("Timeline as tables").click()
+    expect(what_happened.locator("details")).to_contain_text("search-consumer-old1 left")
+
+
+@pytest.mark.parametrize("width", [360, 2560])
+def test_a_timeline_fits_and_its_lines_are_at_their_marks(
+    open_page: Callable[..., Page], server: str, width: int
+) -> None:
+    timeline = f"{server}c/timeline/group/timeline?group="
+    page = open_page(f"{timeline}{MANY}", viewport={"width": width, "height": 800})
+    expect(page.locator(".lane .label", has_text="orders 59")).to_be_visible()
+    right = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.timeline rect, .timeline time')]"
+        ".map((one) => one.getBoundingClientRect().right))"
+    )
+    assert right <= width
+    page.goto(f"{timeline}{DEPLOYED}")
+    of_mark, of_line = (
+        page.locator(f".timeline {part}").first.bounding_box()
+        for part in (".marks rect", ".over line")
+    )
+    assert of_mark is not None
+    assert of_line is not None
+    assert of_line["x"] == pytest.approx(of_mark["x"], abs=4)
+
+
+def test_from_the_list_to_a_group_in_a_partition(
+    open_page: Callable[..., Page], server: str
+) -> None:
+    page = open_page(f"{server}c/topics/topics")
+    page.get_by_label("Topic", exact=True).press_sequentially("orders")
+    expect(page.locator("#topics tbody tr")).to_have_count(1)
+    page.get_by_role("link", name=READ, exact=True).click()
+    expect(page.locator("h1")).to_have_text(f"Topic {READ}")
+    cell = page.get_by_role("row", name=SLOW).first.get_by_role("cell", name="600").first
+    cell.hover()
+    expect(page.get_by_role("tooltip")).to_contain_text("600 behind, oldest")
+    expect(page.get_by_role("tooltip")).to_contain_text("owner billing-consumer-1")
+    page.get_by_role("rowheader", name=SLOW).first.get_by_role("link").click()
+    expect(page.locator("h1")).to_have_text(f"Group {SLOW}")
+
+
+def test_arrow_keys_move_in_the_matrix_and_a_refresh_keeps_the_cell(
+    open_page: Callable[..., Page], server: str
+) -> None:
+    page = open_page(f"{server}c/topics/topic?topic={READ}&sort=group_id")
+    cells = page.locator("#matrix tbody td")
+    # One cell is in the tab order.
+    expect(page.locator("#matrix tbody td[tabindex]")).to_have_count(1)
+    cells.first.focus()
+    for key, row, text in (
+        ("ArrowRight", SLOW, None),
+        ("ArrowRight", SLOW, "600"),
+        ("ArrowDown", QUICK, "0"),
+        ("ArrowDown", QUICK, "0"),
+        ("End", QUICK, ""),
+        ("ArrowRight", QUICK, ""),
+        ("ArrowUp", SLOW, "600"),
+    ):
+        page.keyboard.press(key)
+        focused = page.locator("#matrix td:focus")
+        expect(focused.locator("xpath=../th")).to_have_text(row)
+        if text is not None:
+            expect(focused).to_have_text(text)
+    expect(page.get_by_role("tooltip")).to_contain_text("600 behind")
+    expect(page.locator("#matrix tbody td[tabindex]")).to_have_count(1)
+    page.evaluate("loadPage(location.href, { isRefresh: true })")
+    expect(page.locator("#matrix td:focus")).to_have_text("600")
+    expect(page.locator("#matrix td:focus").locator("xpath=../th")).to_have_text(SLOW)
+    # On a narrow screen the matrix scrolls in its own region, and stays a table.
+    page.set_viewport_size({"width": 360, "height": 800})
+    expect(page.locator("#matrix")).not_to_have_attribute("data-labelled", re.compile(""))

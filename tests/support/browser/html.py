@@ -1,0 +1,41 @@
+"""Pages as a program reads them, without a browser."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from urllib.parse import urlencode
+
+from flask.testing import FlaskClient
+
+
+def page_of(client: FlaskClient, address: str, /, **arguments: str) -> str:
+    """A page of the cluster `prod`, without the white space of its template."""
+    path = f"/c/prod/{address}"
+    if arguments:
+        path += f"{'&' if '?' in path else '?'}{urlencode(arguments)}"
+    answer = client.get(path, buffered=True)
+    assert answer.status_code == 200, answer.text
+    return " ".join(unescape(answer.text).split())
+
+
+def text_of(html: str) -> str:
+    """The text of a part of a page, without its tags."""
+    return " ".join(re.sub("<[^>]*>", " ", html).split())
+
+
+def part_of(page: str, begin: str, end: str) -> str:
+    """The part of a page between two texts."""
+    return page[page.index(begin) :].partition(end)[0]
+
+
+def rows_of(page: str, table: str) -> list[list[str]]:
+    """The texts of the cells of a table, row by row.
+
+    `table` begins it: the id of a table, or the `aria-label` of its region.
+    """
+    body = part_of(page, f'"{table}">', "</table>").partition("<tbody>")[2]
+    return [
+        [text_of(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in re.findall("<tr[^>]*>(.*?)</tr>", body)
+    ]

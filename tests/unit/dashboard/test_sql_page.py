@@ -1,0 +1,94 @@
+"""The page of SQL: its answers as tables and files, and their limits."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pyarrow.parquet as pq
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from streaming.views.questions import QUESTIONS
+from tests.support.browser.html import page_of
+
+WIDE = ", ".join(f"range AS c{number}" for number in range(500))
+
+
+def file_of(client: FlaskClient, query: str, form: str) -> TestResponse:
+    # The file is closed as a server does it.
+    return client.get("/c/prod/sql", query_string={"query": query, "format": form}, buffered=True)
+
+
+def test_examples_are_on_the_page_and_are_answered(client: FlaskClient) -> None:
+    page = page_of(client, "sql")
+    assert [one.text for one in QUESTIONS if f">{one.text}</a>" not in page] == []
+    answer = page_of(client, "sql", query=QUESTIONS[0].sql)
+    assert "fault" not in answer
+    assert "<caption>" in answer
+
+
+def test_an_answer_is_a_table_or_a_file(client: FlaskClient) -> None:
+    select = "SELECT 'payments' AS group_id"
+    assert "<td>payments</td>" in page_of(client, "sql", query=select)
+    csv = file_of(client, select, "csv")
+    assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
+    assert csv.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert csv.text == "group_id\r\npayments\r\n"
+    assert csv.headers["Content-Length"] == str(len(csv.data))
+    parquet = file_of(client, select, "parquet")
+    assert pq.read_table(io.BytesIO(parquet.data)).to_pylist() == [{"group_id": "payments"}]
+
+
+def test_a_spreadsheet_computes_no_formulas(client: FlaskClient) -> None:
+    formulas = "SELECT '=1+1' AS \"@a\", -1 AS b, '-1' AS c"
+    assert file_of(client, formulas, "csv").text == "@a,b,c\r\n=1+1,-1,-1\r\n"
+    safe = file_of(client, formulas, "spreadsheet")
+    assert safe.headers["Content-Disposition"].endswith('"query-spreadsheet.csv"')
+    assert safe.text == "'@a,b,c\r\n'=1+1,-1,'-1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("select", "shown"),
+    [
+        ("SELECT 1 AS a, 2 AS a", '<td class="number">1</td><td class="number">2</td>'),
+        ("SELECT TIMESTAMP '2026-11-21 12:00:00' AS a", "<td>2026-11-21 12:00:00</td>"),
+        ("SELECT range AS a FROM range(2000)", "1,000 rows; the files have more"),
+        ("SELECT repeat('x', 9000) AS a FROM range(900)", "the files have more"),
+        ("SELECT repeat('x', 100000) AS a", "x… (100,000 characters)</td>"),
+        ("SELECT 1 AS a WHERE false", "No rows."),
+        (f"SELECT {WIDE} FROM range(1000000)", "100 rows; the files have more"),  # noqa: S608
+        (
+            f"SELECT {', '.join(f'1 AS c{number}' for number in range(1001))}",
+            "1,001 columns and the page shows at most 1,000",
+        ),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_an_answer_on_the_page(client: FlaskClient, select: str, shown: str) -> None:
+    assert shown in page_of(client, "sql", query=select)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT MAP {[1]: 2} AS a", "a value cannot be shown"),
+        ("FROM nothing", "Table with name nothing does not exist!"),
+    ],
+)
+def test_an_error_is_on_the_page_and_is_no_file(
+    client: FlaskClient, query: str, error: str
+) -> None:
+    page = page_of(client, "sql", query=query)
+    assert re.search(rf'role="alert">[^<]*{error}', page)
+    # A program that downloads a file does not get a page with status 200.
+    refused = file_of(client, query, "csv")
+    assert refused.status_code == 400
+    assert error in refused.text
+
+
+@pytest.mark.parametrize("select", ["TIMESTAMP 'infinity'", "DATE '20000-01-01'"])
+def test_times_beyond_those_of_python(client: FlaskClient, select: str) -> None:
+    page = page_of(client, "sql", query=f"SELECT {select} AS a")
+    assert 'role="alert"' in page or "1 rows" in page
