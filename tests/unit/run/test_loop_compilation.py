@@ -32,7 +32,7 @@ class Processes:
         self.started: list[subprocess.Popen[str]] = []
 
         class Recorded(subprocess.Popen[str]):
-            def __init__(process, *arguments: object, **options: object) -> None:  # noqa: N805
+            def __init__(process, *arguments: object, **options: object) -> None:
                 super().__init__(*arguments, **options)  # type: ignore[call-overload]
                 self.started.append(process)
 
