@@ -376,8 +376,9 @@ def _reading(start: Start) -> str:
     """Name the stage of the first micro-batch."""
     if not start.unread:
         return "reading new records"
-    log_partitions = len(start.log_partitions)
-    return f"reading {start.unread:,} record offsets of {log_partitions} log partitions"
+    # A micro-batch may end earlier, or have records that came since.
+    at_start = f"{start.unread:,} record offsets at the start"
+    return f"reading {len(start.log_partitions)} log partitions with {at_start}"
 
 
 def _run_once(jobs: Iterable[Job]) -> None:
