@@ -22,19 +22,18 @@ RUN pip install --no-cache-dir --no-deps .
 # Delta's jars; `run` finds them here and asks no repository.
 ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
 RUN python -c "from streaming.jvm.jars import delta_jars; delta_jars()"
-# The archive of the classes of Spark's JVM, for faster starts (docs/speed.md).
-RUN python -m streaming.run.class_training
+# For faster starts (docs/speed.md), side by side: the archive of the classes of Spark's JVM, and the
+# loops that Numba compiles, for processors of this machine's model. Others compile them anew.
+ENV NUMBA_CACHE_DIR=/opt/coordinator-state/cache/numba
+RUN python -m streaming.run.loop_compilation & loops=$! \
+ && python -m streaming.run.class_training \
+ && wait $loops
 
 # A volume takes over the owner of the folder it is first mounted on.
-ENV NUMBA_CACHE_DIR=/opt/coordinator-state/cache/numba
 RUN useradd --create-home --uid 1000 --user-group coordinator \
  && install --directory --owner=coordinator --group=coordinator /data /data/tables /data/checkpoints \
-    "$NUMBA_CACHE_DIR"
+ && chown --recursive coordinator:coordinator "$NUMBA_CACHE_DIR"
 USER 1000:1000
-
-# The loops that Numba compiles, for processors of this machine's model; others compile them anew.
-RUN coordinator-state simulate --groups 20 --records 3000 --tables /tmp/compiled \
- && rm --recursive /tmp/compiled
 WORKDIR /data
 VOLUME ["/data/tables", "/data/checkpoints"]
 

@@ -137,7 +137,12 @@ $(INSTALLED): pyproject.toml requirements/installer.lock requirements/dev.lock $
 	@$(PIP) install --require-hashes -r requirements/installer.lock
 	@$(INSTALL) --require-hashes --find-links $(WHEELHOUSE) -r requirements/dev.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m streaming.run.class_training || true  # Spark starts without it, too, but later
+	@echo "Preparing the first start: Spark's classes and the loops of the decoder (up to a minute) ..." >&2
+	@# Side by side. Without them everything works, too, but the first start takes longer.
+	@# The last one leaves the bytecode of the packages, which uv does not compile.
+	@$(BIN)/python -m streaming.run.loop_compilation & \
+	    $(BIN)/python -m streaming.run.class_training & \
+	    $(BIN)/python -W ignore -c 'import streaming.local.demo.demo, streaming.source.coordinator_log'; wait
 	@touch $@
 
 $(VENV)/pyvenv.cfg: | check-python

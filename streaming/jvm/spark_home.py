@@ -5,6 +5,11 @@ it starts (`PythonUtils.sparkPythonPath`). The archive has no bytecode, so each 
 PySpark again, which takes most of the time in which it starts. This module makes a folder whose
 links lead to the installed PySpark. Folders replace the archives. Each of these folders has a link
 to the installed package.
+
+A copy of `bin/spark-class` starts the JVM without the module `jdk.incubator.vector`. Spark always
+adds it, only MLlib uses it, and each JVM with it writes a warning to stderr that no option
+switches off.
+Source: launcher/src/main/java/org/apache/spark/launcher/JavaModuleOptions.java at 4.2.0.
 """
 
 from __future__ import annotations
@@ -23,6 +28,17 @@ from streaming.jvm.jars import cache_folder, is_ours
 
 SPARK_HOME: Final = "SPARK_HOME"
 _ARCHIVES: Final = Path("python", "lib")
+_SPARK_CLASS: Final = "bin/spark-class"
+_EXEC: Final = 'exec "${CMD[@]}"\n'
+"""The last line of `spark-class`: it replaces the shell with the JVM."""
+_EXEC_WITHOUT_MODULE: Final = """\
+for INDEX in "${!CMD[@]}"; do
+  if [ "${CMD[INDEX]}" = "--add-modules=jdk.incubator.vector" ]; then
+    unset "CMD[INDEX]"
+  fi
+done
+exec "${CMD[@]}"
+"""
 _ONE_START: Final = threading.Lock()
 
 
@@ -55,7 +71,7 @@ def linked_home() -> Path:
     """
     import pyspark
 
-    made_for = repr((pyspark.__version__, sorted(_links().items())))
+    made_for = repr((pyspark.__version__, sorted(_links().items()), _spark_class()))
     return cache_folder() / f"spark-home-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}"
 
 
@@ -85,6 +101,9 @@ def _make(home: Path) -> None:
             link = made / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
+        if script := _spark_class():
+            (made / _SPARK_CLASS).write_text(script)
+            (made / _SPARK_CLASS).chmod(0o755)
         try:
             made.rename(home)
         except OSError:
@@ -95,11 +114,12 @@ def _make(home: Path) -> None:
 
 def _links() -> dict[str, str]:
     """Return the targets of the links, by their names in the folder."""
-    import pyspark
-
-    installed = Path(pyspark.__file__).parent
-    others = {_ARCHIVES.parts[0], "__pycache__"}
-    links = {entry.name: entry for entry in installed.iterdir() if entry.name not in others}
+    installed = _installed()
+    folders = {_ARCHIVES.parts[0], "bin", "__pycache__"}
+    links = {entry.name: entry for entry in installed.iterdir() if entry.name not in folders}
+    links |= {f"bin/{script.name}": script for script in (installed / "bin").glob("*")}
+    if _spark_class():
+        del links[_SPARK_CLASS]
     for archive in (installed / _ARCHIVES).glob("*.zip"):
         package = archive.stem.partition("-")[0]
         spec = find_spec(package)
@@ -109,3 +129,18 @@ def _links() -> dict[str, str]:
         else:
             links[f"{name}/{package}"] = Path(spec.origin).parent
     return {name: str(target) for name, target in links.items()}
+
+
+def _spark_class() -> str:
+    """Return the script without the module; empty if the installed one ends in another way."""
+    try:
+        script = (_installed() / _SPARK_CLASS).read_text()
+    except FileNotFoundError:
+        return ""
+    return script.removesuffix(_EXEC) + _EXEC_WITHOUT_MODULE if script.endswith(_EXEC) else ""
+
+
+def _installed() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent

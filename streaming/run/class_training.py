@@ -114,6 +114,6 @@ if __name__ == "__main__":
         os.environ.pop(variable, None)
     try:
         make_archive()
-    except ConfigurationError as error:
+    except Exception as error:  # noqa: BLE001 - the set-up continues without the archive
         write_error(first_line(error))
         sys.exit(1)

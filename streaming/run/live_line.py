@@ -57,11 +57,13 @@ class LiveLine:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, line: str) -> None:
-        """Show a line in place of the one before."""
+    def show(self, line: str, *, is_due: bool = False) -> None:
+        """Show a line in place of the one before; a plain line that `is_due` is written at once."""
         now = self._clock()
         if self._live is not None:
             self._live.update(line)
+        elif is_due:
+            self._write(line)
         elif now - self._last_plain >= PLAIN_INTERVAL_S:
             self._last_plain = now
             self._write(line)

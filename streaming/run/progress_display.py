@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from types import TracebackType
 
 from streaming.engine.progress import ProgressEvent
-from streaming.run.live_line import LiveLine
+from streaming.run.live_line import PLAIN_INTERVAL_S, LiveLine
+from streaming.run.stages import enter_stage, leave_stages, newest_stage
 from streaming.run.stderr import write_dated_note
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING, STATE_WAITING
 
 _STATES = (STATE_CURRENT, STATE_LOADING, STATE_WAITING)
 RATE_WINDOW_S = 30.0
 """Rates are averages over the micro-batches of this window, so they do not jump."""
+_LIVE_INTERVAL_S = 0.5
 
 
 def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: float) -> str:
@@ -27,7 +31,10 @@ def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: 
 
 
 class ProgressDisplay(LiveLine):
-    """A context manager that shows progress events; any thread may call it with an event."""
+    """A context manager that shows progress events; any thread may call it with an event.
+
+    Until the first event it shows the stage of the start, at least every 5 s.
+    """
 
     def __init__(
         self,
@@ -35,12 +42,40 @@ class ProgressDisplay(LiveLine):
         is_terminal: bool,
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[str], None] = write_dated_note,
+        stage_interval_s: float | None = None,
     ) -> None:
         super().__init__(is_terminal=is_terminal, clock=clock, write=write)
         self._samples: deque[tuple[float, int, int]] = deque()
+        own_interval_s = _LIVE_INTERVAL_S if is_terminal else PLAIN_INTERVAL_S
+        self._stage_interval_s = own_interval_s if stage_interval_s is None else stage_interval_s
+        self._has_begun = threading.Event()
+        self._stages = threading.Thread(target=self._show_stages, name="stages", daemon=True)
+
+    def __enter__(self) -> ProgressDisplay:
+        enter_stage("starting")
+        super().__enter__()
+        self._stages.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._has_begun.set()
+        self._stages.join()
+        leave_stages()
+        super().__exit__(kind, error, trace)
+
+    def _show_stages(self) -> None:
+        while not self._has_begun.wait(self._stage_interval_s):
+            if (stage := newest_stage()) is not None:
+                self.show(stage.line(time.monotonic()), is_due=True)
 
     def __call__(self, event: ProgressEvent) -> None:
         """Show a finished micro-batch."""
+        self._has_begun.set()
         records_per_s, offsets_per_s = self._rates(self._clock(), event)
         self.show(progress_line(event, records_per_s=records_per_s, offsets_per_s=offsets_per_s))
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -34,6 +34,7 @@ from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
 from streaming.run.lineage import lineage_reporter
 from streaming.run.log_watch import LogWatch
+from streaming.run.loop_compilation import await_loops, compiling_loops
 from streaming.run.monitoring.endpoints import monitored
 from streaming.run.monitoring.query_listener import listening
 from streaming.run.monitoring.run_monitor import RunMonitor
@@ -44,6 +45,7 @@ from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.source_options import source_options
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
+from streaming.run.stages import enter_stage, leave_stages
 from streaming.run.start import Start, create_empty, require_fit, start_from
 from streaming.run.stderr import write_dated_note
 from streaming.run.streaming_query import (
@@ -118,6 +120,7 @@ def _run(
     """Run the queries of a tables folder, in the given session or one of its own."""
     lineage = lineage_reporter(settings)
     kafka_config = kafka_client_config(settings.kafka)
+    enter_stage(f"connecting to {settings.bootstrap_servers}")
     log, cluster_id = find_log(settings, kafka_config)
     rules = ClusterRules(settings.bootstrap_servers, kafka_config, settings.semantics)
     with (
@@ -131,6 +134,7 @@ def _run(
             create_empty(settings, cluster_id, rules.known)
             if settings.available_now:
                 return
+            leave_stages()
             log = await_log(settings, kafka_config, monitor, stop)
             if log is None:
                 return
@@ -148,12 +152,17 @@ def _run(
             kafka_config=kafka_config,
             stop=stop,
         )
-        with session_of(
-            given,
-            master=settings.master,
-            engine=choice.engine,
-            with_catalog=settings.catalog is not None,
-        ) as session:
+        # The executors of a cluster compile the loops themselves.
+        is_local = master_of(settings, given).startswith("local")
+        with (
+            compiling_loops() if is_local else nullcontext(),
+            session_of(
+                given,
+                master=settings.master,
+                engine=choice.engine,
+                with_catalog=settings.catalog is not None,
+            ) as session,
+        ):
             choice = reachable_engine(choice, settings, session)
             with ThreadPoolExecutor(1, "source") as pool:
                 registered = pool.submit(register_source, session)
@@ -163,6 +172,7 @@ def _run(
                 return
             with living_jvm(session):
                 registered.result()
+                await_loops(stop)
                 schema = None
                 if settings.catalog is not None:
                     schema = register(session, settings.tables, settings.catalog)
@@ -301,7 +311,12 @@ class _Queries:
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
             )
-            stoppable = StoppableApply(apply, self.stop, threading.Lock())
+            stoppable = StoppableApply(apply, self.stop, threading.Lock(), _reading(start))
+            if start.unread:
+                enter_stage("starting the query")
+            else:
+                # The first micro-batch may never come.
+                leave_stages()
             try:
                 tasks = executors.begin(len(start.log_partitions))
                 options = source_options(self.settings, start, tasks, self.choice.engine)
@@ -355,6 +370,15 @@ class _Queries:
         self.monitor.loaded(progress.rows)
         if self.on_progress is not None:
             self.on_progress(event)
+
+
+def _reading(start: Start) -> str:
+    """Name the stage of the first micro-batch."""
+    if not start.unread:
+        return "reading new records"
+    # A micro-batch may end earlier, or have records that came since.
+    at_start = f"{start.unread:,} record offsets at the start"
+    return f"reading {len(start.log_partitions)} log partitions with {at_start}"
 
 
 def _run_once(jobs: Iterable[Job]) -> None:

@@ -21,6 +21,7 @@ from streaming.jvm.class_archive import options_to_make, options_to_use
 from streaming.jvm.jars import delta_jars
 from streaming.jvm.java import find_java
 from streaming.jvm.spark_home import linked_spark_home
+from streaming.run.stages import enter_stage
 from streaming.run.stderr import log_format
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def build_session(
     Raises:
         ConfigurationError: no JDK that Spark can run on, or the jars cannot be fetched.
     """
+    enter_stage("starting Spark")
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -23,6 +23,7 @@ from streaming.run.leaderless import set_leaderless
 from streaming.run.other_topics import OtherTopics, TopicStarts
 from streaming.run.retentions import Retentions
 from streaming.run.settings import RunSettings
+from streaming.run.stages import enter_stage
 from streaming.tables import folder as tables_folder
 from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
@@ -43,7 +44,8 @@ class Start:
     """The tables' writer and progress rows, the topic, and the log partitions to read.
 
     `leaderless` are the wanted log partitions without a leader, `log_partitions` the others.
-    `others` are the other internal topics.
+    `others` are the other internal topics. `unread` is the number of record offsets between the
+    next offsets and the high watermarks.
     """
 
     writer: Writer
@@ -52,6 +54,7 @@ class Start:
     log_partitions: frozenset[int]
     leaderless: frozenset[int]
     others: OtherTopics = field(default_factory=OtherTopics)
+    unread: int = 0
 
 
 def require_fit(settings: RunSettings, cluster_id: str) -> None:
@@ -104,6 +107,7 @@ def start_from(
         TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or no
             log partition has a leader.
     """
+    enter_stage("opening the tables")
     patience_ms = parse_duration(settings.retry_timeout) // timedelta(milliseconds=1)
     client = LogClient(
         settings.bootstrap_servers,
@@ -187,6 +191,20 @@ def start_from(
         log_partitions=log_partitions,
         leaderless=wanted - log_partitions,
         others=others,
+        unread=_unread(progress, log_ends),
+    )
+
+
+def _unread(progress: LoadProgress, log_ends: LogEnds) -> int:
+    """Return the number of record offsets that are left to read."""
+    next_offsets = {
+        p: row.next_offset
+        for p, row in progress.rows.items()
+        if row.is_begun and not row.is_reloading
+    }
+    return sum(
+        max(0, high_watermark - next_offsets.get(p, log_ends.log_starts[p]))
+        for p, high_watermark in log_ends.high_watermarks.items()
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.run.settings import RunSettings
 from streaming.run.spark_errors import disk_full, own_error
+from streaming.run.stages import enter_stage
 from streaming.source.options import DEFAULT_LONG_POLL_MS
 from streaming.tables.durations import parse_duration
 
@@ -32,11 +33,15 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class StoppableApply:
-    """A `foreachBatch` function that finishes its micro-batch, and starts none after `stop`."""
+    """A `foreachBatch` function that finishes its micro-batch, and starts none after `stop`.
+
+    `reading` names the stage in which Spark reads and applies a micro-batch.
+    """
 
     apply: MicroBatchApply[Any]
     stop: threading.Event
     lock: threading.Lock
+    reading: str = "reading"
     is_ended: bool = False
     error: BaseException | None = None
 
@@ -44,6 +49,7 @@ class StoppableApply:
         with self.lock:
             if self.is_ended or self.stop.is_set():
                 raise Stopped
+            enter_stage(self.reading)
             try:
                 self.apply(batch, batch_id)
             except BaseException as error:

@@ -34,7 +34,7 @@ COMPACTED, MARKED = 3, 4
 """Log partitions, of which the group's is neither."""
 COMMIT = 1
 PHASES = {"addBatch", "latestOffset", "queryPlanning", "walCommit", "triggerExecution"}
-OF_JAVA = ("WARNING: Using incubator modules", "NOTE: Picked up JDK_JAVA_OPTIONS")
+OF_JAVA = "NOTE: Picked up JDK_JAVA_OPTIONS"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ def compact(rows: Rows) -> tuple[Rows, int]:
             positions,
             lengths,
             kinds,
-            _one_array(rows.column("committed_offset")).fill_null(0).to_numpy(),
+            # A copy: for Arrow's read-only array, Numba would compile a second variant.
+            _one_array(rows.column("committed_offset")).fill_null(0).to_numpy().copy(),
             np.zeros(rows.num_rows, dtype=np.int64),
         ),
         is_superseded,

@@ -16,20 +16,16 @@ Source: numba/core/caching.py of Numba 0.68, whose own locator for archives igno
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from numba.core import caching, config
 from numba.misc.appdirs import AppDirs
 
-_PACKAGES: Final = ("wire", "records", "log")
-"""The packages whose functions and constants are compiled into loops."""
+from coordinator_state.log.kernel_sources import kernel_sources, loops_folder
 
 
 class _FolderLocator(caching._CacheLocator):
@@ -38,7 +34,7 @@ class _FolderLocator(caching._CacheLocator):
     def __init__(self, function: Callable[..., Any], file: str, root: str) -> None:
         self._py_file = file
         self._line = function.__code__.co_firstlineno
-        self._path = f"{root}/coordinator-state-{_sources()[:16]}"
+        self._path = f"{root}/{loops_folder()}"
 
     @classmethod
     @abstractmethod
@@ -61,7 +57,7 @@ class _FolderLocator(caching._CacheLocator):
         return self._path
 
     def get_source_stamp(self) -> str:
-        return _sources()
+        return kernel_sources()
 
     def get_disambiguator(self) -> str:
         return str(self._line)
@@ -110,21 +106,3 @@ class LoopCache(caching.FunctionCache):
         # The disk may be full, or another process may have damaged the index.
         with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-
-
-@lru_cache(maxsize=1)
-def _sources() -> str:
-    """Return a hash of all source files: loops include code and constants of other files, too."""
-    digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for source in _files_of(files("coordinator_state") / package):
-            digest.update(source)
-    return digest.hexdigest()
-
-
-def _files_of(folder: Any) -> Iterator[bytes]:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from _files_of(entry)
-        elif entry.name.endswith(".py"):
-            yield entry.name.encode() + b"\0" + entry.read_bytes()

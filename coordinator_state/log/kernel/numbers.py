@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
 import numpy as np
@@ -22,6 +22,9 @@ Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+LOOPS: Final[list[Any]] = []
+"""The loops of the imported modules, in the order of their definition."""
+
 
 def compiled(function: Function) -> Function:
     """Compile a loop that Python calls, and cache the result between processes (`LoopCache`).
@@ -31,6 +34,7 @@ def compiled(function: Function) -> Function:
     loop: Any = numba.njit(nogil=True)(function)
     with suppress(RuntimeError):
         loop._cache = LoopCache(function)  # type: ignore[no-untyped-call]
+    LOOPS.append(loop)
     return cast("Function", loop)
 
 

@@ -22,10 +22,12 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
 from streaming.local.demo.report import DemoReport, read_report, show_report
 from streaming.local.demo.traffic import Traffic
+from streaming.run.loop_compilation import compiling_loops
 from streaming.run.progress_display import ProgressDisplay
 from streaming.run.query import run_query
 from streaming.run.session import build_session
 from streaming.run.settings import RunSettings
+from streaming.run.stages import enter_stage
 from streaming.run.stderr import is_live, write_note
 from streaming.tables.reader import TableReader
 from streaming.verify.broker_answers import BrokerAnswers
@@ -77,8 +79,9 @@ def _run(
     running: ExitStack, work: Path, seconds: float, dashboard: bool, kafka_version: str
 ) -> DemoReport:
     tables = str(work / "tables")
-    with ProgressDisplay(is_terminal=is_live()) as display:
+    with ProgressDisplay(is_terminal=is_live()) as display, compiling_loops():
         write_note("starting the broker ...")
+        enter_stage("starting the broker")
         broker = EmbeddedBroker(kafka_version, folder=work / "broker", properties=BROKER_PROPERTIES)
         servers = running.enter_context(broker).bootstrap_servers
         broker.create_offsets_topic()

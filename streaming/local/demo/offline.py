@@ -24,8 +24,11 @@ from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
 from streaming.local.demo.demo import EXIT_DIFFERENT
 from streaming.local.simulation.tables import SimulatedTables, simulated_tables
+from streaming.run.loop_compilation import await_loops, compiling_loops
+from streaming.run.progress_display import ProgressDisplay
 from streaming.run.signals import stop_on_signals
-from streaming.run.stderr import write_note
+from streaming.run.stages import enter_stage
+from streaming.run.stderr import is_live, write_note
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 from streaming.verify.model_answers import model_answers, topic_names
@@ -81,6 +84,11 @@ def run_offline_demo(
             address = running.enter_context(serving_page({"demo": tables}))
             write_note(f"the page is at {address}")
             open_browser(address)
+        with ProgressDisplay(is_terminal=is_live()):
+            with compiling_loops():
+                await_loops(stop)
+            enter_stage("writing the first records")
+            _advance(workload, target)
         _let_run(workload, target, seconds, stop)
         write_note("comparing the tables with the simulated coordinators ...")
         expected = model_answers(workload.coordinators.values())

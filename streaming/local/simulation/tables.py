@@ -29,20 +29,29 @@ _QUERY = "simulation"
 
 @dataclass(slots=True)
 class SimulatedTables:
-    """Tables to which the written records are applied, one micro-batch at a time."""
+    """Tables to which the written records are applied, one micro-batch at a time.
+
+    The first micro-batch has all log partitions, as that of the source. So an empty log partition
+    is current, too.
+    """
 
     writer: Writer
     _apply: MicroBatchApply[pa.Table]
     _has_all: bool
+    _log_partitions: int
     _number: int = field(default=0)
 
     def take(self, written: Iterable[Written]) -> None:
         """Apply the written records as a micro-batch, unless there are none; see `micro_batch`."""
         parts = list(written)
-        if parts:
-            rows = micro_batch(parts, compact=not self._has_all)
-            self._apply.apply(rows, self._number, _QUERY)
-            self._number += 1
+        if not parts:
+            return
+        if self._number == 0:
+            empty = set(range(self._log_partitions)) - {part.log_partition for part in parts}
+            parts += [Written(log_partition, b"", 0, 0, 0) for log_partition in sorted(empty)]
+        rows = micro_batch(parts, compact=not self._has_all)
+        self._apply.apply(rows, self._number, _QUERY)
+        self._number += 1
 
 
 @contextmanager
@@ -85,4 +94,4 @@ def simulated_tables(
             offsets_retention_ms=offsets_retention_ms,
         )
         apply = MicroBatchApply(DriverEngine(writer, rules), progress)
-        yield SimulatedTables(writer, apply, history == "all")
+        yield SimulatedTables(writer, apply, history == "all", log_partitions)

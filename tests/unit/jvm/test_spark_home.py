@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -57,10 +58,44 @@ def test_all_else_is_linked_and_a_second_start_makes_nothing() -> None:
     installed = {entry.name for entry in INSTALLED.iterdir()} - {"__pycache__"}
     assert {entry.name for entry in home.iterdir()} == installed
     assert (home / "jars").resolve() == (INSTALLED / "jars").resolve()
+    scripts = {entry.name for entry in (INSTALLED / "bin").iterdir()}
+    assert {entry.name for entry in (home / "bin").iterdir()} == scripts
+    assert (home / "bin" / "spark-submit").resolve() == INSTALLED.resolve() / "bin" / "spark-submit"
     made_at_ns = home.stat().st_mtime_ns
     assert home_of_a_session() == home
     assert home.stat().st_mtime_ns == made_at_ns
     assert [entry.name for entry in home.parent.iterdir()] == [home.name]
+
+
+def test_the_jvm_starts_without_the_module_that_it_would_warn_of(tmp_path: Path) -> None:
+    home = home_of_a_session()
+    assert home is not None
+    # In place of Java: it answers as Spark's launcher does, with the command of a JVM.
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    command = ("echo", "--add-modules=jdk.incubator.vector", "-Dfile=a folder", "Main")
+    java.write_text(f"#!/bin/sh\nprintf '\\0\\n'; printf '%s\\0' {shlex.join(command)}\n")
+    java.chmod(0o755)
+    started = subprocess.run(
+        [home / "bin" / "spark-submit", "pyspark-shell"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "jdk"), SPARK_HOME: str(home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (started.stdout, started.stderr) == ("-Dfile=a folder Main\n", "")
+
+
+def test_a_launch_script_of_another_form_is_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = copied_package(tmp_path, monkeypatch)
+    (other / "bin").unlink()
+    shutil.copytree(INSTALLED / "bin", other / "bin")
+    (other / "bin" / "spark-class").write_text("#!/bin/sh\n")
+    home = home_of_a_session()
+    assert home is not None
+    assert (home / "bin" / "spark-class").resolve() == other / "bin" / "spark-class"
 
 
 def test_of_two_processes_that_make_it_the_slower_uses_that_of_the_other(

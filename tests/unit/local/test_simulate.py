@@ -200,6 +200,23 @@ def test_options_that_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("workload", ["groups", "commits"])
+def test_every_log_partition_is_current_the_empty_ones_too(tmp_path: Path, workload: str) -> None:
+    tables = str(tmp_path / "tables")
+    call(
+        *("simulate", "--workload", workload, "--groups", "3", "--records", "200"),
+        *("--tables", tables),
+    )
+    states = {p: load.state for p, load in TableReader(tables).load_states.items()}
+    assert states == dict.fromkeys(range(50), "current")
+    unknown = call("offsets", "no-such-group", "orders:0", "--tables", tables, exit_code=1)
+    header, answer = unknown.stdout.splitlines()
+    assert dict(zip(header.split(), answer.split(), strict=False))["committed_offset"] == "-1"
+    assert "NOT_COORDINATOR" not in answer
+    (warning,) = unknown.stderr.splitlines()
+    assert warning.startswith("Warning: unknown group no-such-group")
+
+
 def test_tables_that_are_there_are_not_written_over(tmp_path: Path) -> None:
     tables = str(tmp_path / "tables")
     arguments = ("simulate", "--groups", "3", "--records", "100", "--tables", tables)

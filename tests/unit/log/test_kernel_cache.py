@@ -16,9 +16,14 @@ from typing import Any, Final
 
 import pytest
 
+from coordinator_state.log.kernel_sources import loops_folder
 from streaming.run.session import _program_as_archive
-from streaming.source.kernel_cache import ensure_kernel_cache
-from tests.support.clients.installed_command import command_of
+from streaming.source import kernel_cache
+from streaming.source.kernel_cache import (
+    ensure_kernel_cache,
+    has_compiled_loops,
+    mark_loops_compiled,
+)
 
 pytestmark = pytest.mark.python_version
 
@@ -36,6 +41,24 @@ kernel.decode_record_set(b"", log_partition=0, from_offset=0, to_offset=1)
 assert ".zip" in kernel.__file__
 assert index_batches.signatures
 print(sum(index_batches.stats.cache_hits.values()), index_batches.stats.cache_path)
+"""
+
+# Logs of both workloads are written, decoded, and compacted across fetches.
+SIMULATES = """
+import sys
+from coordinator_state.log.held_rows import HeldRows
+from coordinator_state.log.kernel.numbers import LOOPS
+from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.model.workload import Workload, WorkloadSettings
+from streaming.local.simulation.simulate import Simulation, simulate
+simulate(Simulation(workload="commits", groups=3, records=500), tables=sys.argv[1])
+workload = Workload(WorkloadSettings(groups=9, log_partitions=1))
+workload.run_until(500)
+rows = HeldRows(True)
+for batch in micro_batch(workload.take(), compact=True).to_batches():
+    rows.add(batch)
+rows.compact()
+print(sum(sum(loop.stats.cache_misses.values()) for loop in LOOPS))
 """
 
 
@@ -180,26 +203,43 @@ def test_a_temporary_folder_that_others_may_write_is_not_used(
     assert stat.S_IMODE(found.stat().st_mode) == 0o700
 
 
+def test_the_mark_is_that_of_this_program_and_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert not has_compiled_loops()
+    folder = tmp_path / loops_folder()
+    folder.mkdir()
+    mark_loops_compiled(folder)
+    assert has_compiled_loops()
+    monkeypatch.setattr(kernel_cache, "_processor", lambda: "another")
+    assert not has_compiled_loops()
+
+
 @pytest.mark.long
-def test_the_image_has_every_loop_of_a_worker(tmp_path: Path, repository: Path) -> None:
-    """The command in the Dockerfile compiles all of the kernel but its writer of logs."""
-    (line,) = re.findall(
-        r"^RUN coordinator-state (simulate .*) \\$",
-        (repository / "Dockerfile").read_text(),
-        re.MULTILINE,
-    )
-    *arguments, _folder = line.split()
-    subprocess.run(
-        command_of(*arguments, str(tmp_path / "compiled")),
-        check=True,
-        capture_output=True,
-        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
-    )
-    kept = {file.name.partition("-")[0] for file in (tmp_path / "cache").rglob("*.nbc")}
-    loops = {
+def test_the_set_up_compiles_every_loop(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make venv` and the image do so: each loop once, for the types of all its callers."""
+    command = [sys.executable, "-m", "streaming.run.loop_compilation"]
+    for set_up in ("Makefile", "Dockerfile"):
+        assert "-m streaming.run.loop_compilation" in (repository / set_up).read_text()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    shown = subprocess.run([*command, "--progress"], check=True, capture_output=True, text=True)
+    assert shown.stderr == ""
+    assert re.fullmatch(r"(\d of 9\n)+", shown.stdout)
+    names = [file.name.partition("-")[0] for file in tmp_path.rglob("*.nbc")]
+    loops = [
         f"{module.stem}.{name}"
         for module in (repository / "coordinator_state" / "log" / "kernel").glob("*.py")
         for name in re.findall(r"^@compiled\ndef (\w+)", module.read_text(), re.MULTILINE)
-    }
-    assert kept == {name for name in loops if not name.startswith("commit_writer.")}
-    assert kept
+    ]
+    assert sorted(names) == sorted(loops)
+    assert has_compiled_loops()
+    simulated = subprocess.run(
+        [sys.executable, "-c", SIMULATES, str(tmp_path / "tables")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert simulated.stdout.split() == ["0"]

@@ -3,7 +3,10 @@ from __future__ import annotations
 import pytest
 
 from streaming.engine.progress import ProgressEvent
+from streaming.run.live_line import PLAIN_INTERVAL_S
 from streaming.run.progress_display import ProgressDisplay, progress_line
+from streaming.run.stages import enter_stage, newest_stage
+from tests.support.eventually import Eventually
 
 
 def event(
@@ -75,3 +78,23 @@ def test_on_a_terminal_one_line_is_kept_up_to_date(
 
     assert shown.out == ""
     assert "1,234,567 records read, 5 records/s" in shown.err
+
+
+def test_the_stage_of_a_start_is_shown_until_a_micro_batch_has_ended(
+    eventually: Eventually,
+) -> None:
+    lines = list[str]()
+    with ProgressDisplay(is_terminal=False, write=lines.append, stage_interval_s=0.01) as display:
+        eventually(lambda: "starting (0 s)" in lines)
+        enter_stage("reading", lambda: " 5 records")
+        eventually(lambda: "reading 5 records (0 s)" in lines)
+        display(event(records=5))
+        display._stages.join()
+        # The line of progress does not wait until the last line about a stage is 5 s old.
+        assert any("1,234,567 records read, " in line for line in lines)
+    assert newest_stage() is None
+
+
+def test_a_plain_line_about_a_stage_comes_every_five_seconds() -> None:
+    display = ProgressDisplay(is_terminal=False)
+    assert display._stage_interval_s == PLAIN_INTERVAL_S == 5.0
