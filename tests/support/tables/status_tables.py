@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
@@ -26,8 +29,14 @@ VERSION = 1
 
 
 def create_status_tables(in_folder: Path) -> str:
-    """Groups in several states as of `NOW`."""
-    folder = create_tables(in_folder)
+    """Groups in several states as of `NOW`: a copy of tables that are built once."""
+    return str(copytree(_built().name, in_folder, dirs_exist_ok=True))
+
+
+@cache
+def _built() -> TemporaryDirectory[str]:
+    temporary = TemporaryDirectory()
+    folder = create_tables(Path(temporary.name))
     commits = [offset("back", 90, 60), offset("back", 5, 30), offset("back", 6, 10)]
     apply_micro_batch(
         folder,
@@ -89,4 +98,4 @@ def create_status_tables(in_folder: Path) -> str:
             )
         ],
     )
-    return folder
+    return temporary

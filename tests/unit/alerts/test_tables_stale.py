@@ -16,11 +16,6 @@ from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 STALE = AlertKey("tables_stale")
 
 
-@pytest.fixture
-def tables(tables_that_lag: str) -> str:
-    return tables_that_lag
-
-
 def rules_of(folder: Path, receiver: HttpReceiver, settings: str = "") -> str:
     file = write_rules(folder, receiver.url)
     with Path(file).open("a") as rules:

@@ -13,10 +13,10 @@ from tests.support.tables.planned_tables import create_planned_tables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> tuple[str, str]:
-    """The tables, and a time between their two snapshots."""
-    tables, between = create_planned_tables(tmp_path / "tables")
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Tables that no test changes, and a time between their two snapshots."""
+    tables, between = create_planned_tables(tmp_path_factory.mktemp("planned") / "tables")
     return tables, between.isoformat()
 
 

@@ -17,6 +17,8 @@ from streaming.lag.group_status import (
     judged_partitions,
     partition_statuses,
 )
+from streaming.lag.silent_members import silent_facts
+from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
@@ -241,6 +243,19 @@ def test_an_idle_partition_hides_nothing(tables: str) -> None:
     assert statuses == ["IDLE", "OK"]
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["lag"]) == ("OK", 10)
+
+
+def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
+    row = {"topic": "t", "member_id": "m", "assigned_ms": None, "records": 2, "waiting_ms": None}
+    silent = silent_facts([{**row, "partition": partition} for partition in (0, 1)])
+    assert (silent.members, silent.partitions, silent.records) == (1, 2, 4)
+    assert silent.assigned_ms is None
+    assert silent.waiting_ms is None
+
+
+def test_without_a_group_in_trouble_no_start_of_a_status_is_searched(tables: str) -> None:
+    reader = TableReader(tables)
+    assert standing_since(reader, {}, reader.moment) == {}
 
 
 def test_the_command(tables: str) -> None:
