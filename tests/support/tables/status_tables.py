@@ -8,6 +8,8 @@ from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -86,16 +88,12 @@ def _built() -> TemporaryDirectory[str]:
         folder,
         "log_offsets",
         [
-            {
-                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
-                **{"sampled_at": at(ago), "day": NOW.date(), "log_start_offset": start},
-                **{"log_end_offset": end, "last_stable_offset": end},
-            }
-            for topic, partition, ago, start, end in (
-                *(("t", 0, 100, 0, 5), ("t", 0, 1, 0, 100)),
-                *(("t", 1, 100, 0, 5), ("t", 1, 1, 4, 100)),
-                *(("__consumer_offsets", 0, 100, 0, 0), ("__consumer_offsets", 0, 1, 0, 0)),
-            )
+            sample(at(100), 5),
+            sample(at(1), 100),
+            sample(at(100), 5, partition=1),
+            sample(at(1), 100, partition=1, log_start_offset=4),
+            sample(at(100), 0, OFFSETS_TOPIC),
+            sample(at(1), 0, OFFSETS_TOPIC),
         ],
     )
     return temporary

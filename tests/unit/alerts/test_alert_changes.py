@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import open_alerts, read_alerts, write_alerts
@@ -15,6 +16,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.alert_rules import lag_of, told
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import write_rows
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
@@ -33,34 +35,22 @@ def run_of(tables: str, folder: Path, receiver: HttpReceiver, rules: str) -> Ale
     return AlertRun(tables, str(file))
 
 
-def samples(tables: str, *, state: str = "present", log_start_offset: int = 0) -> None:
-    """A group that is at 950 of 1,000; the log may have lost records, or be gone."""
+def write_samples(tables: str, end: int | None, log_start_offset: int = 0) -> None:
+    """A group is at 950, and the samples of its log are these."""
     lag_of(tables, 50)
     now = datetime.now(timezone.utc)
-    is_gone = state == "gone"
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            {
-                **{"topic": topic, "partition": 0, "state": state if topic == "t" else "present"},
-                **{"topic_id": "T", "sampled_at": now - timedelta(seconds=ago), "day": now.date()},
-                **{"log_start_offset": None if is_gone and topic == "t" else start},
-                **{"log_end_offset": None if is_gone and topic == "t" else end},
-                **{"last_stable_offset": None if is_gone and topic == "t" else end},
-            }
-            for ago in (40, 0)
-            for topic, start, end in (("t", log_start_offset, 1_000), ("__consumer_offsets", 0, 0))
-        ],
-    )
+    moments = (now - timedelta(seconds=40), now)
+    start = {} if end is None else {"log_start_offset": log_start_offset}
+    of_topic = [sample(at, end, **start) for at in moments]
+    write_rows(tables, "log_offsets", of_topic + [sample(at, 0, OFFSETS_TOPIC) for at in moments])
 
 
 def lose_records(tables: str) -> None:
-    samples(tables, log_start_offset=970)
+    write_samples(tables, 1_000, log_start_offset=970)
 
 
 def delete_topic(tables: str) -> None:
-    samples(tables, state="gone")
+    write_samples(tables, None)
 
 
 def test_within_a_rule_it_fires_on_with_the_new_reason(

@@ -187,9 +187,8 @@ def test_sql_that_some_data_makes_fail_is_no_reason_to_stop(
     tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql = "SELECT split_part(group_id, '-', 2)::INT AS value FROM groups"
-    rules = write_rules(tmp_path, receiver.url)
-    with Path(rules).open("a") as file:
-        file.write(f"- name: numbers\n  sql: {sql}\ntables_unreadable: {{for: 0s}}\n")
+    settings = f"- name: numbers\n  sql: {sql}\ntables_unreadable: {{for: 0s}}\n"
+    rules = write_rules(tmp_path, receiver.url, settings=settings)
     lag_of(tables, 50)
     run = AlertRun(tables, rules)
     run.round()
@@ -203,9 +202,8 @@ def test_sql_that_some_data_makes_fail_is_no_reason_to_stop(
 def test_a_notice_that_is_refused_holds_back_no_other(
     tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = write_rules(tmp_path, receiver.url)
-    with Path(rules).open("a") as file:
-        file.write("- {name: also, lag: '> 20'}\n")
+    also = "- {name: also, lag: '> 20'}\n"
+    rules = write_rules(tmp_path, receiver.url, settings=also)
     lag_of(tables, 50)
     run = AlertRun(tables, rules)
     receiver.answers = [400, 400]

@@ -20,11 +20,10 @@ pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
 
 @pytest.fixture
-def rules_file(rules_file: str) -> str:
+def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
     """Rules by which it fires at once."""
-    with Path(rules_file).open("a") as file:
-        file.write("tables_unreadable: {for: 0s, note: runbook}\n")
-    return rules_file
+    settings = "tables_unreadable: {for: 0s, note: runbook}\n"
+    return write_rules(tmp_path, receiver.url, settings=settings)
 
 
 def test_it_fires_and_ends(
@@ -76,10 +75,9 @@ def test_rules_in_sql_are_enough(
     receiver: HttpReceiver,
     eventually: Eventually,
 ) -> None:
-    rules = write_rules(tmp_path, receiver.url, condition="sql: FROM group_status")
-    with Path(rules).open("a") as file:
-        file.write("tables_unreadable: {for: 0s}\n")
-    run = AlertRun(tables, rules)
+    settings = "tables_unreadable: {for: 0s}\n"
+    sql = "sql: FROM group_status"
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url, sql, settings=settings))
     Path(tables, "groups").rename(tmp_path / "away")
 
     def is_told() -> bool:

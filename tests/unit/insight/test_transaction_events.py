@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_state.insight.transaction_events import (
     TransactionEventName,
+    duration_ms,
     transaction_event,
 )
 from coordinator_state.replay.transactions import Transaction, TransactionPartition

@@ -19,6 +19,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.logs.log_rows import LOG_PARTITION
 from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables
 from tests.support.tables.tables_folder import Row, apply_micro_batch, start_apply, write_rows
 
@@ -32,11 +33,7 @@ def tables(tmp_path: Path) -> str:
 
 
 def sample_of(sampled_at: datetime, log_end_offset: int = 0, partition: int = 0) -> Row:
-    return {
-        **{"topic": OFFSETS_TOPIC, "partition": partition, "state": "present", "topic_id": "T"},
-        **{"sampled_at": sampled_at, "day": sampled_at.date(), "log_start_offset": 0},
-        **{"log_end_offset": log_end_offset, "last_stable_offset": log_end_offset},
-    }
+    return sample(sampled_at, log_end_offset, OFFSETS_TOPIC, partition)
 
 
 def test_every_group_of_stale_tables_is_unknown(tables: str) -> None:

@@ -11,6 +11,7 @@ from coordinator_state.insight.group_status import (
     StatusRules,
     rebalancing_loop,
 )
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.group_status import (
     group_statuses,
     judged_groups,
@@ -22,6 +23,7 @@ from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -79,19 +81,18 @@ def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) ->
         groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
         group_offsets=[offset("g", 20, 400), offset("g", 3, 4, partition=1)],
     )
-    sample = {"topic": "t", "state": "present", "topic_id": "T", "day": NOW.date()}
-    ends = [
-        {**sample, "partition": partition, "sampled_at": at(ago), "log_start_offset": 0}
-        | {"log_end_offset": end, "last_stable_offset": end}
-        for partition, of_partition in enumerate((((600, 0), (400, 21), (1, 8_695)), ((1, 5_208),)))
-        for ago, end in of_partition
-    ]
-    own = [
-        {**sample, "topic": "__consumer_offsets", "partition": 0, "sampled_at": at(ago)}
-        | {"log_start_offset": 0, "log_end_offset": 0, "last_stable_offset": 0}
-        for ago in (600, 0)
-    ]
-    write_rows(tables, "log_offsets", ends + own)
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            sample(at(600), 0),
+            sample(at(400), 21),
+            sample(at(1), 8_695),
+            sample(at(1), 5_208, partition=1),
+            sample(at(600), 0, OFFSETS_TOPIC),
+            sample(at(0), 0, OFFSETS_TOPIC),
+        ],
+    )
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["topic"], row["partition"]) == ("STOP", "t", 0)
     assert row["reason"] == (
@@ -101,9 +102,9 @@ def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) ->
 
 
 def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:
-    cluster = Cluster(seconds=-600)
+    cluster = Cluster(seconds=-330)
     cluster.members("slow", ("slow", 2))
-    for t in range(-600, 301, STEP_S):
+    for t in range(-330, 301, STEP_S):
         end = cluster.produce("slow", 500)
         cluster.commit("slow", end - max(t, 0) * 50)
         end = cluster.produce("slow", 500, 1)
@@ -165,17 +166,8 @@ def test_a_member_that_never_commits(
         group_offsets=[],
         coordinator_records=[{"group_id": "g", "record_type": 2, "record_timestamp": assigned_at}],
     )
-    sample = {"state": "present", "topic_id": "T", "day": NOW.date(), "log_start_offset": 0}
-    of_topic = [("t", 7, ago, end) for ago, end in ends]
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            {**sample, "topic": topic, "partition": partition, "sampled_at": at(ago)}
-            | {"log_end_offset": end, "last_stable_offset": end}
-            for topic, partition, ago, end in (*of_topic, ("__consumer_offsets", 0, 0, 0))
-        ],
-    )
+    of_topic = [sample(at(ago), end, partition=7) for ago, end in ends]
+    write_rows(tables, "log_offsets", [*of_topic, sample(at(0), 0, OFFSETS_TOPIC)])
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["reason"]) == (status, reason)
     assert (row["lag"], row["partitions"]) == (None, 0)

@@ -18,12 +18,12 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.explanation import explained
 from tests.support.tables.backdate import backdate
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.sampled import sampling_of
 from tests.support.tables.share_tables import (
     GROUP,
     TOPIC,
     create_share_tables,
-    sample,
     share_partition,
     write_share_rows,
 )
@@ -121,7 +121,6 @@ CASES: dict[str, tuple[Row, Row]] = {
     # The time of the last acknowledgement has fallbacks.
     "written": (partition(60, at=None, write_timestamp=at(7)), {"commit_timestamp": at(7)}),
     "created": (partition(60, at=None, create_timestamp=at(8)), {"commit_timestamp": at(8)}),
-    "no time": (partition(60, at=None), {"commit_timestamp": NOW}),
 }
 STATUSES: dict[str, tuple[Row, str, str]] = {
     "at the end": (partition(100), "OK", "caught up"),
@@ -137,6 +136,7 @@ def all_cases(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     """A share group for each case of `CASES` and `STATUSES`."""
     given = {name: row for name, (row, *_) in (*CASES.items(), *STATUSES.items())}
     partitions = [row | {"group_id": name} for name, row in given.items()]
+    partitions.append(partition(60, at=None, group_id="no time"))
     return TableReader(create_share_tables(tmp_path_factory.mktemp("share"), NOW, partitions))
 
 
@@ -161,6 +161,12 @@ def test_the_status_of_a_share_group(status_by_group: dict[str, Row], name: str)
     _, status, reason = STATUSES[name]
     row = status_by_group[name]
     assert (row["status"], row["reason"]) == (status, reason)
+
+
+def test_a_last_acknowledgement_without_a_time_is_as_old_as_the_tables(
+    all_cases: TableReader, lag_by_group: dict[str, Row]
+) -> None:
+    assert lag_by_group["no time"]["commit_timestamp"] == all_cases.moment
 
 
 def test_an_unknown_lag_has_no_total(all_cases: TableReader) -> None:
@@ -280,7 +286,7 @@ def behind_for_long(tables: str) -> None:
     logs = TableReader(tables).read("log_offsets").to_pylist()
     others = [row for row in logs if row["topic"] != TOPIC]
     ends = [(420, 0), (360, 100), (0, 100)]
-    write_rows(tables, "log_offsets", others + [sample(at(ago), end) for ago, end in ends])
+    write_rows(tables, "log_offsets", others + [sample(at(ago), end, TOPIC) for ago, end in ends])
 
 
 def test_a_share_group_that_acknowledges_nothing_any_more_has_stopped(tmp_path: Path) -> None:
@@ -348,7 +354,7 @@ def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start_offset", [60, -1])
 def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(start_offset)])
-    gone = sample(NOW, 0, state="gone", log_end_offset=None)
+    gone = sample(NOW, None, TOPIC)
     logs = TableReader(tables).read("log_offsets").to_pylist()
     write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != TOPIC] + [gone])
     assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from streaming.tables.reader import TableReader
@@ -12,10 +10,10 @@ from tests.support.tables.event_rows import by_member, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> TableReader:
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     """A rewind, and after it a hundred events of lighter kinds."""
-    folder = create_tables(tmp_path)
+    folder = create_tables(tmp_path_factory.mktemp("tables"))
     lighter = ("offset_deleted", "rebalance")
     rows = [
         moved("offset_rewind", 9, 5, **by_member("c-aaaa51f4", "c")),
