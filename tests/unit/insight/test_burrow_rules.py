@@ -33,11 +33,11 @@ def test_the_cases_of_burrows_evaluator(case: dict[str, Any]) -> None:
     assert burrow_rules.is_stalled(commits) == case["is_stalled"]
     assert burrow_rules.is_lag_not_decreasing(commits) == case["is_lag_not_decreasing"]
     assert burrow_rules.was_lag_zero(commits, case["log_end_offsets"]) == case["was_lag_zero"]
-    found = burrow_rules.partition_status(
+    verdict = burrow_rules.partition_status(
         commits, case["log_end_offsets"], case["lag"], now_ms, case["allowed_lag"]
     )
-    assert found.status.value == case["status"]
-    assert str(case["lag"]) in found.reason
+    assert verdict.status.value == case["status"]
+    assert str(case["lag"]) in verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_statuses_of_tables(tables: str) -> None:
     reader = TableReader(tables)
-    found = burrow_partition_statuses(reader, at=NOW).to_pylist()
-    assert {row["group_id"]: row["status"] for row in found} == {
+    statuses = burrow_partition_statuses(reader, at=NOW).to_pylist()
+    assert {row["group_id"]: row["status"] for row in statuses} == {
         "well": "OK",
         "slow": "WARN",
         "once": "STOP",

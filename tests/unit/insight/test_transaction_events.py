@@ -42,11 +42,11 @@ def state(name: str, *, epoch: int = 0, after_ms: int = 10, **fields: Any) -> Tr
 
 def events(states: Iterable[Transaction]) -> list[TransactionEventName | None]:
     """The event of each state, the first of which has none before it."""
-    found, before = [], None
+    names, before = [], None
     for after in states:
-        found.append(transaction_event(before, after))
+        names.append(transaction_event(before, after))
         before = after
-    return found
+    return names
 
 
 EMPTY = state("Empty", start_timestamp_ms=None, topic_partitions=())

@@ -92,9 +92,9 @@ def tables(built_tables: str, tmp_path: Path) -> str:
 
 
 def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
-    found = group_lag(TableReader(tables), **{"at": NOW, **options})
-    assert found.schema == GROUP_LAG
-    return {row["group_id"]: row for row in found.to_pylist()}
+    lags = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert lags.schema == GROUP_LAG
+    return {row["group_id"]: row for row in lags.to_pylist()}
 
 
 @pytest.mark.parametrize("minutes", [2, 60, 600])
@@ -248,7 +248,7 @@ def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
     new = [*after, offset("new", 800)]
     states = [{"log_partition": p, "state": "current"} for p in range(LOG_PARTITIONS)]
     states[partition_for("slower", LOG_PARTITIONS)]["state"] = "loading"
-    groups = [{"group_id": one["group_id"], "log_partition": one["log_partition"]} for one in new]
+    groups = [{"group_id": row["group_id"], "log_partition": row["log_partition"]} for row in new]
     apply_micro_batch(folder, progress=states, groups=groups, group_offsets=list(before))
     for table in TABLES:
         backdate(folder, table, now - timedelta(minutes=6))
@@ -264,10 +264,10 @@ def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
     )
     rows = rows_of(folder, at=now)
     assert {row["produce_rate_per_s"] for row in rows.values()} == {1.0}
-    told = {
+    outlooks = {
         group: (row["commit_rate_per_s"], row["time_to_catch_up_ms"]) for group, row in rows.items()
     }
-    assert told == {
+    assert outlooks == {
         # 300 records behind, by 1 a second faster than they come.
         "faster": (2.0, 300_000),
         # Its log partition was still being loaded five minutes ago.

@@ -31,10 +31,10 @@ from tests.support.tables.tables_folder import apply_micro_batch, create_tables,
 def test_rebalances_in_a_row_are_a_loop() -> None:
     rules = StatusRules()
     assert rebalancing_loop(5, 0, 7, "classic", rules) is None
-    found = rebalancing_loop(12, 4_000, 52, "classic", rules)
-    assert found is not None
-    assert found.status is Status.REBALANCING_LOOP
-    assert found.reason == "12 rebalances in 5 min, the last 4 s ago; generation 52"
+    verdict = rebalancing_loop(12, 4_000, 52, "classic", rules)
+    assert verdict is not None
+    assert verdict.status is Status.REBALANCING_LOOP
+    assert verdict.reason == "12 rebalances in 5 min, the last 4 s ago; generation 52"
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def tables(tmp_path: Path) -> str:
 
 
 def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
-    found = {
+    by_group = {
         row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()
     }
-    assert {group: row["status"] for group, row in found.items()} == {
+    assert {group: row["status"] for group, row in by_group.items()} == {
         "back": "REWIND",
         "idle": "IDLE",
         "loop": "REBALANCING_LOOP",
@@ -54,13 +54,13 @@ def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
         "nothing": "IDLE",
         "old": "DATA_LOSS",
     }
-    old, loop = found["old"], found["loop"]
+    old, loop = by_group["old"], by_group["loop"]
     assert (old["topic"], old["partition"], old["partitions"]) == ("t", 1, 2)
     assert (old["partitions_not_ok"], old["lag"]) == (2, 98)
     assert (loop["topic"], loop["partitions_not_ok"]) == (None, 0)
     assert loop["reason"] == "8 rebalances in 5 min, the last 0 s ago; generation 40"
-    assert found["back"]["reason"].startswith("went back 30 s ago from 90 to 5; now 6;")
-    assert found["new"]["reason"] == "no commit yet; 1 member without a partition"
+    assert by_group["back"]["reason"].startswith("went back 30 s ago from 90 to 5; now 6;")
+    assert by_group["new"]["reason"] == "no commit yet; 1 member without a partition"
 
 
 def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
@@ -217,10 +217,10 @@ def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path
     rules = StatusRules()
     partitions = judged_partitions(TableReader(tables), NOW, None, rules)
     later = TableReader(create_tables(tmp_path / "later"))
-    found = {row["group_id"]: row for row in judged_groups(later, NOW, None, rules, partitions)}
-    assert found.keys() == {"back", "idle", "loop", "old"}
-    assert {row["group_state"] for row in found.values()} == {"Dead"}
-    assert (found["old"]["status"], found["old"]["lag"]) == ("DATA_LOSS", 98)
+    by_group = {row["group_id"]: row for row in judged_groups(later, NOW, None, rules, partitions)}
+    assert by_group.keys() == {"back", "idle", "loop", "old"}
+    assert {row["group_state"] for row in by_group.values()} == {"Dead"}
+    assert (by_group["old"]["status"], by_group["old"]["lag"]) == ("DATA_LOSS", 98)
 
 
 def test_an_idle_partition_hides_nothing(tables: str) -> None:

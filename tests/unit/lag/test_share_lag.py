@@ -42,9 +42,9 @@ def partition(start_offset: int, delivered: int | None = 0, **fields: Any) -> Ro
 
 
 def rows_of(tables: str, **options: Any) -> list[Row]:
-    found = group_lag(TableReader(tables), **{"at": NOW, **options})
-    assert found.schema == GROUP_LAG
-    return found.to_pylist()
+    lags = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert lags.schema == GROUP_LAG
+    return lags.to_pylist()
 
 
 def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
@@ -53,10 +53,8 @@ def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
 
 
 def status_of(tables: str) -> tuple[str, str]:
-    found = {
-        row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()
-    }
-    return found[GROUP]["status"], found[GROUP]["reason"]
+    rows = {row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()}
+    return rows[GROUP]["status"], rows[GROUP]["reason"]
 
 
 def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> None:
@@ -239,8 +237,8 @@ def test_share_groups_are_among_the_others(tmp_path: Path) -> None:
             {"group_id": "z", "committed_offset": 50, **of_others},
         ],
     )
-    found = [(row["group_id"], row["lag"], row["known_until"]) for row in rows_of(tables)]
-    assert found == [("a", 10, NOW), (GROUP, 25, NOW), ("z", 50, NOW)]
+    lags = [(row["group_id"], row["lag"], row["known_until"]) for row in rows_of(tables)]
+    assert lags == [("a", 10, NOW), (GROUP, 25, NOW), ("z", 50, NOW)]
 
 
 def test_rates_are_those_of_the_start_offset(tmp_path: Path) -> None:

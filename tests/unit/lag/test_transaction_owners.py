@@ -120,8 +120,8 @@ def test_an_owner(
 def test_an_owner_is_unknown_unless_the_topic_is_loaded(
     tmp_path: Path, load_state: str | None
 ) -> None:
-    found = transaction("CompleteCommit", began=301, updated=200)
-    assert owners(tables(tmp_path, found, load_state=load_state)) == {UNKNOWN}
+    complete = transaction("CompleteCommit", began=301, updated=200)
+    assert owners(tables(tmp_path, complete, load_state=load_state)) == {UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -134,22 +134,24 @@ def test_an_owner_is_unknown_unless_the_topic_is_loaded(
     ],
 )
 def test_a_marker_may_be_unread(tmp_path: Path, unread: dict[str, Any]) -> None:
-    found = transaction("CompleteCommit", began=301, updated=200)
-    assert owners(tables(tmp_path, found, **unread)) == {("payments", "CompleteCommit", None, None)}
+    complete = transaction("CompleteCommit", began=301, updated=200)
+    assert owners(tables(tmp_path, complete, **unread)) == {
+        ("payments", "CompleteCommit", None, None)
+    }
 
 
 def test_the_newest_row_of_a_producer_counts(tmp_path: Path) -> None:
     """The other one is an orphan of a log partition before the topic was expanded."""
     orphan = transaction("CompleteCommit", began=901, updated=900, log_partition=1)
-    found = transaction("Ongoing", began=301, updated=301)
-    for rows in ([orphan, found], [found, orphan]):
+    ongoing = transaction("Ongoing", began=301, updated=301)
+    for rows in ([orphan, ongoing], [ongoing, orphan]):
         folder = tables(tmp_path / str(rows.index(orphan)), *rows)
         assert owners(folder) == {("payments", "Ongoing", ago(241), False)}
 
 
 def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
-    found = transaction("Ongoing", began=901, updated=901)
-    folder = tables(tmp_path, found, committed=901)
+    ongoing = transaction("Ongoing", began=901, updated=901)
+    folder = tables(tmp_path, ongoing, committed=901)
     (row,) = CoordinatorTables(folder, as_of=VERSION).hanging_transactions()
     assert (row.transactional_id, row.offsets, row.is_marker_lost) == ("payments", 2, False)
 
@@ -158,19 +160,19 @@ def owners(folder: str) -> set[Owner]:
     """The owner by the view in SQL, by `show pending`, and in the facts of `explain`."""
     (row,) = CoordinatorTables(folder, as_of=VERSION).open_transactions()
     reader = TableReader(folder, as_of=VERSION)
-    ((found, _),) = open_transactions(reader)
+    ((open_transaction, _),) = open_transactions(reader)
     shown = with_owners(reader, reader.read(PENDING_OFFSETS.name)).to_pylist()
     names = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
-    of_facts = found.owner and (
-        found.owner.transactional_id,
-        found.owner.state,
-        found.owner.abort_timestamp,
-        found.owner.is_marker_lost,
+    of_facts = open_transaction.owner and (
+        open_transaction.owner.transactional_id,
+        open_transaction.owner.state,
+        open_transaction.owner.abort_timestamp,
+        open_transaction.owner.is_marker_lost,
     )
     return {
         (row.transactional_id, row.transaction_state, row.abort_timestamp, row.is_marker_lost),
         of_facts or UNKNOWN,
-        *(tuple(one[name] for name in names) for one in shown),
+        *(tuple(shown_row[name] for name in names) for shown_row in shown),
     }
 
 

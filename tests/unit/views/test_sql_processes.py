@@ -309,7 +309,9 @@ def test_a_process_knows_no_secret_and_few_files(
             environment = eventually(Path(f"/proc/{pid}/environ").read_bytes).split(b"\0")
             files = list(open_files(pid))
             processes.close()
-            canaries = [one.split(b"=")[0] for one in environment if b"canary" in one]
+            canaries = [
+                variable.split(b"=")[0] for variable in environment if b"canary" in variable
+            ]
             assert canaries == ([b"AWS_SECRET_ACCESS_KEY"] if knows_store else [])
             assert not [file for file in files if "hostname" in file]
 
@@ -344,10 +346,10 @@ def test_no_process_outlives_its_starter(folder: str, eventually: Eventually, sq
             def answering() -> list[int]:
                 return [pid for pid in children(starter.pid) if is_answering(pid)]
 
-            found = eventually(answering)
+            pids = eventually(answering)
         finally:
             os.kill(starter.pid, signal.SIGKILL)
-    eventually(lambda: not [pid for pid in found if is_there(pid)], timeout_s=10)
+    eventually(lambda: not [pid for pid in pids if is_there(pid)], timeout_s=10)
 
 
 def is_answering(pid: int) -> bool:
