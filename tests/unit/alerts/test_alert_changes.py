@@ -17,7 +17,7 @@ from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.alert_rules import lag_of, told
 from tests.support.tables.sample_rows import sample
-from tests.support.tables.tables_folder import write_rows
+from tests.support.tables.tables_folder import Row, write_rows
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
@@ -40,7 +40,7 @@ def write_samples(tables: str, end: int | None, log_start_offset: int = 0) -> No
     lag_of(tables, 50)
     now = datetime.now(timezone.utc)
     moments = (now - timedelta(seconds=40), now)
-    start = {} if end is None else {"log_start_offset": log_start_offset}
+    start: Row = {} if end is None else {"log_start_offset": log_start_offset}
     of_topic = [sample(at, end, **start) for at in moments]
     write_rows(tables, "log_offsets", of_topic + [sample(at, 0, OFFSETS_TOPIC) for at in moments])
 

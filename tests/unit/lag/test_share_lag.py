@@ -132,7 +132,8 @@ STATUSES: dict[str, tuple[Row, str, str]] = {
 @pytest.fixture(scope="module")
 def all_cases(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     """A share group for each case of `CASES` and `STATUSES`."""
-    given = {name: row for name, (row, *_) in (*CASES.items(), *STATUSES.items())}
+    given = {name: row for name, (row, _) in CASES.items()}
+    given |= {name: row for name, (row, _, _) in STATUSES.items()}
     partitions = [row | {"group_id": name} for name, row in given.items()]
     partitions.append(partition(60, at=None, group_id="no time"))
     return TableReader(create_share_tables(tmp_path_factory.mktemp("share"), NOW, partitions))
