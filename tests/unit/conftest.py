@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -41,10 +42,16 @@ def attempts_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.alerts.delivery.LONGEST_WAIT_S", 0.05)
 
 
+@pytest.fixture(scope="session")
+def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables without rows; a test copies them."""
+    return create_tables(tmp_path_factory.mktemp("empty") / "tables")
+
+
 @pytest.fixture
-def tables_that_lag(tmp_path: Path) -> str:
+def tables_that_lag(empty_tables: str, tmp_path: Path) -> str:
     """Tables with a group that has read all; `lag_of` says otherwise."""
-    folder = create_tables(tmp_path / "tables")
+    folder = str(copytree(empty_tables, tmp_path / "tables"))
     lag_of(folder, 0)
     return folder
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from tests.support.brokers.receivers import HttpReceiver
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 
 
@@ -27,24 +29,24 @@ def lag_of(folder: str, lag: int, *, seconds_ago: float = 0, group_id: str = "g"
         folder,
         "log_offsets",
         [
-            {
-                **{"topic": topic, "partition": 0, "state": "present", "topic_id": "T"},
-                **{"sampled_at": now - timedelta(seconds=ago), "day": now.date()},
-                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
-            }
+            sample(now - timedelta(seconds=ago), end, topic)
             for ago in (40, 0)
-            for topic, end in (("t", 1_000), ("__consumer_offsets", 0))
+            for topic, end in (("t", 1_000), (OFFSETS_TOPIC, 0))
         ],
     )
 
 
-def write_rules(folder: Path, url: str, condition: str = "lag: '> 10'", **more: str) -> str:
+def write_rules(
+    folder: Path, url: str, condition: str = "lag: '> 10'", *, settings: str = "", **more: str
+) -> str:
+    """A file with one rule, `behind`; `settings` are further rules, or other keys."""
     file = folder / "alerts.yaml"
     rule = {"note": "x", **more}
     file.write_text(
         f"interval: 0.2s\nsinks: {{hook: {{type: webhook, url: '{url}'}}}}\n"
         f"rules:\n- name: behind\n  {condition}\n"
         + "".join(f"  {name}: {value}\n" for name, value in rule.items())
+        + settings
     )
     return str(file)
 

@@ -229,8 +229,8 @@ class Incident:
             generation_id=self.generation if member_id else -1,
             offsets=offsets,
         )
-        found = self.coordinator.commit_offsets(request, self.producer)
-        assert set(found.values()) == {ErrorCode.NONE}, found
+        error_codes = self.coordinator.commit_offsets(request, self.producer)
+        assert set(error_codes.values()) == {ErrorCode.NONE}, error_codes
         if self.producer is not None and self.ends_with is not None:
             self.coordinator.end_transaction(self.producer, is_commit=self.ends_with)
 
@@ -263,8 +263,8 @@ def write_tables(folder: Path, incidents: Sequence[Incident]) -> str:
         snapshot_retention=_SNAPSHOT_RETENTION,
         offsets_retention_ms=_RETENTION_MS,
     ) as target:
-        target.take([_written(one) for one in incidents])
-        samples = [sample for one in incidents for sample in one.samples]
+        target.take([_written(incident) for incident in incidents])
+        samples = [sample for incident in incidents for sample in incident.samples]
         target.writer.append(LOG_OFFSETS, rows_of(samples))
     return tables
 

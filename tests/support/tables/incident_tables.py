@@ -256,13 +256,13 @@ class Snapshots:
     """The tables as of each micro-batch."""
 
     tables: str
-    found: Sequence[_Snapshot]
+    by_time: Sequence[_Snapshot]
     history: dict[str, pa.Table]
 
     def reader(self, at: datetime) -> TableReader | None:
         """The tables at a moment."""
-        index = bisect_right([one.at for one in self.found], at) - 1
-        return None if index < 0 else _MemoryReader(self, self.found[index], at)
+        index = bisect_right([snapshot.at for snapshot in self.by_time], at) - 1
+        return None if index < 0 else _MemoryReader(self, self.by_time[index], at)
 
 
 class _MemoryReader(TableReader):
@@ -291,17 +291,17 @@ class _MemoryReader(TableReader):
     def read(
         self, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None
     ) -> pa.Table:
-        found = self._snapshot.state.get(name)
-        if found is None and name not in self._snapshots.history:
+        rows = self._snapshot.state.get(name)
+        if rows is None and name not in self._snapshots.history:
             # Incidents are of a run that does not follow `__transaction_state`.
-            found = _SCHEMAS[name].empty_table()
-        elif found is None:
-            found = self._snapshots.history[name]
-            found = found.slice(0, self._snapshot.sizes.get(name, found.num_rows))
+            rows = _SCHEMAS[name].empty_table()
+        elif rows is None:
+            rows = self._snapshots.history[name]
+            rows = rows.slice(0, self._snapshot.sizes.get(name, rows.num_rows))
         if isinstance(filters, list):
             filters = filters_to_expression(filters)
-        found = found if filters is None else found.filter(filters)
-        return found if columns is None else found.select(list(columns))
+        rows = rows if filters is None else rows.filter(filters)
+        return rows if columns is None else rows.select(list(columns))
 
     def own(
         self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 GROUP = "sharers"
@@ -32,23 +33,13 @@ def share_partition(
     }
 
 
-def sample(at: datetime, end: int, topic: str = TOPIC, **fields: Any) -> Row:
-    """A sample of partition 0 of a topic."""
-    return {
-        **{"topic": topic, "partition": 0, "sampled_at": at, "day": at.date()},
-        **{"state": "present", "topic_id": "T", "log_start_offset": 0},
-        **{"log_end_offset": end, "last_stable_offset": end},
-        **fields,
-    }
-
-
 def create_share_tables(
     folder: Path, now: datetime, partitions: list[Row], *, members: int = 1
 ) -> str:
     """Share groups as of `now`: their topic got 100 records in the last 100 s, evenly."""
     tables = create_tables(folder)
     write_share_rows(tables, now, partitions, members=members)
-    samples = [sample(now - timedelta(seconds=ago), 100 - ago) for ago in (100, 0)]
+    samples = [sample(now - timedelta(seconds=ago), 100 - ago, TOPIC) for ago in (100, 0)]
     own = [
         sample(now - timedelta(seconds=ago), 5, topic)
         for topic in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)

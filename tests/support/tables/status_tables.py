@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -26,8 +31,14 @@ VERSION = 1
 
 
 def create_status_tables(in_folder: Path) -> str:
-    """Groups in several states as of `NOW`."""
-    folder = create_tables(in_folder)
+    """Groups in several states as of `NOW`: a copy of tables that are built once."""
+    return str(copytree(_built().name, in_folder, dirs_exist_ok=True))
+
+
+@cache
+def _built() -> TemporaryDirectory[str]:
+    temporary = TemporaryDirectory()
+    folder = create_tables(Path(temporary.name))
     commits = [offset("back", 90, 60), offset("back", 5, 30), offset("back", 6, 10)]
     apply_micro_batch(
         folder,
@@ -77,16 +88,12 @@ def create_status_tables(in_folder: Path) -> str:
         folder,
         "log_offsets",
         [
-            {
-                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
-                **{"sampled_at": at(ago), "day": NOW.date(), "log_start_offset": start},
-                **{"log_end_offset": end, "last_stable_offset": end},
-            }
-            for topic, partition, ago, start, end in (
-                *(("t", 0, 100, 0, 5), ("t", 0, 1, 0, 100)),
-                *(("t", 1, 100, 0, 5), ("t", 1, 1, 4, 100)),
-                *(("__consumer_offsets", 0, 100, 0, 0), ("__consumer_offsets", 0, 1, 0, 0)),
-            )
+            sample(at(100), 5),
+            sample(at(1), 100),
+            sample(at(100), 5, partition=1),
+            sample(at(1), 100, partition=1, log_start_offset=4),
+            sample(at(100), 0, OFFSETS_TOPIC),
+            sample(at(1), 0, OFFSETS_TOPIC),
         ],
     )
-    return folder
+    return temporary

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import open_alerts, read_alerts, write_alerts
@@ -15,7 +16,8 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.alert_rules import lag_of, told
-from tests.support.tables.tables_folder import write_rows
+from tests.support.tables.sample_rows import sample
+from tests.support.tables.tables_folder import Row, write_rows
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
@@ -27,47 +29,28 @@ ONE_RULE = "- {name: bad, status: [DATA_LOSS, TOPIC_GONE]}\n"
 TWO_RULES = "- {name: lost, status: DATA_LOSS}\n- {name: gone, status: TOPIC_GONE}\n"
 
 
-@pytest.fixture
-def tables(tables_that_lag: str) -> str:
-    return tables_that_lag
-
-
 def run_of(tables: str, folder: Path, receiver: HttpReceiver, rules: str) -> AlertRun:
     file = folder / "alerts.yaml"
     file.write_text(RULES.format(url=receiver.url) + rules)
     return AlertRun(tables, str(file))
 
 
-def samples(tables: str, *, state: str = "present", log_start_offset: int = 0) -> None:
-    """A group that is at 950 of 1,000; the log may have lost records, or be gone."""
+def write_samples(tables: str, end: int | None, log_start_offset: int = 0) -> None:
+    """A group is at 950, and the samples of its log are these."""
     lag_of(tables, 50)
     now = datetime.now(timezone.utc)
-    is_gone = state == "gone"
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            {
-                **{"topic": topic, "partition": 0, "state": state if topic == "t" else "present"},
-                **{"topic_id": "T", "sampled_at": now - timedelta(seconds=ago), "day": now.date()},
-                **{"log_start_offset": None if is_gone and topic == "t" else start},
-                **{"log_end_offset": None if is_gone and topic == "t" else end},
-                **{"last_stable_offset": None if is_gone and topic == "t" else end},
-            }
-            for ago in (40, 0)
-            for topic, start, end in (
-                *(("t", log_start_offset, 1_000), ("__consumer_offsets", 0, 0)),
-            )
-        ],
-    )
+    moments = (now - timedelta(seconds=40), now)
+    start: Row = {} if end is None else {"log_start_offset": log_start_offset}
+    of_topic = [sample(at, end, **start) for at in moments]
+    write_rows(tables, "log_offsets", of_topic + [sample(at, 0, OFFSETS_TOPIC) for at in moments])
 
 
 def lose_records(tables: str) -> None:
-    samples(tables, log_start_offset=970)
+    write_samples(tables, 1_000, log_start_offset=970)
 
 
 def delete_topic(tables: str) -> None:
-    samples(tables, state="gone")
+    write_samples(tables, None)
 
 
 def test_within_a_rule_it_fires_on_with_the_new_reason(
@@ -89,6 +72,9 @@ def test_within_a_rule_it_fires_on_with_the_new_reason(
     (alert,) = read_alerts(TableReader(tables)).values()
     assert (alert.state, alert.reason) == (AlertState.FIRING, second["reason"])
     assert (alert.group_status, alert.change) == ("TOPIC_GONE", "was DATA_LOSS")
+    lag_of(tables, 0, group_id="other")
+    run.round()
+    assert receiver.alerts[-1]["reason"] == "the group is deleted"
 
 
 def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
@@ -105,19 +91,11 @@ def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
     assert receiver.alerts[-1]["reason"] == (
         "now TOPIC_GONE: the topic does not exist; committed offset 950 remains"
     )
-
-
-def test_a_resolved_notice_names_the_current_state(
-    tables: str, tmp_path: Path, receiver: HttpReceiver
-) -> None:
-    run = run_of(tables, tmp_path, receiver, ONE_RULE)
-    lose_records(tables)
-    run.round()
     lag_of(tables, 0)
     run.round()
-    assert [(one["status"], one["reason"]) for one in receiver.alerts][1:] == [
-        ("resolved", "now OK: caught up")
-    ]
+    resolved = receiver.alerts[-1]
+    assert (resolved["rule"], resolved["status"]) == ("gone", "resolved")
+    assert resolved["reason"] == "now OK: caught up"
 
 
 def test_a_rule_that_is_removed_does_not_make_the_group_well(
@@ -128,17 +106,6 @@ def test_a_rule_that_is_removed_does_not_make_the_group_well(
     run_of(tables, tmp_path, receiver, "- {name: other, status: STOP}\n").round()
     assert receiver.alerts[-1]["status"] == "resolved"
     assert receiver.alerts[-1]["reason"].startswith("the rule was removed; now DATA_LOSS: ")
-
-
-def test_a_group_that_is_deleted_is_said_to_be(
-    tables: str, tmp_path: Path, receiver: HttpReceiver
-) -> None:
-    run = run_of(tables, tmp_path, receiver, ONE_RULE)
-    lose_records(tables)
-    run.round()
-    lag_of(tables, 0, group_id="other")
-    run.round()
-    assert receiver.alerts[-1]["reason"] == "the group is deleted"
 
 
 def test_new_values_alone_are_no_reason_to_write(

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from coordinator_state.insight.group_status import StatusRules
-from streaming.alerts.alert import AlertKey
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import findings_of
 from streaming.alerts.rules import Rule
 from streaming.alerts.sql_rules import SqlRules
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -170,15 +171,7 @@ def test_tables_that_are_written_to_and_far_behind(tmp_path: Path) -> None:
     write_rows(
         folder,
         "log_offsets",
-        [
-            {
-                **{"topic": "__consumer_offsets", "partition": 0, "state": "present"},
-                **{"topic_id": "T", "sampled_at": at(ago), "day": NOW.date()},
-                **{"log_start_offset": 0, "log_end_offset": 2_000 - ago},
-                "last_stable_offset": 2_000 - ago,
-            }
-            for ago in range(0, 2_000, 30)
-        ],
+        [sample(at(ago), 2_000 - ago, OFFSETS_TOPIC) for ago in range(0, 2_000, 30)],
     )
     (found,) = findings(folder, tables_behind="> 2m").values()
     assert found[0] == "the tables are 32 min behind __consumer_offsets (> 2m)"
@@ -242,10 +235,6 @@ def test_sql_is_of_the_moment(tables: str) -> None:
 def test_sql_gives_one_finding_for_each_key(tables: str) -> None:
     found = findings(tables, sql="SELECT group_id FROM group_lag WHERE group_id = 'old'")
     assert list(found) == [("old", None, None)]
-
-
-def test_keys() -> None:
-    assert AlertKey("rule") == ("rule", None, None, None)
 
 
 def test_the_folder_stays_as_it_is(tables: str) -> None:

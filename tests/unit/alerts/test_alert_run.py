@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import read_alerts
-from streaming.errors import ConfigurationError, WriterFenced
+from streaming.errors import WriterFenced
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
@@ -21,11 +21,6 @@ from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, told, write_rules
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
-
-
-@pytest.fixture
-def tables(tables_that_lag: str) -> str:
-    return tables_that_lag
 
 
 def let_time_pass(run: AlertRun) -> None:
@@ -179,71 +174,36 @@ def test_rules_are_read_again_when_they_change(
     run.round()
     assert caplog.messages[0].startswith("rules file (the previous rules stay active): ")
     assert "alerts.yaml:5: rules.behind.lag: 10 is not a comparison" in caplog.messages[0]
+    write_rules(tmp_path, receiver.url, condition="sql: SELEC")
+    run.round()
+    assert "Parser Error" in caplog.messages[1]
     write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
     run.round()
     assert told(receiver) == ["firing", "resolved"]
-    assert caplog.messages[1:] == ["rules file (the previous rules stay active): recovered"]
-
-
-def test_tables_that_cannot_be_read_change_nothing(
-    tables: str, rules_file: str, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
-) -> None:
-    lag_of(tables, 50)
-    run = AlertRun(tables, rules_file)
-    run.round()
-    log = Path(tables, "load_progress", "_delta_log")
-    log.rename(f"{log}-away")
-    run.round()
-    run.round()
-    assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith(f"tables: {tables}/load_progress is not a Delta table")
-    Path(f"{log}-away").rename(log)
-    run.round()
-    assert told(receiver) == ["firing"]
-
-
-def test_sql_that_fails_is_told_before_anything_runs(
-    tables: str, tmp_path: Path, receiver: HttpReceiver
-) -> None:
-    rules = write_rules(tmp_path, receiver.url, condition="sql: SELECT nothing FROM group_lag")
-    with pytest.raises(ConfigurationError, match="rule behind: Binder Error"):
-        AlertRun(tables, rules)
+    assert caplog.messages[2:] == ["rules file (the previous rules stay active): recovered"]
 
 
 def test_sql_that_some_data_makes_fail_is_no_reason_to_stop(
     tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql = "SELECT split_part(group_id, '-', 2)::INT AS value FROM groups"
-    rules = write_rules(tmp_path, receiver.url)
-    with Path(rules).open("a") as file:
-        file.write(f"- name: numbers\n  sql: {sql}\n")
+    settings = f"- name: numbers\n  sql: {sql}\ntables_unreadable: {{for: 0s}}\n"
+    rules = write_rules(tmp_path, receiver.url, settings=settings)
     lag_of(tables, 50)
     run = AlertRun(tables, rules)
     run.round()
     run.round()
-    assert told(receiver) == ["firing"]
+    # The fault is in the query: the tables can be read.
+    assert [alert["rule"] for alert in receiver.alerts] == ["behind"]
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("rule numbers: Conversion Error")
-
-
-def test_rules_with_wrong_sql_are_not_taken(
-    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
-) -> None:
-    rules = write_rules(tmp_path, receiver.url)
-    lag_of(tables, 50)
-    run = AlertRun(tables, rules)
-    write_rules(tmp_path, receiver.url, condition="sql: SELEC")
-    run.round()
-    assert "Parser Error" in caplog.messages[0]
-    assert told(receiver) == ["firing"]
 
 
 def test_a_notice_that_is_refused_holds_back_no_other(
     tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = write_rules(tmp_path, receiver.url)
-    with Path(rules).open("a") as file:
-        file.write("- {name: also, lag: '> 20'}\n")
+    also = "- {name: also, lag: '> 20'}\n"
+    rules = write_rules(tmp_path, receiver.url, settings=also)
     lag_of(tables, 50)
     run = AlertRun(tables, rules)
     receiver.answers = [400, 400]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,17 +10,89 @@ import pytest
 from streaming.alerts.alert import AlertKey, AlertState
 from tests.support.tables.watched_rules import BEHIND, START, WatchedRules
 
+ALERTMANAGER = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
+BY_STATUS = {"rule": {"status": ["STOP", "HANGING_TRANSACTION"]}}
+HOLDS = ""
+"""The condition holds, and the status of the group is not known."""
 
-def test_an_alert_fires_and_is_resolved() -> None:
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def silence(since: float, until: float) -> dict[str, Any]:
+    return {"silences": [{"from": at(since), "until": at(until)}]}
+
+
+@pytest.mark.parametrize(
+    ("options", "statuses", "notices"),
+    [
+        ({}, {0: HOLDS, 1: HOLDS, 2: None, 3: None}, {0: "firing", 2: "resolved"}),
+        (
+            {"rule": {"for": "10s"}},
+            {0: HOLDS, 5: None, 6: HOLDS, 15: HOLDS, 16: HOLDS},
+            {16: "firing"},
+        ),
+        (
+            {"rule": {"repeat": "1m"}},
+            dict.fromkeys(range(0, 130, 10), HOLDS),
+            {0: "firing", 60: "again", 120: "again"},
+        ),
+        (
+            {"rule": {"repeat": "off"}},
+            dict.fromkeys(range(0, 100_000, 10_000), HOLDS),
+            {0: "firing"},
+        ),
+        # Alertmanager forgets an alert that is not sent again and again.
+        (
+            {"rule": {"repeat": "off"}, "sinks": ALERTMANAGER},
+            dict.fromkeys((0, 30, 60, 90, 120), HOLDS),
+            {0: "firing", 60: "again", 120: "again"},
+        ),
+        # A silence mutes an alert that fires, and not its end.
+        (silence(0, 10), {0: HOLDS, 10: HOLDS}, {10: "firing"}),
+        (silence(5, 50), {0: HOLDS, 6: HOLDS, 7: None}, {0: "firing", 7: "resolved"}),
+        (
+            {"rule": {"status": "STOP"}, **silence(100, 300)},
+            {0: "STOP", 200: "STALL", 300: "STALL"},
+            {0: "firing", 300: "changed"},
+        ),
+        (
+            BY_STATUS,
+            {0: "STOP", 100: "STOP", 200: "HANGING_TRANSACTION", 300: "HANGING_TRANSACTION"}
+            | {400: None},
+            {0: "firing", 200: "changed", 400: "resolved"},
+        ),
+        # A status that goes back and forth is told once a minute.
+        (
+            BY_STATUS,
+            {second: ["STOP", "HANGING_TRANSACTION"][second % 2] for second in range(121)},
+            {0: "firing", 60: "changed", 120: "changed"},
+        ),
+        # An alert of an earlier release is stored without a status.
+        (BY_STATUS, {0: HOLDS, 200: "STOP"}, {0: "firing"}),
+        # The status is no news to a rule about the lag.
+        ({}, {0: "OK", 200: "WARN"}, {0: "firing"}),
+    ],
+)
+def test_the_notices_of_an_alert(
+    options: dict[str, Any], statuses: dict[int, str | None], notices: dict[int, str]
+) -> None:
+    """By second: the status of a group while the condition holds, and what the sink is sent."""
+    rules = WatchedRules(**options)
+    for second, status in statuses.items():
+        rules.look(second, *([] if status is None else [BEHIND]), status=status or None)
+    assert [(second, word) for second, _, _, word in rules.told] == list(notices.items())
+
+
+def test_an_alert_has_the_times_of_its_states() -> None:
     rules = WatchedRules()
     rules.look(0, BEHIND)
     rules.look(1, BEHIND)
     rules.look(2)
-    rules.look(3)
-    assert rules.told == [(0, "behind", "chat", "firing"), (2, "behind", "chat", "resolved")]
     alert = rules.alerts[BEHIND]
     assert (alert.since, alert.fired_at) == (START, START)
-    assert alert.resolved_at == START + timedelta(seconds=2)
+    assert alert.resolved_at == at(2)
     assert alert.reason == "the condition no longer holds"
     rules.look(86_403)
     assert rules.alerts == {}
@@ -33,26 +105,8 @@ def test_it_has_to_hold_for_some_time() -> None:
     rules.look(5)
     assert rules.state() is None
     rules.look(6, BEHIND)
-    rules.look(15, BEHIND)
-    assert rules.told == []
     rules.look(16, BEHIND)
-    assert rules.told == [(16, "behind", "chat", "firing")]
-    assert rules.alerts[BEHIND].since == START + timedelta(seconds=6)
-
-
-def test_it_is_told_again() -> None:
-    rules = WatchedRules(rule={"repeat": "1m"})
-    for second in range(0, 130, 10):
-        rules.look(second, BEHIND)
-    assert [(at, word) for at, _, _, word in rules.told] == [
-        (0, "firing"),
-        (60, "again"),
-        (120, "again"),
-    ]
-    never = WatchedRules(rule={"repeat": "off"})
-    for second in range(0, 100_000, 10_000):
-        never.look(second, BEHIND)
-    assert len(never.told) == 1
+    assert rules.alerts[BEHIND].since == at(6)
 
 
 def test_what_is_not_known_changes_nothing() -> None:
@@ -62,7 +116,7 @@ def test_what_is_not_known_changes_nothing() -> None:
     rules.look(1, BEHIND)
     rules.look(2, unknown=[BEHIND])
     assert rules.state() is AlertState.FIRING
-    rules.step({"behind": None}, START + timedelta(seconds=3), 3)
+    rules.step({"behind": None}, at(3), 3)
     assert rules.state() is AlertState.FIRING
     rules.look(4)
     assert rules.state() is AlertState.RESOLVED
@@ -103,21 +157,13 @@ def test_who_never_heard_of_it_does_not_hear_of_its_end() -> None:
     assert rules.told == []
 
 
-def test_a_silence_mutes_what_fires_and_not_its_end() -> None:
-    silence = {"groups": "g", "until": START + timedelta(seconds=10)}
-    rules = WatchedRules(silences=[silence])
+def test_a_silence_mutes_the_alerts_of_its_groups() -> None:
+    rules = WatchedRules(silences=[{"groups": "g", "until": at(10)}])
     rules.look(0, BEHIND, AlertKey("behind", "h"))
     assert [one[0] for one in rules.told] == [0]
     assert rules.muted_by() == "silence until 2026-11-22T00:00:10+00:00"
     rules.look(10, BEHIND)
     assert rules.muted_by() is None
-    assert (10, "behind", "chat", "firing") in rules.told
-    late = {"from": START + timedelta(seconds=5), "until": START + timedelta(seconds=50)}
-    rules = WatchedRules(silences=[late])
-    rules.look(0, BEHIND)
-    rules.look(6, BEHIND)
-    rules.look(7)
-    assert [word for *_, word in rules.told] == ["firing", "resolved"]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +215,7 @@ def test_a_sink_that_is_away_for_good_keeps_nothing_for_ever() -> None:
 
 
 def test_alertmanager_hears_of_what_it_knows_though_it_is_muted_now() -> None:
-    sinks = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
-    late = {"from": START + timedelta(seconds=5), "until": START + timedelta(hours=1)}
-    rules = WatchedRules(sinks=sinks, silences=[late])
+    rules = WatchedRules(sinks=ALERTMANAGER, **silence(5, 3_600))
     other = AlertKey("behind", "h")
     for second in (0, 60, 120):
         rules.look(second, BEHIND, *([other] if second else []))
@@ -187,47 +231,14 @@ def test_a_rule_that_goes_resolves_its_alerts() -> None:
     assert rules.alerts[BEHIND].reason == "the rule was removed"
 
 
-def test_alertmanager_hears_of_it_every_minute() -> None:
-    sinks = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
-    rules = WatchedRules(sinks=sinks, rule={"repeat": "off"})
-    for second in (0, 30, 60, 90, 120):
-        rules.look(second, BEHIND)
-    assert [at for at, *_ in rules.told] == [0, 60, 120]
-
-
-def _by_status(**options: Any) -> WatchedRules:
-    return WatchedRules(rule={"status": ["STOP", "HANGING_TRANSACTION"], **options})
-
-
-def test_an_alert_that_gets_worse_fires_on_and_is_told() -> None:
-    rules = _by_status()
-    rules.look(0, BEHIND, status="STOP")
-    rules.look(100, BEHIND, status="STOP")
-    rules.look(200, BEHIND, status="HANGING_TRANSACTION")
-    rules.look(300, BEHIND, status="HANGING_TRANSACTION")
-    rules.look(400)
-    assert [(at, word) for at, _, _, word in rules.told] == [
-        *((0, "firing"), (200, "changed"), (400, "resolved")),
-    ]
-
-
 def test_an_alert_has_the_newest_status_and_reason() -> None:
-    rules = _by_status()
+    rules = WatchedRules(**BY_STATUS)
     rules.look(0, BEHIND, status="STOP")
     rules.look(200, BEHIND, status="HANGING_TRANSACTION")
     alert = rules.alerts[BEHIND]
     assert (alert.state, alert.reason) == (AlertState.FIRING, "HANGING_TRANSACTION holds")
     assert (alert.group_status, alert.change) == ("HANGING_TRANSACTION", "was STOP")
-    assert (alert.fired_at, alert.status_since) == (START, START + timedelta(seconds=200))
-
-
-def test_a_status_that_goes_back_and_forth_is_told_once_a_minute() -> None:
-    rules = _by_status()
-    for second in range(121):
-        rules.look(second, BEHIND, status=["STOP", "HANGING_TRANSACTION"][second % 2])
-    assert [(at, word) for at, _, _, word in rules.told] == [
-        *((0, "firing"), (60, "changed"), (120, "changed")),
-    ]
+    assert (alert.fired_at, alert.status_since) == (START, at(200))
 
 
 def test_a_sink_that_missed_the_change_is_told_of_it_once() -> None:
@@ -242,30 +253,3 @@ def test_a_sink_that_missed_the_change_is_told_of_it_once() -> None:
     assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
         *((0, "firing"), (300, "changed")),
     ]
-
-
-def test_a_change_is_no_news_to_a_rule_of_measures() -> None:
-    """`lag: "> 0"` fires, whatever the status is; the alert has it all the same."""
-    rules = WatchedRules()
-    rules.look(0, BEHIND, status="OK")
-    rules.look(200, BEHIND, status="WARN")
-    assert [word for *_, word in rules.told] == ["firing"]
-    assert rules.alerts[BEHIND].group_status == "WARN"
-
-
-def test_an_alert_of_an_earlier_release_has_no_news() -> None:
-    """It is stored without a status."""
-    rules = _by_status()
-    rules.look(0, BEHIND)
-    rules.look(200, BEHIND, status="STOP")
-    assert [word for *_, word in rules.told] == ["firing"]
-
-
-def test_a_muted_change_is_told_when_the_silence_ends() -> None:
-    silence = {"from": START + timedelta(seconds=100), "until": START + timedelta(seconds=300)}
-    rules = WatchedRules(silences=[silence], rule={"status": "STOP"})
-    rules.look(0, BEHIND, status="STOP")
-    rules.look(200, BEHIND, status="STALL")
-    assert len(rules.told) == 1
-    rules.look(300, BEHIND, status="STALL")
-    assert rules.told[1:] == [(300, "behind", "chat", "changed")]

@@ -16,22 +16,10 @@ from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 STALE = AlertKey("tables_stale")
 
 
-@pytest.fixture
-def tables(tables_that_lag: str) -> str:
-    return tables_that_lag
-
-
-def rules_of(folder: Path, receiver: HttpReceiver, settings: str = "") -> str:
-    file = write_rules(folder, receiver.url)
-    with Path(file).open("a") as rules:
-        rules.write(settings)
-    return file
-
-
 def test_it_fires_two_minutes_after_the_last_write(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
-    run = AlertRun(tables, rules_of(tmp_path, receiver))
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
     lag_of(tables, 0, seconds_ago=110)
     run.round()
     assert told(receiver) == []
@@ -50,7 +38,7 @@ def test_it_fires_two_minutes_after_the_last_write(
 
 def test_other_alerts_stay_as_they_are(tables: str, tmp_path: Path, receiver: HttpReceiver) -> None:
     """They neither end nor begin."""
-    run = AlertRun(tables, rules_of(tmp_path, receiver))
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
     lag_of(tables, 50)
     run.round()
     lag_of(tables, 0, seconds_ago=200)
@@ -65,11 +53,13 @@ def test_its_limit_and_its_delay_can_be_set(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
     lag_of(tables, 0, seconds_ago=200)
-    longer = rules_of(tmp_path, receiver, "status_rules: {stale_after: 5m}\n")
+    longer = write_rules(tmp_path, receiver.url, settings="status_rules: {stale_after: 5m}\n")
     run = AlertRun(tables, longer)
     run.round()
     assert run.alerts == {}
-    later = rules_of(tmp_path, receiver, "tables_stale: {for: 1m, severity: warning}\n")
+    later = write_rules(
+        tmp_path, receiver.url, settings="tables_stale: {for: 1m, severity: warning}\n"
+    )
     run = AlertRun(tables, later)
     run.round()
     assert (run.alerts[STALE].state, run.alerts[STALE].severity) == (AlertState.PENDING, "warning")
@@ -79,7 +69,7 @@ def test_without_samples_it_does_not_fire_and_ends(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
     """`run --lag-interval off` writes nothing while no group commits."""
-    run = AlertRun(tables, rules_of(tmp_path, receiver))
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
     write_rows(tables, "log_offsets", [])
     lag_of(tables, 0, seconds_ago=900)
     write_rows(tables, "log_offsets", [])

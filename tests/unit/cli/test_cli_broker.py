@@ -12,8 +12,6 @@ import pytest
 
 import streaming.kafka.group_location
 import streaming.local.broker.embedded
-import streaming.run.query
-import streaming.verify.verify
 from streaming.kafka.group_location import GroupLocation
 from tests.support.clients.command_line import call, json_lines
 

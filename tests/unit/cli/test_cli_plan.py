@@ -13,10 +13,10 @@ from tests.support.tables.planned_tables import create_planned_tables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> tuple[str, str]:
-    """The tables, and a time between their two snapshots."""
-    tables, between = create_planned_tables(tmp_path / "tables")
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Tables that no test changes, and a time between their two snapshots."""
+    tables, between = create_planned_tables(tmp_path_factory.mktemp("planned") / "tables")
     return tables, between.isoformat()
 
 
@@ -89,9 +89,9 @@ def test_what_is_refused(
 def test_a_clone_of_an_earlier_time(planned: tuple[str, str]) -> None:
     tables, between = planned
     more = ("--at", between, "--tables", tables, "--output", "json")
-    (found,) = json_lines(call("plan", "clone", "payments", "new", *more))
-    assert [row["to_offset"] for row in found["offsets"]] == [100, 40]
-    assert (found["group_id"], found["commands"], found["file"]) == ("new", [], None)
+    (plan,) = json_lines(call("plan", "clone", "payments", "new", *more))
+    assert [row["to_offset"] for row in plan["offsets"]] == [100, 40]
+    assert (plan["group_id"], plan["commands"], plan["file"]) == ("new", [], None)
 
 
 def test_a_backup_and_its_difference(planned: tuple[str, str], tmp_path: Path) -> None:

@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-import streaming.kafka.group_location
-import streaming.local.broker.embedded
 import streaming.run.query
-import streaming.verify.verify
 from streaming.engine.progress import ProgressEvent
 from streaming.run.settings import RunSettings
 from streaming.run.signals import interrupt_on_signals, stop_on_signals

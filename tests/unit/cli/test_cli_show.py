@@ -15,9 +15,14 @@ from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path)
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables that no test changes."""
+    return create_group_tables(tmp_path_factory.mktemp("tables"))
+
+
+def create_group_tables(in_folder: Path) -> str:
+    folder = create_tables(in_folder)
     at = {"topic": "t", "partition": 0, "committed_offset": 1}
     apply_micro_batch(
         folder,
@@ -109,7 +114,8 @@ class TestShow:
             table.name for table in (*TABLES, ALERTS)
         }
 
-    def test_the_past_is_shown(self, tables: str) -> None:
+    def test_the_past_is_shown(self, tmp_path: Path) -> None:
+        tables = create_group_tables(tmp_path)
         apply_micro_batch(tables, groups=[], progress=[{"next_offset": 8}])
 
         now = call("show", "groups", "--tables", tables, "--output", "json")
@@ -154,32 +160,39 @@ class TestOffsets:
         assert result.stderr == f"Error: '{text}' is not TOPIC:PARTITION\n"
 
 
-@pytest.mark.parametrize("what", ["lag", "status"])
-def test_stale_tables_are_noticed_beside_the_rows(tmp_path: Path, what: str) -> None:
-    folder = create_tables(tmp_path)
-    lag_of(folder, 5)
-    assert call("show", what, "--tables", folder).stderr == ""
-    lag_of(folder, 5, seconds_ago=200)
-    shown = call("show", what, "--tables", folder)
-    assert shown.stderr.startswith("Warning: Nothing written since ")
-    assert shown.stderr.endswith(" ago). Is `run` running?\n")
-    assert "Is `run` running?" not in shown.stdout
+def test_stale_tables_are_noticed_beside_the_rows(tables_that_lag: str) -> None:
+    fresh = [call("show", what, "--tables", tables_that_lag) for what in ("lag", "status")]
+    assert [shown.stderr for shown in fresh] == ["", ""]
+    lag_of(tables_that_lag, 5, seconds_ago=200)
+    for what in ("lag", "status"):
+        shown = call("show", what, "--tables", tables_that_lag)
+        assert shown.stderr.startswith("Warning: Nothing written since ")
+        assert shown.stderr.endswith(" ago). Is `run` running?\n")
+        assert "Is `run` running?" not in shown.stdout
+
+
+@pytest.fixture(scope="module")
+def first_load(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A load that has begun with the first of four log partitions; no test changes it."""
+    folder = create_tables(tmp_path_factory.mktemp("first load"), log_partitions="4")
+    begun = {"log_partition": 0, "state": "loading", "updated_at": datetime.now(timezone.utc)}
+    apply_micro_batch(folder, progress=[begun])
+    return folder
 
 
 class TestFirstLoad:
-    """A load that has begun with the first of four log partitions."""
-
-    @pytest.fixture
-    def tables(self, tmp_path: Path) -> str:
-        folder = create_tables(tmp_path, log_partitions="4")
-        begun = {"log_partition": 0, "state": "loading", "updated_at": datetime.now(timezone.utc)}
-        apply_micro_batch(folder, progress=[begun])
-        return folder
-
-    @pytest.mark.parametrize("output", ["text", "json"])
-    @pytest.mark.parametrize("what", ["groups", "offsets", "lag", "status", "events"])
-    def test_empty_rows_come_with_the_reason(self, tables: str, what: str, output: str) -> None:
-        shown = call("show", what, "--tables", tables, "--output", output, exit_code=1)
+    @pytest.mark.parametrize(
+        ("what", "output"),
+        [
+            ("groups", "text"),
+            ("offsets", "json"),
+            ("lag", "json"),
+            ("status", "text"),
+            ("events", "json"),
+        ],
+    )
+    def test_empty_rows_come_with_the_reason(self, first_load: str, what: str, output: str) -> None:
+        shown = call("show", what, "--tables", first_load, "--output", output, exit_code=1)
 
         assert shown.stderr == (
             "Warning: loading: 0 of 4 log partitions are current; rows of the other 4 are missing "
@@ -187,17 +200,18 @@ class TestFirstLoad:
         )
         assert json_lines(shown) == [] if output == "json" else "\n" in shown.stdout
 
-    def test_progress_is_always_there(self, tables: str) -> None:
-        assert call("show", "progress", "--tables", tables).stderr == ""
+    def test_progress_is_always_there(self, first_load: str) -> None:
+        assert call("show", "progress", "--tables", first_load).stderr == ""
 
-    def test_offsets_say_why_there_is_no_coordinator(self, tables: str) -> None:
-        answer = call("offsets", "g", "--tables", tables, "--output", "json", exit_code=1)
+    def test_offsets_say_why_there_is_no_coordinator(self, first_load: str) -> None:
+        answer = call("offsets", "g", "--tables", first_load, "--output", "json", exit_code=1)
 
         assert "loading: 0 of 4 log partitions are current" in answer.stderr
         (row,) = json_lines(answer)
         assert row["error"] == "NOT_COORDINATOR"
 
-    def test_a_part_that_is_current_exits_with_status_0(self, tables: str) -> None:
+    def test_a_part_that_is_current_exits_with_status_0(self, tmp_path: Path) -> None:
+        tables = create_tables(tmp_path, log_partitions="4")
         states = {0: "current", 1: "waiting", 2: "loading"}
         rows = [{"log_partition": p, "state": state} for p, state in states.items()]
         apply_micro_batch(tables, progress=rows)
@@ -207,7 +221,7 @@ class TestFirstLoad:
             "or out of date (1 without a leader) (coordinator-state show progress)\n"
         )
 
-    def test_the_page_says_so_on_each_page(self, tables: str) -> None:
-        page = create_app({"prod": tables}).test_client().get("/c/prod/").text
+    def test_the_page_says_so_on_each_page(self, first_load: str) -> None:
+        page = create_app({"prod": first_load}).test_client().get("/c/prod/").text
 
         assert "Loading: 0 of 4 log partitions are current;" in page

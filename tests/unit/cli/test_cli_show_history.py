@@ -60,9 +60,12 @@ def test_the_newest_hundred_are_shown_and_the_others_are_counted(
     result = call("show", what, "--tables", tables, "--output", "json")
 
     rows = json_lines(result)
+    unlimited = call("show", what, "--tables", tables, "--output", "json", "--limit", "0")
     offsets = [row["record_offset"] for row in rows]
     assert (len(rows), offsets) == (100, sorted(offsets))
-    assert offsets[-1] == max(row["record_offset"] for row in shown(tables, what, "--limit", "0"))
+    assert len(json_lines(unlimited)) == 100 + int(more)
+    assert offsets[-1] == max(row["record_offset"] for row in json_lines(unlimited))
+    assert unlimited.stderr == ""
     assert result.stderr == (
         f"{more} older rows are not shown: --limit 0 shows all, --since and --until select a "
         f"period{rest}\n"
@@ -71,21 +74,13 @@ def test_the_newest_hundred_are_shown_and_the_others_are_counted(
     assert len(shown(tables, what, "--limit", "7")) == 7
 
 
-def test_zero_is_no_limit(tables: str) -> None:
-    result = call("show", "events", "--tables", tables, "--output", "json", "--limit", "0")
-    assert (len(json_lines(result)), result.stderr) == (DELETED + 2, "")
-
-
 def test_events_are_selected_by_period_name_and_group(tables: str) -> None:
     period = ("--since", "2026-11-21T06:56:01Z", "--until", "2026-11-21T06:56:03Z")
-    assert [row["event"] for row in shown(tables, "events", *period)] == [
-        *("offset_rewind", "member_left", "offset_deleted")
-    ]
-    names = ("--event", "offset_rewind", "--event", "member_left")
-    assert [row["event"] for row in shown(tables, "events", *names)] == [
-        *("offset_rewind", "member_left")
-    ]
-    assert len(shown(tables, "events", "--group", "g")) == 2
+    names = ("--event", "offset_rewind", "--event", "offset_deleted")
+    of_both = shown(tables, "events", *period, *names)
+    assert [row["event"] for row in of_both] == ["offset_rewind", "offset_deleted"]
+    of_group = shown(tables, "events", *period, *names, "--group", "g")
+    assert [row["event"] for row in of_group] == ["offset_rewind"]
     assert shown(tables, "history", "--since", "2026-11-22") == []
 
 
@@ -139,7 +134,6 @@ def test_members_are_told_apart_in_text_and_whole_in_json(tables: str) -> None:
             "--folded works only with text: JSON has one object per event",
         ),
         (("events", "--event", "rewound"), "'rewound' is not one of 'group_created'"),
-        (("events", "--since", "17"), "17 is not a time such as 5m"),
         (("events", "--since", "noon"), "'noon' is neither a version nor a time"),
     ],
 )

@@ -8,9 +8,6 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-import streaming.kafka.group_location
-import streaming.local.broker.embedded
-import streaming.run.query
 import streaming.verify.verify
 from streaming.verify.answer import AnswerKey
 from streaming.verify.verification import Verification

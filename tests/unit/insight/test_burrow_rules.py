@@ -15,6 +15,7 @@ from coordinator_state.insight.group_status import Status
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "burrow_evaluator.json"
@@ -32,11 +33,11 @@ def test_the_cases_of_burrows_evaluator(case: dict[str, Any]) -> None:
     assert burrow_rules.is_stalled(commits) == case["is_stalled"]
     assert burrow_rules.is_lag_not_decreasing(commits) == case["is_lag_not_decreasing"]
     assert burrow_rules.was_lag_zero(commits, case["log_end_offsets"]) == case["was_lag_zero"]
-    found = burrow_rules.partition_status(
+    verdict = burrow_rules.partition_status(
         commits, case["log_end_offsets"], case["lag"], now_ms, case["allowed_lag"]
     )
-    assert found.status.value == case["status"]
-    assert str(case["lag"]) in found.reason
+    assert verdict.status.value == case["status"]
+    assert str(case["lag"]) in verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -79,10 +80,10 @@ def commits_of(group_id: str, *offsets: int, every_s: float, last_s: float) -> l
     ]
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A log that gets 10 records a second, and groups that read it."""
-    folder = create_tables(tmp_path)
+    folder = create_tables(tmp_path_factory.mktemp("tables"))
     end = 10_000
     history = {
         "well": commits_of("well", *range(end - 200, end - 100, 10), every_s=1, last_s=1),
@@ -101,22 +102,15 @@ def tables(tmp_path: Path) -> str:
         group_offsets=[{name: rows[-1][name] for name in names} for rows in history.values()],
         offset_commits=[row for rows in history.values() for row in rows],
     )
-    samples = [
-        {
-            **{"topic": "t", "partition": 0, "state": "present", "topic_id": "T"},
-            **{"sampled_at": at(ago), "day": at(ago).date(), "log_start_offset": 0},
-            **{"log_end_offset": end - 10 * ago, "last_stable_offset": end - 10 * ago},
-        }
-        for ago in range(0, 600, 5)
-    ]
+    samples = [sample(at(ago), end - 10 * ago) for ago in range(0, 600, 5)]
     write_rows(folder, "log_offsets", samples)
     return folder
 
 
 def test_statuses_of_tables(tables: str) -> None:
     reader = TableReader(tables)
-    found = burrow_partition_statuses(reader, at=NOW).to_pylist()
-    assert {row["group_id"]: row["status"] for row in found} == {
+    statuses = burrow_partition_statuses(reader, at=NOW).to_pylist()
+    assert {row["group_id"]: row["status"] for row in statuses} == {
         "well": "OK",
         "slow": "WARN",
         "once": "STOP",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.explanation import explain
+from coordinator_state.insight.explanation import Explanation, explain
 from coordinator_state.insight.group_facts import (
     Commit,
     GroupFacts,
@@ -63,6 +63,10 @@ def facts(**changed: Any) -> GroupFacts:
     return GroupFacts(**(well | changed))
 
 
+def causes_of(explanation: Explanation) -> list[Cause]:
+    return [evidence.cause for evidence in explanation.evidence]
+
+
 def rewind(number: float) -> dict[str, Any]:
     nothing = dict.fromkeys(("member_id", "client_id", "client_host", "producer_id"))
     return {
@@ -86,9 +90,9 @@ def test_the_lag_may_have_begun_before_the_facts() -> None:
 
 def test_the_onset_of_a_growing_lag_does_not_move() -> None:
     lags = [20.0, 5.0] * 15 + [100.0 * n for n in range(1, 30)]
-    found = [lag_onset(series(lags[:length])) for length in (40, 50, 59)]
+    onsets = [lag_onset(series(lags[:length])) for length in (40, 50, 59)]
     ago = [NOW - timedelta(minutes=length - 30) for length in (40, 50, 59)]
-    assert found == [Onset(at, is_earlier=False) for at in ago]
+    assert onsets == [Onset(at, is_earlier=False) for at in ago]
 
 
 def test_a_group_that_never_kept_up_has_an_onset_only_after_a_level_lag() -> None:
@@ -96,14 +100,14 @@ def test_a_group_that_never_kept_up_has_an_onset_only_after_a_level_lag() -> Non
     assert lag_onset(series(level + grown)) == Onset(NOW - timedelta(minutes=10), is_earlier=False)
     rising = [900.0 + 20 * n for n in range(60)]
     assert lag_onset(series(rising)) == Onset(minute(1), is_earlier=True)
-    found = explain(facts(lag=2_080, is_healthy=False, status="WARN", series=series(rising)))
-    assert found.headline == "WARN: 2,080 records behind, since before 11:01:00 UTC"
+    explanation = explain(facts(lag=2_080, is_healthy=False, status="WARN", series=series(rising)))
+    assert explanation.headline == "WARN: 2,080 records behind, since before 11:01:00 UTC"
 
 
 def test_a_lag_that_grows_is_not_said_to_keep_up() -> None:
     lags = [100.0] * 52 + [100.0 + 20 * n for n in range(8)]
-    found = explain(facts(lag=240, series=series(lags)))
-    assert [(one.cause, one.text) for one in found.evidence] == [
+    explanation = explain(facts(lag=240, series=series(lags)))
+    assert [(evidence.cause, evidence.text) for evidence in explanation.evidence] == [
         (Cause.STATUS, "240 records behind, 140 more than 10 min ago")
     ]
 
@@ -116,36 +120,45 @@ def test_without_a_lag_there_is_no_onset() -> None:
 def test_an_event_from_before_the_lag_is_no_cause_of_it() -> None:
     lags, produced = [0.0] * 50 + [1_000.0 * n for n in range(10)], [10.0] * 50 + [90.0] * 10
     behind = {"lag": 9_000, "is_healthy": False, "status": "WARN", "events": [rewind(5)]}
-    found = explain(facts(**behind, series=series(lags, produced)))
-    assert found.behind_since == Onset(minute(51), is_earlier=False)
-    assert [one.cause for one in found.evidence] == [Cause.PRODUCTION_RATE, Cause.OFFSET_REWIND]
+    explanation = explain(facts(**behind, series=series(lags, produced)))
+    assert explanation.behind_since == Onset(minute(51), is_earlier=False)
+    assert causes_of(explanation) == [
+        Cause.PRODUCTION_RATE,
+        Cause.OFFSET_REWIND,
+    ]
 
 
 def test_an_old_event_of_a_group_that_has_caught_up_comes_last() -> None:
-    found = explain(facts(events=[rewind(5)]))
-    assert [one.cause for one in found.evidence] == [Cause.CAUGHT_UP, Cause.OFFSET_REWIND]
-    found = explain(facts(events=[rewind(58)]))
-    assert [one.cause for one in found.evidence] == [Cause.OFFSET_REWIND, Cause.CAUGHT_UP]
+    explanation = explain(facts(events=[rewind(5)]))
+    assert causes_of(explanation) == [
+        Cause.CAUGHT_UP,
+        Cause.OFFSET_REWIND,
+    ]
+    explanation = explain(facts(events=[rewind(58)]))
+    assert causes_of(explanation) == [
+        Cause.OFFSET_REWIND,
+        Cause.CAUGHT_UP,
+    ]
 
 
 def test_a_group_without_events_is_said_to_be_fine() -> None:
-    found = explain(facts())
-    assert found.headline == "OK: caught up"
-    (only,) = found.evidence
+    explanation = explain(facts())
+    assert explanation.headline == "OK: caught up"
+    (only,) = explanation.evidence
     assert only.text == ("caught up since before 11:01:00 UTC; nothing unusual in the last hour")
 
 
 def test_a_lag_that_is_as_usual_needs_no_cause() -> None:
     lags = [50.0, 90.0, 10.0] * 20
-    found = explain(facts(lag=10, series=series(lags)))
-    assert not found.is_behind
-    assert [one.cause for one in found.evidence] == [Cause.CAUGHT_UP]
+    explanation = explain(facts(lag=10, series=series(lags)))
+    assert not explanation.is_behind
+    assert causes_of(explanation) == [Cause.CAUGHT_UP]
 
 
 def test_an_unknown_lag_has_the_reason_of_the_status() -> None:
     unknown = {"status": "UNKNOWN", "is_healthy": False, "reason": "the log was not sampled yet"}
-    found = explain(facts(**unknown, lag=None, partitions=[], series=series([])))
-    assert [(one.cause, one.text) for one in found.evidence] == [
+    explanation = explain(facts(**unknown, lag=None, partitions=[], series=series([])))
+    assert [(evidence.cause, evidence.text) for evidence in explanation.evidence] == [
         (Cause.STATUS, "the log was not sampled yet")
     ]
 
@@ -171,10 +184,10 @@ def test_a_group_that_catches_up_after_a_stop_has_the_stop_as_its_cause() -> Non
     )
     lags = [0.0] * 50 + [600.0 * n for n in range(7)] + [3_000.0, 2_500.0, 2_000.0]
     behind = {"lag": 2_000, "is_healthy": False, "status": "WARN", "partitions": [partition]}
-    found = explain(facts(**behind, series=series(lags)))
+    explanation = explain(facts(**behind, series=series(lags)))
     since = "since about 11:51:00 UTC"
-    assert found.headline == f"WARN: 2,000 records behind, down from 3,600, {since}"
-    first = found.evidence[0]
+    assert explanation.headline == f"WARN: 2,000 records behind, down from 3,600, {since}"
+    first = explanation.evidence[0]
     assert (first.cause, first.record_ids) == (Cause.NO_COMMITS, [(0, 40), (0, 41)])
     assert first.text == ("no commit of t:0 from 11:50:00 UTC to 11:56:00 UTC, usually every 5 s")
 
@@ -196,14 +209,14 @@ def test_an_open_transaction_does_not_age_with_the_tables() -> None:
         {one.cause for one in explain(facts(**stale, known_until=until)).evidence}
         for until in (soon, later)
     ]
-    assert [Cause.OPEN_TRANSACTION in found for found in causes] == [False, True]
+    assert [Cause.OPEN_TRANSACTION in open_causes for open_causes in causes] == [False, True]
 
 
 def outlook(lags: Sequence[float], events: Sequence[dict[str, Any]] = ()) -> str:
     now: dict[str, Any] = {"lag": round(lags[-1]), "is_healthy": False, "status": "WARN"}
-    found = facts(**now, events=events, series=series([0.0] * 50 + list(lags)))
+    behind = facts(**now, events=events, series=series([0.0] * 50 + list(lags)))
     return next(
-        one.text for one in story_of(found, explain(found)).lines if one.part is Part.OUTLOOK
+        one.text for one in story_of(behind, explain(behind)).lines if one.part is Part.OUTLOOK
     )
 
 

@@ -254,12 +254,12 @@ def silent(age_ms: int) -> dict[str, int]:
     ],
 )
 def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
-    found = partition_status(PartitionFacts(**{**WELL, **facts}), StatusRules())
-    assert found.status.value == status, found.reason
+    verdict = partition_status(PartitionFacts(**{**WELL, **facts}), StatusRules())
+    assert verdict.status.value == status, verdict.reason
     if ".*" in reason:
-        assert all(part in found.reason for part in reason.split(".*"))
+        assert all(part in verdict.reason for part in reason.split(".*"))
     elif reason:
-        assert found.reason == reason
+        assert verdict.reason == reason
 
 
 @pytest.mark.parametrize(

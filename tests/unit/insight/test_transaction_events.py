@@ -42,40 +42,51 @@ def state(name: str, *, epoch: int = 0, after_ms: int = 10, **fields: Any) -> Tr
 
 def events(states: Iterable[Transaction]) -> list[TransactionEventName | None]:
     """The event of each state, the first of which has none before it."""
-    found, before = [], None
+    names, before = [], None
     for after in states:
-        found.append(transaction_event(before, after))
+        names.append(transaction_event(before, after))
         before = after
-    return found
+    return names
 
 
 EMPTY = state("Empty", start_timestamp_ms=None, topic_partitions=())
 
 
-def test_a_commit() -> None:
-    log = [EMPTY, state("Ongoing"), state("PrepareCommit"), state("CompleteCommit")]
-    assert events(log) == [None, BEGUN, PREPARED, COMMITTED]
+BOTH_PARTITIONS = (TransactionPartition("t", 0), TransactionPartition("t", 1))
 
 
-def test_an_abort() -> None:
-    log = [EMPTY, state("Ongoing"), state("PrepareAbort"), state("CompleteAbort")]
-    assert events(log) == [None, BEGUN, PREPARED, ABORTED]
-
-
-def test_further_partitions_and_repeated_records_are_no_events() -> None:
-    more = (TransactionPartition("t", 0), TransactionPartition("t", 1))
-    log = [
-        state("Ongoing"),
-        state("Ongoing", topic_partitions=more, after_ms=20),
-        state("PrepareCommit"),
-        state("PrepareCommit", after_ms=30),
-    ]
-    assert events(log) == [BEGUN, None, PREPARED, None]
-
-
-def test_the_next_transaction_begins_at_its_own_time() -> None:
-    log = [state("CompleteCommit"), state("Ongoing", start_timestamp_ms=9_000)]
-    assert events(log) == [COMMITTED, BEGUN]
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (
+            [EMPTY, state("Ongoing"), state("PrepareCommit"), state("CompleteCommit")],
+            [None, BEGUN, PREPARED, COMMITTED],
+        ),
+        (
+            [EMPTY, state("Ongoing"), state("PrepareAbort"), state("CompleteAbort")],
+            [None, BEGUN, PREPARED, ABORTED],
+        ),
+        # Further partitions and repeated records are no events.
+        (
+            [
+                state("Ongoing"),
+                state("Ongoing", topic_partitions=BOTH_PARTITIONS, after_ms=20),
+                state("PrepareCommit"),
+                state("PrepareCommit", after_ms=30),
+            ],
+            [BEGUN, None, PREPARED, None],
+        ),
+        # The next transaction begins at its own time.
+        (
+            [state("CompleteCommit"), state("Ongoing", start_timestamp_ms=9_000)],
+            [COMMITTED, BEGUN],
+        ),
+    ],
+)
+def test_the_events_of_a_log(
+    log: list[Transaction], expected: list[TransactionEventName | None]
+) -> None:
+    assert events(log) == expected
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -95,19 +106,22 @@ def test_an_abort_with_a_greater_epoch_before_the_timeout(
     assert transaction_event(ongoing, state("PrepareAbort", epoch=1)) is event
 
 
-def test_a_producer_that_aborts_late_is_not_timed_out() -> None:
-    abort = state("PrepareAbort", after_ms=2 * TIMEOUT_MS)
-    assert transaction_event(state("Ongoing"), abort) is PREPARED
-
-
-def test_an_abort_of_another_producer_id_is_not_fenced() -> None:
-    abort = state("PrepareAbort", epoch=1, producer_id=6)
-    assert transaction_event(state("Ongoing"), abort) is PREPARED
-
-
-def test_an_abort_without_a_start_time_is_not_timed_out() -> None:
-    abort = state("PrepareAbort", epoch=1, start_timestamp_ms=None, after_ms=TIMEOUT_MS)
-    assert transaction_event(state("Ongoing"), abort) is FENCED
+@pytest.mark.parametrize(
+    ("abort", "event"),
+    [
+        # The producer itself aborts late.
+        (state("PrepareAbort", after_ms=2 * TIMEOUT_MS), PREPARED),
+        # The producer has a new id.
+        (state("PrepareAbort", epoch=1, producer_id=6), PREPARED),
+        # The time of the start is not known.
+        (
+            state("PrepareAbort", epoch=1, start_timestamp_ms=None, after_ms=TIMEOUT_MS),
+            FENCED,
+        ),
+    ],
+)
+def test_an_abort_that_is_no_timeout(abort: Transaction, event: TransactionEventName) -> None:
+    assert transaction_event(state("Ongoing"), abort) is event
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.freshness import Freshness, freshness_notice
+from streaming.lag.group_lag import tables_known_until
 from streaming.lag.group_status import group_statuses, partition_statuses
+from streaming.tables.base_maintenance import maintain_bases
+from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOG_OFFSETS
+from tests.support.logs.log_rows import LOG_PARTITION
+from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables
-from tests.support.tables.tables_folder import Row, apply_micro_batch, write_rows
+from tests.support.tables.tables_folder import Row, apply_micro_batch, start_apply, write_rows
 
 SINCE = "nothing written since 12:00:00 UTC; is `run` running?"
 LATE = NOW + timedelta(seconds=121)
@@ -23,19 +32,16 @@ def tables(tmp_path: Path) -> str:
     return create_status_tables(tmp_path)
 
 
-def sample_of(sampled_at: datetime, log_end_offset: int = 0) -> Row:
-    return {
-        **{"topic": "__consumer_offsets", "partition": 0, "state": "present", "topic_id": "T"},
-        **{"sampled_at": sampled_at, "day": sampled_at.date(), "log_start_offset": 0},
-        **{"log_end_offset": log_end_offset, "last_stable_offset": log_end_offset},
-    }
+def sample_of(sampled_at: datetime, log_end_offset: int = 0, partition: int = 0) -> Row:
+    return sample(sampled_at, log_end_offset, OFFSETS_TOPIC, partition)
 
 
 def test_every_group_of_stale_tables_is_unknown(tables: str) -> None:
     """A loop of rebalances, a group without offsets and lost data are claimed no more, either."""
-    found = group_statuses(TableReader(tables), at=LATE).to_pylist()
-    assert {row["group_id"] for row in found} == {"back", "idle", "loop", "new", "nothing", "old"}
-    assert {(row["status"], row["reason"], row["topic"]) for row in found} == {
+    statuses = group_statuses(TableReader(tables), at=LATE).to_pylist()
+    groups = {row["group_id"] for row in statuses}
+    assert groups == {"back", "idle", "loop", "new", "nothing", "old"}
+    assert {(row["status"], row["reason"], row["topic"]) for row in statuses} == {
         ("UNKNOWN", SINCE, None)
     }
     rows = partition_statuses(TableReader(tables), at=LATE).to_pylist()
@@ -108,3 +114,29 @@ def test_tables_that_were_never_written_are_not_stale(tables: str) -> None:
     fresh = Freshness.of(TableReader(tables), LATE)
     assert fresh.written_at is None
     assert (fresh.verdict(StatusRules()), fresh.notice(StatusRules())) == (None, None)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_markers_at_the_end_of_the_log_do_not_hide_it_from_rebuilt_tables(
+    tmp_path: Path,
+) -> None:
+    """They are in no history, so they look like lag, however old they are."""
+    tables = str(tmp_path / "tables")
+    create(tables)
+    apply = start_apply(tables)
+    apply_next(apply, now_ms())
+    maintain_bases(apply.writer.epoch, timedelta(days=7), now=datetime.now(timezone.utc))
+    apply_next(apply, now_ms())
+    reader = TableReader(tables)
+    moment, end = reader.written_at, reader.load_states[LOG_PARTITION].next_offset + 1
+    apply_next(apply, now_ms())
+    sampled_at = [moment - timedelta(minutes=minutes) for minutes in (350, 5, 1, 0)]
+    samples = [sample_of(at, end, LOG_PARTITION) for at in sampled_at]
+    write_rows(tables, LOG_OFFSETS.name, samples)
+    rebuilt = Past(TableReader(tables), since=moment, group_ids=["g"]).at(moment)
+    assert rebuilt.rebuilt_from is not None
+    (known_until,) = tables_known_until(rebuilt)["known_until"].to_pylist()
+    assert moment - known_until < timedelta(milliseconds=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from tests.support.clients.command_line import call, json_lines
+from tests.support.tables import sample_rows
 from tests.support.tables.backdate import backdate
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
@@ -38,24 +40,13 @@ def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any
     }
 
 
-def sample(seconds_ago: float, end: int | None, topic: str = "t", **fields: Any) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "partition": 0,
-        "sampled_at": at(seconds_ago),
-        "state": "present",
-        "topic_id": "T",
-        "log_start_offset": None if end is None else 0,
-        "log_end_offset": end,
-        "last_stable_offset": end,
-        "day": at(seconds_ago).date(),
-        **fields,
-    }
+def sample(seconds_ago: float, end: int | None, topic: str = "t", **fields: Any) -> Row:
+    return sample_rows.sample(at(seconds_ago), end, topic, **fields)
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path, log_partitions=str(LOG_PARTITIONS))
+@pytest.fixture(scope="module")
+def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = create_tables(tmp_path_factory.mktemp("built"), log_partitions=str(LOG_PARTITIONS))
     groups = ["ahead", "behind", "lost", "gone", "unseen"]
     orphan = (partition_for("behind", LOG_PARTITIONS) + 1) % LOG_PARTITIONS
     apply_micro_batch(
@@ -88,16 +79,22 @@ def tables(tmp_path: Path) -> str:
             sample(20, 60, log_start_offset=10),
             sample(0, 100, log_start_offset=10, last_stable_offset=70),
             sample(50, 5, "old"),
-            sample(40, None, "old", state="gone"),
+            sample(40, None, "old"),
         ],
     )
     return folder
 
 
+@pytest.fixture
+def tables(built_tables: str, tmp_path: Path) -> str:
+    """A copy that a test may change."""
+    return str(copytree(built_tables, tmp_path / "tables"))
+
+
 def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
-    found = group_lag(TableReader(tables), **{"at": NOW, **options})
-    assert found.schema == GROUP_LAG
-    return {row["group_id"]: row for row in found.to_pylist()}
+    lags = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert lags.schema == GROUP_LAG
+    return {row["group_id"]: row for row in lags.to_pylist()}
 
 
 @pytest.mark.parametrize("minutes", [2, 60, 600])
@@ -251,7 +248,7 @@ def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
     new = [*after, offset("new", 800)]
     states = [{"log_partition": p, "state": "current"} for p in range(LOG_PARTITIONS)]
     states[partition_for("slower", LOG_PARTITIONS)]["state"] = "loading"
-    groups = [{"group_id": one["group_id"], "log_partition": one["log_partition"]} for one in new]
+    groups = [{"group_id": row["group_id"], "log_partition": row["log_partition"]} for row in new]
     apply_micro_batch(folder, progress=states, groups=groups, group_offsets=list(before))
     for table in TABLES:
         backdate(folder, table, now - timedelta(minutes=6))
@@ -267,10 +264,10 @@ def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
     )
     rows = rows_of(folder, at=now)
     assert {row["produce_rate_per_s"] for row in rows.values()} == {1.0}
-    told = {
+    outlooks = {
         group: (row["commit_rate_per_s"], row["time_to_catch_up_ms"]) for group, row in rows.items()
     }
-    assert told == {
+    assert outlooks == {
         # 300 records behind, by 1 a second faster than they come.
         "faster": (2.0, 300_000),
         # Its log partition was still being loaded five minutes ago.

@@ -11,15 +11,19 @@ from coordinator_state.insight.group_status import (
     StatusRules,
     rebalancing_loop,
 )
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.group_status import (
     group_statuses,
     judged_groups,
     judged_partitions,
     partition_statuses,
 )
+from streaming.lag.silent_members import silent_facts
+from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -27,10 +31,10 @@ from tests.support.tables.tables_folder import apply_micro_batch, create_tables,
 def test_rebalances_in_a_row_are_a_loop() -> None:
     rules = StatusRules()
     assert rebalancing_loop(5, 0, 7, "classic", rules) is None
-    found = rebalancing_loop(12, 4_000, 52, "classic", rules)
-    assert found is not None
-    assert found.status is Status.REBALANCING_LOOP
-    assert found.reason == "12 rebalances in 5 min, the last 4 s ago; generation 52"
+    verdict = rebalancing_loop(12, 4_000, 52, "classic", rules)
+    assert verdict is not None
+    assert verdict.status is Status.REBALANCING_LOOP
+    assert verdict.reason == "12 rebalances in 5 min, the last 4 s ago; generation 52"
 
 
 @pytest.fixture
@@ -39,10 +43,10 @@ def tables(tmp_path: Path) -> str:
 
 
 def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
-    found = {
+    by_group = {
         row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()
     }
-    assert {group: row["status"] for group, row in found.items()} == {
+    assert {group: row["status"] for group, row in by_group.items()} == {
         "back": "REWIND",
         "idle": "IDLE",
         "loop": "REBALANCING_LOOP",
@@ -50,13 +54,13 @@ def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
         "nothing": "IDLE",
         "old": "DATA_LOSS",
     }
-    old, loop = found["old"], found["loop"]
+    old, loop = by_group["old"], by_group["loop"]
     assert (old["topic"], old["partition"], old["partitions"]) == ("t", 1, 2)
     assert (old["partitions_not_ok"], old["lag"]) == (2, 98)
     assert (loop["topic"], loop["partitions_not_ok"]) == (None, 0)
     assert loop["reason"] == "8 rebalances in 5 min, the last 0 s ago; generation 40"
-    assert found["back"]["reason"].startswith("went back 30 s ago from 90 to 5; now 6;")
-    assert found["new"]["reason"] == "no commit yet; 1 member without a partition"
+    assert by_group["back"]["reason"].startswith("went back 30 s ago from 90 to 5; now 6;")
+    assert by_group["new"]["reason"] == "no commit yet; 1 member without a partition"
 
 
 def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
@@ -77,19 +81,18 @@ def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) ->
         groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
         group_offsets=[offset("g", 20, 400), offset("g", 3, 4, partition=1)],
     )
-    sample = {"topic": "t", "state": "present", "topic_id": "T", "day": NOW.date()}
-    ends = [
-        {**sample, "partition": partition, "sampled_at": at(ago), "log_start_offset": 0}
-        | {"log_end_offset": end, "last_stable_offset": end}
-        for partition, of_partition in enumerate((((600, 0), (400, 21), (1, 8_695)), ((1, 5_208),)))
-        for ago, end in of_partition
-    ]
-    own = [
-        {**sample, "topic": "__consumer_offsets", "partition": 0, "sampled_at": at(ago)}
-        | {"log_start_offset": 0, "log_end_offset": 0, "last_stable_offset": 0}
-        for ago in (600, 0)
-    ]
-    write_rows(tables, "log_offsets", ends + own)
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            sample(at(600), 0),
+            sample(at(400), 21),
+            sample(at(1), 8_695),
+            sample(at(1), 5_208, partition=1),
+            sample(at(600), 0, OFFSETS_TOPIC),
+            sample(at(0), 0, OFFSETS_TOPIC),
+        ],
+    )
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["topic"], row["partition"]) == ("STOP", "t", 0)
     assert row["reason"] == (
@@ -99,9 +102,9 @@ def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) ->
 
 
 def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:
-    cluster = Cluster(seconds=-600)
+    cluster = Cluster(seconds=-330)
     cluster.members("slow", ("slow", 2))
-    for t in range(-600, 301, STEP_S):
+    for t in range(-330, 301, STEP_S):
         end = cluster.produce("slow", 500)
         cluster.commit("slow", end - max(t, 0) * 50)
         end = cluster.produce("slow", 500, 1)
@@ -163,17 +166,8 @@ def test_a_member_that_never_commits(
         group_offsets=[],
         coordinator_records=[{"group_id": "g", "record_type": 2, "record_timestamp": assigned_at}],
     )
-    sample = {"state": "present", "topic_id": "T", "day": NOW.date(), "log_start_offset": 0}
-    of_topic = [("t", 7, ago, end) for ago, end in ends]
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            {**sample, "topic": topic, "partition": partition, "sampled_at": at(ago)}
-            | {"log_end_offset": end, "last_stable_offset": end}
-            for topic, partition, ago, end in (*of_topic, ("__consumer_offsets", 0, 0, 0))
-        ],
-    )
+    of_topic = [sample(at(ago), end, partition=7) for ago, end in ends]
+    write_rows(tables, "log_offsets", [*of_topic, sample(at(0), 0, OFFSETS_TOPIC)])
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["reason"]) == (status, reason)
     assert (row["lag"], row["partitions"]) == (None, 0)
@@ -223,10 +217,10 @@ def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path
     rules = StatusRules()
     partitions = judged_partitions(TableReader(tables), NOW, None, rules)
     later = TableReader(create_tables(tmp_path / "later"))
-    found = {row["group_id"]: row for row in judged_groups(later, NOW, None, rules, partitions)}
-    assert found.keys() == {"back", "idle", "loop", "old"}
-    assert {row["group_state"] for row in found.values()} == {"Dead"}
-    assert (found["old"]["status"], found["old"]["lag"]) == ("DATA_LOSS", 98)
+    by_group = {row["group_id"]: row for row in judged_groups(later, NOW, None, rules, partitions)}
+    assert by_group.keys() == {"back", "idle", "loop", "old"}
+    assert {row["group_state"] for row in by_group.values()} == {"Dead"}
+    assert (by_group["old"]["status"], by_group["old"]["lag"]) == ("DATA_LOSS", 98)
 
 
 def test_an_idle_partition_hides_nothing(tables: str) -> None:
@@ -241,6 +235,19 @@ def test_an_idle_partition_hides_nothing(tables: str) -> None:
     assert statuses == ["IDLE", "OK"]
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["lag"]) == ("OK", 10)
+
+
+def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
+    row = {"topic": "t", "member_id": "m", "assigned_ms": None, "records": 2, "waiting_ms": None}
+    silent = silent_facts([{**row, "partition": partition} for partition in (0, 1)])
+    assert (silent.members, silent.partitions, silent.records) == (1, 2, 4)
+    assert silent.assigned_ms is None
+    assert silent.waiting_ms is None
+
+
+def test_without_a_group_in_trouble_no_start_of_a_status_is_searched(tables: str) -> None:
+    reader = TableReader(tables)
+    assert standing_since(reader, {}, reader.moment) == {}
 
 
 def test_the_command(tables: str) -> None:

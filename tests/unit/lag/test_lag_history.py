@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from streaming.lag.lag_history import lag_histories, lag_history
 from streaming.tables.reader import TableReader
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, create_dashboard_tables
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -29,10 +29,10 @@ def commit(number: int, minutes: float, offset: int | None, partition: int = 0) 
     }
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Partition 0 is 100 behind at first, then well; the offset of partition 1 is deleted."""
-    folder = create_tables(tmp_path / "tables")
+    folder = create_tables(tmp_path_factory.mktemp("tables"))
     apply_micro_batch(
         folder,
         progress=[{"updated_at": NOW}],
@@ -52,11 +52,7 @@ def tables(tmp_path: Path) -> str:
         folder,
         "log_offsets",
         [
-            {
-                **{"topic": "t", "partition": partition, "state": "present", "topic_id": "T"},
-                **{"sampled_at": ago(minutes), "day": NOW.date(), "log_start_offset": 0},
-                **{"log_end_offset": 1_000, "last_stable_offset": 1_000},
-            }
+            sample(ago(minutes), 1_000, partition=partition)
             for minutes in range(40, -1, -1)
             for partition in (0, 1)
         ],
@@ -65,8 +61,8 @@ def tables(tmp_path: Path) -> str:
 
 
 def test_a_deleted_offset_has_no_lag_from_then_on(tables: str) -> None:
-    found = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
-    at = dict(zip(found.at, found.lag, strict=True))
+    history = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
+    at = dict(zip(history.at, history.lag, strict=True))
     assert at[ago(50)] is None
     assert at[ago(30)] == 100 + 1_000
     assert at[ago(10)] == 100
@@ -74,52 +70,59 @@ def test_a_deleted_offset_has_no_lag_from_then_on(tables: str) -> None:
 
 
 def test_rates_are_of_what_is_known(tables: str) -> None:
-    found = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
-    rates = dict(zip(found.at, found.commit_rate_per_s, strict=True))
+    history = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
+    rates = dict(zip(history.at, history.commit_rate_per_s, strict=True))
     assert rates[ago(5)] == pytest.approx(100 / 60)
     assert rates[ago(10)] == 0
-    assert found.produce_rate_per_s[-1] == 0
+    assert history.produce_rate_per_s[-1] == 0
 
 
 def test_nothing_is_known_of_nobody(tables: str) -> None:
-    found = lag_history(TableReader(tables), "nobody", since=ago(60), until=NOW)
-    assert set(found.lag) == set(found.commit_rate_per_s) == {None}
+    history = lag_history(TableReader(tables), "nobody", since=ago(60), until=NOW)
+    assert set(history.lag) == set(history.commit_rate_per_s) == {None}
 
 
 def test_consumed_is_counted_from_the_first_commit_and_holds_while_an_offset_is_deleted(
     tables: str,
 ) -> None:
-    found = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
-    at = dict(zip(found.at, found.consumed, strict=True))
+    history = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
+    at = dict(zip(history.at, history.consumed, strict=True))
     assert at[ago(50)] is None
     assert at[ago(30)] == at[ago(10)] == 0
     assert at[NOW] == 100
 
 
 def test_nothing_is_known_after_the_last_sample_and_commit(tables: str) -> None:
-    found = lag_history(TableReader(tables), "g", since=ago(5), until=ago(-5), points=11)
+    history = lag_history(TableReader(tables), "g", since=ago(5), until=ago(-5), points=11)
     # Samples are at most a minute apart.
-    assert found.lag == found.consumed == [*7 * [0], *4 * [None]]
+    assert history.lag == history.consumed == [*7 * [0], *4 * [None]]
 
 
 def test_a_history_can_begin_with_its_data(tables: str) -> None:
     reader = TableReader(tables)
-    found = lag_history(reader, "g", since=ago(60), until=NOW, points=61, begins_with_data=True)
-    assert found.at[0] == ago(40)
-    assert found.lag[0] == 100 + 1_000
+    history = lag_history(reader, "g", since=ago(60), until=NOW, points=61, begins_with_data=True)
+    assert history.at[0] == ago(40)
+    assert history.lag[0] == 100 + 1_000
     known = lag_history(reader, "g", since=ago(30), until=NOW, begins_with_data=True)
     assert known.at[0] == ago(30)
     nobody = lag_history(reader, "nobody", since=ago(60), until=NOW, begins_with_data=True)
     assert nobody.at[0] == ago(60)
 
 
+@pytest.fixture(scope="module")
+def reader_of_many_groups(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
+    return TableReader(create_dashboard_tables(tmp_path_factory.mktemp("many") / "tables").folder)
+
+
 @pytest.mark.parametrize(
     "options", [{"points": 30}, {"every": timedelta(seconds=5)}, {"begins_with_data": True}]
 )
-def test_many_groups_at_once_have_the_lag_of_each(tmp_path: Path, options: dict[str, Any]) -> None:
-    reader = TableReader(create_dashboard_tables(tmp_path / "tables").folder)
+def test_many_groups_at_once_have_the_lag_of_each(
+    reader_of_many_groups: TableReader, options: dict[str, Any]
+) -> None:
+    reader = reader_of_many_groups
     period = {"since": reader.moment - timedelta(minutes=10), "until": reader.moment, **options}
     groups = [REWOUND, "nobody", HOSTILE, "group-000"]
-    found = lag_histories(reader, groups, **period)
-    assert found == {one: lag_history(reader, one, **period) for one in groups}
-    assert found[REWOUND].lag[-1] == 2 * 900
+    history = lag_histories(reader, groups, **period)
+    assert history == {one: lag_history(reader, one, **period) for one in groups}
+    assert history[REWOUND].lag[-1] == 2 * 900

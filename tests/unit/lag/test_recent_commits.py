@@ -32,9 +32,9 @@ def commits(*attempts: Attempt, partition: int = 0) -> list[dict[str, Any]]:
 def windows(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     types = {"partition": pa.int32()}
     table = pa.table({name: pa.array([r[name] for r in rows], types.get(name)) for name in rows[0]})
-    found = commit_windows(table)
-    assert found.schema == COMMIT_WINDOWS
-    return {row["partition"]: row for row in found.to_pylist()}
+    rows_by_window = commit_windows(table)
+    assert rows_by_window.schema == COMMIT_WINDOWS
+    return {row["partition"]: row for row in rows_by_window.to_pylist()}
 
 
 C, A, S = "committed", "aborted", "superseded"
@@ -69,16 +69,16 @@ C, A, S = "committed", "aborted", "superseded"
     ],
 )
 def test_evidence(attempts: list[Attempt], expected: dict[str, Any]) -> None:
-    found = windows(commits(*attempts))[0]
-    assert {name: found[name] for name in expected} == expected
+    window = windows(commits(*attempts))[0]
+    assert {name: window[name] for name in expected} == expected
 
 
 def test_each_partition_has_its_own() -> None:
     rows = commits((1, C), (2, A)) + commits((7, C), (7, C), partition=1)
-    found = windows(rows[::-1])
-    assert [found[p]["commits"] for p in (0, 1)] == [1, 2]
-    assert [found[p]["aborted"] for p in (0, 1)] == [1, 0]
-    assert [found[p]["same_commits"] for p in (0, 1)] == [1, 2]
+    by_partition = windows(rows[::-1])
+    assert [by_partition[p]["commits"] for p in (0, 1)] == [1, 2]
+    assert [by_partition[p]["aborted"] for p in (0, 1)] == [1, 0]
+    assert [by_partition[p]["same_commits"] for p in (0, 1)] == [1, 2]
 
 
 def test_no_commits() -> None:

@@ -18,12 +18,12 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.explanation import explained
 from tests.support.tables.backdate import backdate
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.sampled import sampling_of
 from tests.support.tables.share_tables import (
     GROUP,
     TOPIC,
     create_share_tables,
-    sample,
     share_partition,
     write_share_rows,
 )
@@ -42,9 +42,9 @@ def partition(start_offset: int, delivered: int | None = 0, **fields: Any) -> Ro
 
 
 def rows_of(tables: str, **options: Any) -> list[Row]:
-    found = group_lag(TableReader(tables), **{"at": NOW, **options})
-    assert found.schema == GROUP_LAG
-    return found.to_pylist()
+    lags = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert lags.schema == GROUP_LAG
+    return lags.to_pylist()
 
 
 def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
@@ -53,10 +53,8 @@ def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
 
 
 def status_of(tables: str) -> tuple[str, str]:
-    found = {
-        row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()
-    }
-    return found[GROUP]["status"], found[GROUP]["reason"]
+    rows = {row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()}
+    return rows[GROUP]["status"], rows[GROUP]["reason"]
 
 
 def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> None:
@@ -73,86 +71,128 @@ def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize(
-    ("delivered", "expected"),
-    [(40, (0, 0, 100)), (39, (1, 40_000, 100)), (45, (0, 0, 100))],
-    ids=["all", "all but one", "more than in the sample"],
-)
-def test_a_group_has_caught_up_before_its_start_offset_moves(
-    tmp_path: Path, delivered: int, expected: tuple[int, ...]
-) -> None:
-    row = row_of(tmp_path, partition(60, delivered))
-    assert (row["lag"], row["time_lag_ms"], row["log_end_offset"]) == expected
-
-
-@pytest.mark.parametrize(
-    ("batches", "waits_at"),
-    [
-        ([], 60),
-        ([(60, 69, 2), (70, 74, 4), (75, 79, 2), (80, 99, 0)], 80),
-        ([(60, 69, 2), (71, 74, 2)], 70),
-        ([(60, 69, 0), (70, 79, 2)], 60),
-        ([(61, 69, 2)], 60),
-        ([(55, 64, 2)], 65),
-    ],
-)
-def test_the_time_lag_is_that_of_the_first_record_that_is_not_delivered(
-    tmp_path: Path, batches: list[tuple[int, int, int]], waits_at: int
-) -> None:
-    """The stored start offset is late by one acknowledgement."""
+def batches(*triples: tuple[int, int, int]) -> dict[str, list[Row]]:
+    """Acknowledged batches behind the start offset: first and last offset, and state."""
     names = ("first_offset", "last_offset", "delivery_state")
-    of_state = [dict(zip(names, batch, strict=True)) | {"delivery_count": 1} for batch in batches]
-    others = [partition(50, 50, partition=1), partition(-1, None, partition=2)]
-    tables = create_share_tables(
-        tmp_path, NOW, [others[0], partition(60, 20, state_batches=of_state), others[1]]
-    )
-    row, *_ = rows_of(tables)
-    assert (row["committed_offset"], row["lag"]) == (60, 20)
-    assert row["time_lag_ms"] == 1_000 * (100 - waits_at)
+    rows = [dict(zip(names, triple, strict=True)) | {"delivery_count": 1} for triple in triples]
+    return {"state_batches": rows}
 
 
-def test_an_acknowledgement_after_the_sample_proves_a_longer_log(tmp_path: Path) -> None:
-    row = row_of(tmp_path, partition(60, 45, at=NOW + timedelta(seconds=1)))
-    assert (row["lag"], row["log_end_offset"], row["last_stable_offset"]) == (0, 105, 105)
+def unknown(committed_offset: int | None, reason: str) -> Row:
+    return UNKNOWN | {
+        **{"committed_offset": committed_offset, "time_lag_unknown": reason},
+        "log_end_offset": 100,
+    }
 
 
-@pytest.mark.parametrize(
-    ("given", "committed_offset", "reason"),
-    [
-        (partition(-1, None), None, NO_START_OFFSET),
-        (partition(-1, 0), None, NO_START_OFFSET),
-        (partition(60, None), 60, NO_DELIVERY_COUNT),
-    ],
-)
-def test_the_lag_is_unknown_as_in_kafka(
-    tmp_path: Path, given: Row, committed_offset: int | None, reason: str
+def waits_at(offset: int) -> Row:
+    """20 records wait. Record `n` was written `100 - n` seconds ago."""
+    return {"committed_offset": 60, "lag": 20, "time_lag_ms": 1_000 * (100 - offset)}
+
+
+CAUGHT_UP = {"lag": 0, "time_lag_ms": 0, "log_end_offset": 100}
+CASES: dict[str, tuple[Row, Row]] = {
+    # A group has caught up before its start offset moves.
+    "all delivered": (partition(60, 40), CAUGHT_UP),
+    "all but one": (partition(60, 39), {"lag": 1, "time_lag_ms": 40_000, "log_end_offset": 100}),
+    "more than in the sample": (partition(60, 45), CAUGHT_UP),
+    # An acknowledgement after the sample proves a longer log.
+    "after the sample": (
+        partition(60, 45, at=NOW + timedelta(seconds=1)),
+        {"lag": 0, "log_end_offset": 105, "last_stable_offset": 105},
+    ),
+    # The time lag is that of the first record that is not delivered. The stored start offset is
+    # late by one acknowledgement.
+    "no batches": (partition(60, 20), waits_at(60)),
+    "batches in a row": (
+        partition(60, 20, **batches((60, 69, 2), (70, 74, 4), (75, 79, 2), (80, 99, 0))),
+        waits_at(80),
+    ),
+    "a gap": (partition(60, 20, **batches((60, 69, 2), (71, 74, 2))), waits_at(70)),
+    "released": (partition(60, 20, **batches((60, 69, 0), (70, 79, 2))), waits_at(60)),
+    "a gap at first": (partition(60, 20, **batches((61, 69, 2))), waits_at(60)),
+    "an earlier batch": (partition(60, 20, **batches((55, 64, 2))), waits_at(65)),
+    # The lag is unknown as in Kafka.
+    "no start offset": (partition(-1, None), unknown(None, NO_START_OFFSET)),
+    "no start offset but a count": (partition(-1, 0), unknown(None, NO_START_OFFSET)),
+    "no count": (partition(60, None), unknown(60, NO_DELIVERY_COUNT)),
+    # The time of the last acknowledgement has fallbacks.
+    "written": (partition(60, at=None, write_timestamp=at(7)), {"commit_timestamp": at(7)}),
+    "created": (partition(60, at=None, create_timestamp=at(8)), {"commit_timestamp": at(8)}),
+}
+STATUSES: dict[str, tuple[Row, str, str]] = {
+    "at the end": (partition(100), "OK", "caught up"),
+    "all delivered": (partition(60, 40), "OK", "caught up"),
+    "behind": (partition(80, 5), "OK", "15 behind, oldest 20 s"),
+    "an old acknowledgement": (partition(1, 0, at=at(400)), "OK", "99 behind, oldest 99 s"),
+    "no count": (partition(60, None), "UNKNOWN", NO_DELIVERY_COUNT),
+}
+
+
+@pytest.fixture(scope="module")
+def all_cases(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
+    """A share group for each case of `CASES` and `STATUSES`."""
+    given = {name: row for name, (row, _) in CASES.items()}
+    given |= {name: row for name, (row, _, _) in STATUSES.items()}
+    partitions = [row | {"group_id": name} for name, row in given.items()]
+    partitions.append(partition(60, at=None, group_id="no time"))
+    return TableReader(create_share_tables(tmp_path_factory.mktemp("share"), NOW, partitions))
+
+
+@pytest.fixture(scope="module")
+def lag_by_group(all_cases: TableReader) -> dict[str, Row]:
+    return {row["group_id"]: row for row in group_lag(all_cases, at=NOW).to_pylist()}
+
+
+@pytest.fixture(scope="module")
+def status_by_group(all_cases: TableReader) -> dict[str, Row]:
+    return {row["group_id"]: row for row in group_statuses(all_cases, at=NOW).to_pylist()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_lag_of_a_share_partition(lag_by_group: dict[str, Row], name: str) -> None:
+    _, expected = CASES[name]
+    assert lag_by_group[name] == lag_by_group[name] | expected
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_the_status_of_a_share_group(status_by_group: dict[str, Row], name: str) -> None:
+    _, status, reason = STATUSES[name]
+    row = status_by_group[name]
+    assert (row["status"], row["reason"]) == (status, reason)
+
+
+def test_a_last_acknowledgement_without_a_time_is_as_old_as_the_tables(
+    all_cases: TableReader, lag_by_group: dict[str, Row]
 ) -> None:
-    row = row_of(tmp_path, given)
-    assert row["committed_offset"] == committed_offset
-    assert UNKNOWN.items() <= row.items()
-    assert (row["time_lag_unknown"], row["log_end_offset"]) == (reason, 100)
-    (total,) = lag_totals(group_lag(TableReader(str(tmp_path)), at=NOW), "group").to_pylist()
+    assert lag_by_group["no time"]["commit_timestamp"] == all_cases.moment
+
+
+def test_an_unknown_lag_has_no_total(all_cases: TableReader) -> None:
+    lags = group_lag(all_cases, at=NOW, group_ids=["no count"])
+    (total,) = lag_totals(lags, "group").to_pylist()
     assert (total["partitions_unknown"], total["lag"]) == (1, None)
+
+
+def test_the_batches_of_a_partition_are_its_own(tmp_path: Path) -> None:
+    later = batches((60, 69, 2), (70, 79, 2))
+    rows = rows_of(
+        create_share_tables(
+            tmp_path,
+            NOW,
+            [
+                partition(50, 50, partition=1),
+                partition(60, 20, **later),
+                partition(-1, None, partition=2),
+            ],
+        )
+    )
+    assert [row["time_lag_ms"] for row in rows] == [20_000, None, None]
 
 
 def test_only_the_member_that_has_a_partition_alone_is_named(tmp_path: Path) -> None:
     row = row_of(tmp_path, partition(60), members=2)
     assert (row["member_id"], row["client_id"], row["client_host"]) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("known", "expected"),
-    [("write_timestamp", at(7)), ("create_timestamp", at(8)), (None, None)],
-)
-def test_the_time_of_the_last_acknowledgement_has_fallbacks(
-    tmp_path: Path, known: str | None, expected: datetime | None
-) -> None:
-    times = {"write_timestamp": at(7), "create_timestamp": at(8)}
-    given: Row = {name: time for name, time in times.items() if name == known}
-    tables = create_share_tables(tmp_path, NOW, [partition(60, **{"at": None, **given})])
-    reader = TableReader(tables)
-    (row,) = group_lag(reader).to_pylist()
-    assert row["commit_timestamp"] == (expected or reader.moment)
 
 
 def test_share_partitions_that_cannot_be_joined_have_no_row(tmp_path: Path) -> None:
@@ -198,8 +238,8 @@ def test_share_groups_are_among_the_others(tmp_path: Path) -> None:
             {"group_id": "z", "committed_offset": 50, **of_others},
         ],
     )
-    found = [(row["group_id"], row["lag"], row["known_until"]) for row in rows_of(tables)]
-    assert found == [("a", 10, NOW), (GROUP, 25, NOW), ("z", 50, NOW)]
+    lags = [(row["group_id"], row["lag"], row["known_until"]) for row in rows_of(tables)]
+    assert lags == [("a", 10, NOW), (GROUP, 25, NOW), ("z", 50, NOW)]
 
 
 def test_rates_are_those_of_the_start_offset(tmp_path: Path) -> None:
@@ -240,27 +280,12 @@ def test_the_tables_may_be_behind_the_log_of_share_groups(tmp_path: Path, end: i
 # --- status
 
 
-@pytest.mark.parametrize(
-    ("given", "status", "reason"),
-    [
-        (partition(100), "OK", "caught up"),
-        (partition(60, 40), "OK", "caught up"),
-        (partition(80, 5), "OK", "15 behind, oldest 20 s"),
-        (partition(1, 0, at=at(400)), "OK", "99 behind, oldest 99 s"),
-        (partition(60, None), "UNKNOWN", NO_DELIVERY_COUNT),
-    ],
-)
-def test_the_status_of_a_share_group(tmp_path: Path, given: Row, status: str, reason: str) -> None:
-    found = status_of(create_share_tables(tmp_path, NOW, [given]))
-    assert found == (status, reason)
-
-
 def behind_for_long(tables: str) -> None:
     """Records were written six to seven minutes ago."""
     logs = TableReader(tables).read("log_offsets").to_pylist()
     others = [row for row in logs if row["topic"] != TOPIC]
     ends = [(420, 0), (360, 100), (0, 100)]
-    write_rows(tables, "log_offsets", others + [sample(at(ago), end) for ago, end in ends])
+    write_rows(tables, "log_offsets", others + [sample(at(ago), end, TOPIC) for ago, end in ends])
 
 
 def test_a_share_group_that_acknowledges_nothing_any_more_has_stopped(tmp_path: Path) -> None:
@@ -328,7 +353,7 @@ def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start_offset", [60, -1])
 def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(start_offset)])
-    gone = sample(NOW, 0, state="gone", log_end_offset=None)
+    gone = sample(NOW, None, TOPIC)
     logs = TableReader(tables).read("log_offsets").to_pylist()
     write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != TOPIC] + [gone])
     assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE

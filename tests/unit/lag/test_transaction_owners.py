@@ -1,4 +1,7 @@
-"""The application behind pending offsets: the rule in Python and the view in SQL agree."""
+"""Open transactions: where they begin in the log, and the application behind them.
+
+The rule in Python and the view in SQL agree.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from streaming.lag.open_transactions import open_transactions, with_owners
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS, STATE_CURRENT, STATE_LOADING, STATE_WAITING
 from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.tables.explained_incidents import caught_up, healthy
+from tests.support.tables.incident import PRODUCER, STEP_S
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=timezone.utc)
@@ -115,8 +120,8 @@ def test_an_owner(
 def test_an_owner_is_unknown_unless_the_topic_is_loaded(
     tmp_path: Path, load_state: str | None
 ) -> None:
-    found = transaction("CompleteCommit", began=301, updated=200)
-    assert owners(tables(tmp_path, found, load_state=load_state)) == {UNKNOWN}
+    complete = transaction("CompleteCommit", began=301, updated=200)
+    assert owners(tables(tmp_path, complete, load_state=load_state)) == {UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -129,22 +134,24 @@ def test_an_owner_is_unknown_unless_the_topic_is_loaded(
     ],
 )
 def test_a_marker_may_be_unread(tmp_path: Path, unread: dict[str, Any]) -> None:
-    found = transaction("CompleteCommit", began=301, updated=200)
-    assert owners(tables(tmp_path, found, **unread)) == {("payments", "CompleteCommit", None, None)}
+    complete = transaction("CompleteCommit", began=301, updated=200)
+    assert owners(tables(tmp_path, complete, **unread)) == {
+        ("payments", "CompleteCommit", None, None)
+    }
 
 
 def test_the_newest_row_of_a_producer_counts(tmp_path: Path) -> None:
     """The other one is an orphan of a log partition before the topic was expanded."""
     orphan = transaction("CompleteCommit", began=901, updated=900, log_partition=1)
-    found = transaction("Ongoing", began=301, updated=301)
-    for rows in ([orphan, found], [found, orphan]):
+    ongoing = transaction("Ongoing", began=301, updated=301)
+    for rows in ([orphan, ongoing], [ongoing, orphan]):
         folder = tables(tmp_path / str(rows.index(orphan)), *rows)
         assert owners(folder) == {("payments", "Ongoing", ago(241), False)}
 
 
 def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
-    found = transaction("Ongoing", began=901, updated=901)
-    folder = tables(tmp_path, found, committed=901)
+    ongoing = transaction("Ongoing", began=901, updated=901)
+    folder = tables(tmp_path, ongoing, committed=901)
     (row,) = CoordinatorTables(folder, as_of=VERSION).hanging_transactions()
     assert (row.transactional_id, row.offsets, row.is_marker_lost) == ("payments", 2, False)
 
@@ -153,17 +160,38 @@ def owners(folder: str) -> set[Owner]:
     """The owner by the view in SQL, by `show pending`, and in the facts of `explain`."""
     (row,) = CoordinatorTables(folder, as_of=VERSION).open_transactions()
     reader = TableReader(folder, as_of=VERSION)
-    ((found, _),) = open_transactions(reader)
+    ((open_transaction, _),) = open_transactions(reader)
     shown = with_owners(reader, reader.read(PENDING_OFFSETS.name)).to_pylist()
     names = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
-    of_facts = found.owner and (
-        found.owner.transactional_id,
-        found.owner.state,
-        found.owner.abort_timestamp,
-        found.owner.is_marker_lost,
+    of_facts = open_transaction.owner and (
+        open_transaction.owner.transactional_id,
+        open_transaction.owner.state,
+        open_transaction.owner.abort_timestamp,
+        open_transaction.owner.is_marker_lost,
     )
     return {
         (row.transactional_id, row.transaction_state, row.abort_timestamp, row.is_marker_lost),
         of_facts or UNKNOWN,
-        *(tuple(one[name] for name in names) for one in shown),
+        *(tuple(shown_row[name] for name in names) for shown_row in shown),
     }
+
+
+def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> None:
+    incident = healthy(producer=PRODUCER)
+    assert open_transactions(TableReader(incident.tables(tmp_path / "ended"))) == []
+    incident.ends_with = None
+    begins_at = incident.coordinator.log.next_offset
+    begins = incident.now + timedelta(seconds=STEP_S)
+    incident.run(seconds=15)
+
+    reader = TableReader(incident.tables(tmp_path / "open"))
+    ((transaction, rows),) = open_transactions(reader)
+
+    assert transaction.first_record_offset == begins_at
+    assert transaction.since == begins
+    assert min(row["record_offset"] for row in rows) > begins_at
+    assert (transaction.producer_id, transaction.offsets) == (PRODUCER.producer_id, 4)
+
+
+def test_plain_commits_are_no_transaction(tmp_path: Path) -> None:
+    assert open_transactions(TableReader(caught_up().tables(tmp_path / "tables"))) == []

@@ -28,8 +28,8 @@ def test_logs_without_a_committed_offset(
 ) -> None:
     reader = TableReader(create_topic_tables(tmp_path, NOW, with_unread=with_unread))
     rows = unread_logs(reader, NOW, group_lag(reader, at=NOW)).to_pylist()
-    found = [(row["topic"], row["partition"], row["log_end_offset"]) for row in rows]
-    assert sorted(found) == sorted(expected)
+    unread = [(row["topic"], row["partition"], row["log_end_offset"]) for row in rows]
+    assert sorted(unread) == sorted(expected)
     assert {row["state"] for row in rows} == {"present"}
 
 
@@ -42,13 +42,13 @@ def test_produce_rates_are_those_of_logs_that_are_read(tmp_path: Path) -> None:
 
 
 def test_samples_of_other_logs_change_neither_lag_nor_status(tmp_path: Path) -> None:
-    found = []
+    snapshots = []
     for with_unread in (True, False):
         folder = create_topic_tables(tmp_path / str(with_unread), NOW, with_unread=with_unread)
         reader = TableReader(folder)
         snapshot = Snapshot(reader, at=NOW)
-        found.append((snapshot.lags, list(snapshot.groups)))
-    assert found[0] == found[1]
+        snapshots.append((snapshot.lags, list(snapshot.groups)))
+    assert snapshots[0] == snapshots[1]
 
 
 def test_tables_without_samples_have_none(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from streaming.tables.reader import TableReader
@@ -12,10 +10,10 @@ from tests.support.tables.event_rows import by_member, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> TableReader:
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     """A rewind, and after it a hundred events of lighter kinds."""
-    folder = create_tables(tmp_path)
+    folder = create_tables(tmp_path_factory.mktemp("tables"))
     lighter = ("offset_deleted", "rebalance")
     rows = [
         moved("offset_rewind", 9, 5, **by_member("c-aaaa51f4", "c")),
@@ -36,13 +34,13 @@ def reader(tmp_path: Path) -> TableReader:
 
 
 def test_each_event_is_in_the_summary(reader: TableReader) -> None:
-    found = event_summary(reader)
-    assert [(one.events, one.count) for one in found.rows] == [
+    summary = event_summary(reader)
+    assert [(folded.events, folded.count) for folded in summary.rows] == [
         (("offset_rewind",), 1),
         (("offset_deleted",), 50),
         (("rebalance",), 50),
     ]
-    assert found.more == 0
+    assert summary.more == 0
 
 
 def test_labels_differ_from_those_of_current_members(reader: TableReader) -> None:
@@ -53,15 +51,16 @@ def test_labels_differ_from_those_of_current_members(reader: TableReader) -> Non
 def test_newer_events_of_other_kinds_do_not_push_a_rewind_out(
     reader: TableReader, is_folded: bool
 ) -> None:
-    found = event_summary(reader, most=9, is_folded=is_folded)
-    assert [row["event"] for one in found.rows for row in one.rows].count("offset_rewind") == 1
-    assert sum(one.count for one in found.rows) + found.more == 101
+    summary = event_summary(reader, most=9, is_folded=is_folded)
+    events = [row["event"] for folded in summary.rows for row in folded.rows]
+    assert events.count("offset_rewind") == 1
+    assert sum(folded.count for folded in summary.rows) + summary.more == 101
     names = event_summary(reader, events=["rebalance"], most=9, is_folded=is_folded)
-    assert sum(one.count for one in names.rows) + names.more == 50
+    assert sum(folded.count for folded in names.rows) + names.more == 50
 
 
 def test_unfolded_events_are_newest_first(reader: TableReader) -> None:
-    found = event_summary(reader, is_folded=False)
-    assert [one.rows[0]["record_offset"] for one in found.rows] == [
+    summary = event_summary(reader, is_folded=False)
+    assert [folded.rows[0]["record_offset"] for folded in summary.rows] == [
         number * 1000 for number in range(100, -1, -1)
     ]

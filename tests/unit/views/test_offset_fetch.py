@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -25,9 +26,9 @@ def answer(topic: str | None, partition: int | None, **fields: Any) -> OffsetFet
     return OffsetFetchAnswer(topic=topic, partition=partition, **fields)
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path, log_partitions=LOG_PARTITIONS)
+@pytest.fixture(scope="module")
+def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = create_tables(tmp_path_factory.mktemp("built"), log_partitions=LOG_PARTITIONS)
     apply_micro_batch(
         folder,
         groups=[ORDERS],
@@ -40,6 +41,12 @@ def tables(tmp_path: Path) -> str:
         progress=LOADED,
     )
     return folder
+
+
+@pytest.fixture
+def tables(built_tables: str, tmp_path: Path) -> str:
+    """A copy that a test may change."""
+    return str(copytree(built_tables, tmp_path / "tables"))
 
 
 def test_without_partitions_everything_that_the_group_committed_is_answered(tables: str) -> None:

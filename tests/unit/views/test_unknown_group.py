@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -17,9 +18,9 @@ SIMPLE = {"group_id": "simple", "record_offset": -1}
 """A group that only committed offsets has a row in `groups`, without a record of its own."""
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path)
+@pytest.fixture(scope="module")
+def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = create_tables(tmp_path_factory.mktemp("built"))
     apply_micro_batch(
         folder,
         groups=[{"group_id": "payments"}, {"group_id": "payouts"}, SIMPLE],
@@ -33,6 +34,12 @@ def tables(tmp_path: Path) -> str:
         progress=[{"next_offset": 7}],
     )
     return folder
+
+
+@pytest.fixture
+def tables(built_tables: str, tmp_path: Path) -> str:
+    """A copy that a test may change."""
+    return str(copytree(built_tables, tmp_path / "tables"))
 
 
 def said(tables: str, group_id: str) -> str | None:

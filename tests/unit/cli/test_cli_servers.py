@@ -1,4 +1,4 @@
-"""`coordinator-state api`, as the installed command."""
+"""`coordinator-state api`, as the installed command, and the names of clusters that it serves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import subprocess
 from pathlib import Path
 from urllib.request import urlopen
 
+import click
 import pytest
 
+from streaming.cli.clusters import clusters_of
+from tests.support.clients.command_line import call
 from tests.support.clients.installed_command import command_of
 from tests.support.tables.dashboard_tables import create_dashboard_tables
 
@@ -39,7 +42,29 @@ def test_it_serves_the_api_until_it_is_interrupted(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_served_is_one_line(arguments: tuple[str, ...], said: str) -> None:
-    done = subprocess.run(command_of("api", *arguments), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    refused = call("api", *arguments, exit_code=2)
+    assert said in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["/data/prod"], ["tables"]),
+        (["prod=/data/prod", "/data/stage"], ["prod", "tables"]),
+        (["/data/prod", "/data/stage"], ["prod", "stage"]),
+        (["/a/tables", "/b/tables", "/c"], ["a-tables", "b-tables", "c"]),
+        (["/a/x/tables", "/b/x/tables"], ["a-x-tables", "b-x-tables"]),
+        (["s3://lake/prod", "s3://lake/my tables"], ["prod", "my-tables"]),
+    ],
+)
+def test_folders_without_a_name_have_distinguishing_ones(
+    folders: list[str], names: list[str]
+) -> None:
+    assert list(clusters_of(folders)) == names
+
+
+@pytest.mark.parametrize("folders", [["/a", "/a"], ["x=/a", "x=/b"]])
+def test_the_same_name_or_folder_twice_is_refused(folders: list[str]) -> None:
+    with pytest.raises(click.UsageError, match="two --tables folders have the name"):
+        clusters_of(folders)
