@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from coordinator_state.replay.offsets import OffsetKey, Semantics
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, OFFSET_COMMITS
-from tests.support.logs.log_rows import LOG_PARTITION, commit, table_of
+from tests.support.logs.log_rows import commit, progress_row, table_of
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
-
-IDENTITY: dict[str, Any] = {
-    "cluster_id": "c",
-    "topic_id": "t",
-    "semantics": Semantics.COORDINATOR,
-}
 
 
 class Runs:
@@ -27,8 +19,7 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self.tables = str(folder)
-        nothing = LoadProgress.nothing(**IDENTITY)
-        tables_folder.create(self.tables, nothing, log_partitions=50)
+        create(self.tables)
 
     def start(self, record_offset: int, batch_id: int, query_id: str) -> None:
         self._apply(record_offset, batch_id, query_id, "")
@@ -39,24 +30,15 @@ class Runs:
             self._apply(record_offset, batch_id, query_id, table)
 
     def _apply(self, record_offset: int, batch_id: int, query_id: str, fault: str) -> None:
-        report = {
-            "row_kind": "progress",
-            "log_partition": LOG_PARTITION,
-            "record_offset": record_offset + 1,
-            "from_offset": record_offset,
-            "high_watermark": record_offset + 1,
-            "log_leader_epoch": 0,
-            "records_read": 1,
-            "records_superseded": 0,
-            "bytes_read": 1,
-        }
+        report = progress_row(record_offset, record_offset + 1)
         row = commit(record_offset, record_offset, key=OffsetKey("g", "t", 0))
         start_apply(self.tables, fault=fault).apply(table_of([row, report]), batch_id, query_id)
 
     @property
     def history(self) -> list[int]:
-        found = TableReader(self.tables).read(OFFSET_COMMITS.name)["record_offset"].to_pylist()
-        return sorted(found)
+        return sorted(
+            TableReader(self.tables).read(OFFSET_COMMITS.name)["record_offset"].to_pylist()
+        )
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import log_watch
 from streaming.run.log_watch import LogWatch
 from streaming.run.start import Start
-from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.topic_progress import Progress
 from streaming.tables.writer import Writer
+from tests.support.tables.every_table import create
 
 NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
 TOPIC = LogDescription(
@@ -74,7 +74,7 @@ class Watched:
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
     """The writer of a folder without rows."""
     tables = str(tmp_path_factory.mktemp("watched") / "tables")
-    tables_folder.create(tables, NOTHING, log_partitions=3)
+    create(tables)
     return open_for_writing(tables, "test")
 
 

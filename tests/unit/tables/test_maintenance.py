@@ -17,12 +17,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
 from streaming.tables import maintenance, writer, writer_epoch
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.maintenance import TableMaintenance, maintain_tables
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -35,17 +34,13 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
-from tests.support.logs.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
+from tests.support.logs.log_rows import NOW_MS, commit, progress_row, table_of
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
 
 NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
 HOUR = timedelta(hours=1)
 DAY_MS = 24 * 60 * 60 * 1000
-IDENTITY: dict[str, Any] = {
-    "cluster_id": "c",
-    "topic_id": "t",
-    "semantics": Semantics.COORDINATOR,
-}
 KEYS = [OffsetKey("g", "t", partition) for partition in range(10)]
 MOST_FILES = 2
 """Small files of a table, of which more than these are compacted."""
@@ -59,10 +54,8 @@ class Query:
     ) -> None:
         self.tables = str(folder)
         self.number = 0
-        tables_folder.create(
+        create(
             self.tables,
-            LoadProgress.nothing(**IDENTITY),
-            log_partitions=50,
             snapshot_retention=snapshot_retention,
             change_data_feed=change_data_feed,
         )
@@ -81,17 +74,7 @@ class Query:
             }
             for index, key in enumerate(KEYS)
         ]
-        progress = {
-            "row_kind": "progress",
-            "log_partition": LOG_PARTITION,
-            "record_offset": start + len(KEYS),
-            "from_offset": start,
-            "high_watermark": start + len(KEYS),
-            "log_leader_epoch": 0,
-            "records_read": len(KEYS),
-            "records_superseded": 0,
-            "bytes_read": 1,
-        }
+        progress = progress_row(start, start + len(KEYS))
         self.apply.apply(table_of([*rows, progress]), self.number, "query")
         self.number += 1
 
@@ -176,7 +159,7 @@ def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
     ):
         assert done.table != GROUP_OFFSETS.name or done.files_deleted == 5
     assert query.committed() == {5}
-    with pytest.raises(ConfigurationError, match=f"no snapshot as of {then}: the tables reach"):
+    with pytest.raises(ConfigurationError, match=f"no snapshot as of {then} any more"):
         TableReader(query.tables, as_of=then)
     newest = TableReader(query.tables)
     assert newest.before(newest.begins_at - timedelta(microseconds=1)) is None

@@ -183,6 +183,7 @@ def test_few_log_entries_are_read(tmp_path: Path) -> None:
     tables = str(tmp_path / "tables")
     create(tables)
     apply = start_apply(tables)
+    apply_next(apply)
     for _ in range(40):
         apply.progress.write(apply.writer)
     moments = CommitMoments(LOAD_PROGRESS.path(tables), TableReader(tables).version)
