@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 LOGS = 30
+NEWER_WRITER = str(1 << 60)
 
 
 @pytest.fixture
@@ -54,6 +56,17 @@ def tables(tmp_path: Path) -> str:
     # Spark's readers take braces for a pattern.
     folder = str(tmp_path / "tables {1}")
     create(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder after one micro-batch; an earlier and a newer writer had staged rows in it."""
+    folder = tmp_path_factory.mktemp("loaded") / "tables {1}"
+    create(str(folder))
+    for name in ("17", NEWER_WRITER):
+        (folder / "staged" / name).mkdir(parents=True)
+    apply_next(start_apply(str(folder), spark=spark))
     return folder
 
 
@@ -92,11 +105,11 @@ def _names(topic_ids: Collection[str]) -> dict[str, str]:
 
 
 def test_a_write_that_conflicts_is_repeated(
-    spark: SparkSession, tables: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A property of a table changes while a MERGE reads its source, as upkeep may do."""
+    tables = str(shutil.copytree(loaded, tmp_path / loaded.name))
     apply = start_apply(tables, spark=spark)
-    apply_next(apply)
     merge = SparkWrites._merge
     attempts: list[Table] = []
     groups = GROUPS.path(tables)
@@ -168,14 +181,7 @@ def test_tables_in_a_catalog_are_read_and_written_by_name(spark: SparkSession, t
         spark.sql("DROP SCHEMA IF EXISTS written CASCADE")
 
 
-def test_nothing_is_left_but_the_tables(spark: SparkSession, tables: str) -> None:
+def test_nothing_is_left_but_the_tables(loaded: Path) -> None:
     """The rows that an earlier writer staged are deleted; no file has a hidden checksum."""
-    staged = Path(tables, "staged")
-    newer = str(1 << 60)
-    for name in ("17", newer):
-        (staged / name).mkdir(parents=True)
-    apply = start_apply(tables, spark=spark)
-    assert [folder.name for folder in staged.iterdir()] == [newer]
-    apply_next(apply)
-    assert [folder.name for folder in staged.iterdir()] == [newer]
-    assert list(Path(tables).rglob("*.crc")) == []
+    assert [folder.name for folder in (loaded / "staged").iterdir()] == [NEWER_WRITER]
+    assert list(loaded.rglob("*.crc")) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -13,6 +14,7 @@ from coordinator_state.replay.releases import Release
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import log_watch
+from streaming.run.beat import beating
 from streaming.run.log_watch import LogWatch
 from streaming.run.start import Start
 from streaming.tables.load_progress import LoadProgress
@@ -20,6 +22,7 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.topic_progress import Progress
 from streaming.tables.writer import Writer
+from tests.support.eventually import Eventually
 from tests.support.tables.every_table import create
 
 NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
@@ -185,3 +188,12 @@ def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
     """Loading it again would take as long."""
     watched.log.ends[1] = 1_000_000
     assert not watched.after(10 * DELETE_RETENTION_S)
+
+
+def test_it_beats_until_the_block_ends(eventually: Eventually) -> None:
+    taken: list[int] = []
+    with beating("a-beat", timedelta(milliseconds=10), lambda: taken.append(1)):
+        eventually(lambda: len(taken) >= 3)
+    found = len(taken)
+    assert not [thread for thread in threading.enumerate() if thread.name == "a-beat"]
+    assert len(taken) == found

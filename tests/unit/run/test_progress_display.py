@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.engine.progress import ProgressEvent
+from streaming.run.live_line import LiveLine
 from streaming.run.progress_display import ProgressDisplay, progress_line
 
 
@@ -75,3 +76,13 @@ def test_on_a_terminal_one_line_is_kept_up_to_date(
 
     assert shown.out == ""
     assert "1,234,567 records read, 5 records/s" in shown.err
+
+
+def test_a_plain_line_comes_every_five_seconds_and_the_first_one_after_a_while() -> None:
+    clock, lines = Clock(), list[str]()
+    with LiveLine(is_terminal=False, clock=clock, write=lines.append, first_after_s=3) as line:
+        for second in range(20):
+            clock.now = float(second)
+            line.show(f"after {second} s")
+
+    assert lines == ["after 3 s", "after 8 s", "after 13 s", "after 18 s"]

@@ -235,16 +235,6 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     assert set(before.read("quarantine")["log_topic"].to_pylist()) == {topic}
 
 
-def test_quarantined_records_of_an_earlier_release_are_of_consumer_offsets(
-    tmp_path: Path, current: tuple[Rows, Rows]
-) -> None:
-    tables = write_old(tmp_path, 8, current[0])
-    open_for_writing(tables, "test")
-    quarantined = TableReader(tables).read("quarantine")
-    assert quarantined.num_rows == len(current[0]["quarantine"]) > 0
-    assert set(quarantined["log_topic"].to_pylist()) == {OFFSETS_TOPIC}
-
-
 def test_other_topics_are_loaded_after_a_migration(
     tmp_path: Path, current: tuple[Rows, Rows]
 ) -> None:

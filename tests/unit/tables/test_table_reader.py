@@ -121,21 +121,6 @@ def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: 
     assert TableReader(tables).read("groups").num_rows == 0
 
 
-@pytest.mark.parametrize(
-    ("as_of", "shown"),
-    [(99, "99"), (datetime(2000, 1, 1, 0, 0, 0, 269_511, timezone.utc), "2000-01-01T00:00:00Z")],
-)
-def test_as_of_what_was_never_there_is_one_line(
-    tmp_path: Path, as_of: int | datetime, shown: str
-) -> None:
-    tables = create_tables(tmp_path)
-
-    said = f"{tables} has no snapshot as of {shown}: the tables reach from "
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        TableReader(tables, as_of=as_of)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no folder .*nowhere: coordinator-state run"):
         TableReader(tmp_path / "nowhere")

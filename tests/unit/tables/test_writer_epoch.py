@@ -178,32 +178,6 @@ def test_runs_that_start_at_the_same_time(tables: str) -> None:
     assert_undisturbed(tables)
 
 
-@pytest.mark.long
-def test_random_runs_that_overtake_each_other(tables: str) -> None:
-    """Runs on threads of their own, each of which is started again when it was fenced."""
-    create(tables)
-    ended = threading.Event()
-
-    def run() -> int:
-        fenced = 0
-        while not ended.is_set():
-            try:
-                apply = start_apply(tables)
-                while not ended.is_set():
-                    apply_next(apply)
-            except WriterFenced:
-                fenced += 1
-        return fenced
-
-    with ThreadPoolExecutor(3) as pool:
-        runs = [pool.submit(run) for _ in range(3)]
-        ended.wait(5)
-        ended.set()
-        assert sum(future.result() for future in runs) > 0
-    apply_next(start_apply(tables))
-    assert_undisturbed(tables)
-
-
 def test_the_epoch_outlives_checkpoints_of_the_delta_log(tables: str) -> None:
     create(tables)
     older, newer = (open_for_writing(tables, "test") for _ in range(2))
