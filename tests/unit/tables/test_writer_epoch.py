@@ -224,6 +224,7 @@ def test_maintenance_of_an_older_run_ends(tmp_path: Path, monkeypatch: pytest.Mo
     assert DeltaTable(OFFSET_COMMITS.path(tables)).version() == before
 
 
+@pytest.mark.long
 def test_maintenance_and_the_query_of_a_run_do_not_fence_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
