@@ -1,14 +1,15 @@
 """The tables against the reference loader: random logs, cuts, crashes between writes, redelivery.
 
-One micro-batch carries many log partitions, each with a random log of its own.
-`COORDINATOR_STATE_LOGS` sets how many per semantics.
+One micro-batch carries many log partitions, each with a random log of its own. A run has a seed,
+which is a parameter of its test. `COORDINATOR_STATE_LOGS` sets how many logs there are for each
+semantics.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from coordinator_state.apply.rows import EVENT_SCHEMA
 from coordinator_state.log.kernel import decode_record_set
@@ -49,7 +48,7 @@ from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
 from tests.support.logs.logs import Event, segment
-from tests.support.logs.random_logs import logs
+from tests.support.logs.random_logs import random_log
 from tests.support.tables.loader_tables import Row, differences, differing, in_ms, rows_of
 from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
 from tests.support.tables.tables_folder import Crash, start_apply
@@ -57,12 +56,18 @@ from tests.support.tables.tables_folder import Crash, start_apply
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOGS_PER_RUN = 25
-RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)
+LOGS_PER_RUN = 40
+RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "280")) // LOGS_PER_RUN)
+SHORT_RUNS = 3
+"""The runs for each semantics in `make test`."""
 MICRO_BATCHES = 3
-SPARK_RUNS = max(1, RUNS // 10)
-"""A micro-batch of the engine `spark` takes seconds."""
-WORKLOADS = max(1, RUNS // 3)
+
+
+def seeds(short: int) -> list[Any]:
+    """A seed for each run; those after the first few have the mark `long`."""
+    return [
+        pytest.param(seed, marks=pytest.mark.long if seed >= short else ()) for seed in range(RUNS)
+    ]
 
 
 @dataclass(slots=True)
@@ -108,100 +113,77 @@ def sessions(request: pytest.FixtureRequest) -> Sequence[SparkSession | None]:
     return (spark,) if request.param == "spark" else (None, spark)
 
 
-@pytest.mark.timeout(600 + 60 * RUNS)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", seeds(SHORT_RUNS))
 @pytest.mark.parametrize("semantics", list(Semantics))
-def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics) -> None:
-    _check_random_logs(tmp_path, semantics, (None,), RUNS)
+def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics, seed: int) -> None:
+    _check(tmp_path, semantics, seed, (None,))
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900 + 300 * SPARK_RUNS)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("sessions", "semantics"),
+    ("sessions", "semantics", "seed"),
     [
-        ("either", Semantics.COORDINATOR),
-        pytest.param("either", Semantics.SCALA, marks=pytest.mark.long),
-        *(pytest.param("spark", one, marks=pytest.mark.long) for one in Semantics),
+        ("either", Semantics.COORDINATOR, 0),
+        pytest.param("either", Semantics.SCALA, 1, marks=pytest.mark.long),
+        pytest.param("spark", Semantics.COORDINATOR, 2, marks=pytest.mark.long),
+        pytest.param("spark", Semantics.SCALA, 3, marks=pytest.mark.long),
     ],
     indirect=["sessions"],
 )
 def test_tables_of_spark_equal_the_loader(
-    tmp_path: Path, sessions: Sequence[SparkSession | None], semantics: Semantics
+    tmp_path: Path, sessions: Sequence[SparkSession | None], semantics: Semantics, seed: int
 ) -> None:
-    _check_random_logs(tmp_path, semantics, sessions, SPARK_RUNS)
-
-
-def _check_random_logs(
-    tmp_path: Path, semantics: Semantics, sessions: Sequence[SparkSession | None], runs_wanted: int
-) -> None:
-    runs = iter(range(1_000_000))
-
-    # Shrinking would write tables for minutes; `test_apply_plan.py` shrinks the same rules. The
-    # first example of hypothesis is empty logs.
-    @settings(max_examples=runs_wanted + 1, phases=[Phase.generate], database=None)
-    @given(data=st.data())
-    def check(data: st.DataObject) -> None:
-        tables = str(tmp_path / f"run-{next(runs)}" / "tables")
-        drawn = {n: data.draw(logs(f"{n}-", max_size=40)) for n in range(LOGS_PER_RUN)}
-        if any(sessions) and not any(drawn.values()):
-            # It would take as long as an example with records.
-            return
-        choose = random.Random(data.draw(st.integers(0, 1 << 32)))
-        _check(tables, semantics, drawn, choose, sessions)
-
-    check()
+    _check(tmp_path, semantics, seed, sessions)
 
 
 @pytest.mark.parametrize("clean_every_ms", [None, 5 * MINUTE_MS])
 @pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_tables_equal_simulated_coordinators(
-    tmp_path: Path, semantics: Semantics, clean_every_ms: int | None
+    tmp_path: Path, semantics: Semantics, clean_every_ms: int | None, seed: int
 ) -> None:
     """What the coordinators of a simulated workload hold, out of their logs, whole or cleaned."""
-    for seed in range(WORKLOADS):
-        workload = Workload(
-            WorkloadSettings(
-                seed=seed,
-                groups=8,
-                commit_interval_ms=MINUTE_MS,
-                rebalances_per_hour=20,
-                stops_per_hour=2,
-                offsets_retention_ms=10 * MINUTE_MS,
-                clean_every_ms=clean_every_ms,
-                delete_retention_ms=MINUTE_MS,
-                log_partitions=3,
-                semantics=semantics,
-            )
+    workload = Workload(
+        WorkloadSettings(
+            seed=seed,
+            groups=8,
+            commit_interval_ms=MINUTE_MS,
+            rebalances_per_hour=20,
+            stops_per_hour=2,
+            offsets_retention_ms=10 * MINUTE_MS,
+            clean_every_ms=clean_every_ms,
+            delete_retention_ms=MINUTE_MS,
+            log_partitions=3,
+            semantics=semantics,
         )
-        workload.run(40 * MINUTE_MS)
-        segments = {
-            p: (log, workload.coordinators[p].log.next_offset) for p, log in workload.logs()
-        }
-        tables = str(tmp_path / f"run-{seed}" / "tables")
-        choose = random.Random(seed)
-        folder = _Folder(tables, choose.choice(["sampled", "all"]), choose)
-        _load(folder, semantics, segments)
-        expected = model_answers(workload.coordinators.values())
-        names = topic_names(workload.topics)
-        found = TableAnswers(TableReader(tables)).answers(topic_names=names)
-        verification = compare(expected, found, expected)
-        assert verification.differences == []
-        assert {verification.counts[kind] > 0 for kind in ("group", "offset", "member")} == {True}
+    )
+    workload.run(40 * MINUTE_MS)
+    segments = {p: (log, workload.coordinators[p].log.next_offset) for p, log in workload.logs()}
+    choose = random.Random(seed)
+    folder = _Folder(str(tmp_path / "tables"), choose.choice(["sampled", "all"]), choose)
+    _load(folder, semantics, segments)
+    expected = model_answers(workload.coordinators.values())
+    names = topic_names(workload.topics)
+    answers = TableAnswers(TableReader(folder.tables)).answers(topic_names=names)
+    verification = compare(expected, answers, expected)
+    assert verification.differences == []
+    assert {verification.counts[kind] > 0 for kind in ("group", "offset", "member")} == {True}
 
 
 def _check(
-    tables: str,
-    semantics: Semantics,
-    drawn: dict[int, list[Event]],
-    choose: random.Random,
-    sessions: Sequence[SparkSession | None],
+    tmp_path: Path, semantics: Semantics, seed: int, sessions: Sequence[SparkSession | None]
 ) -> None:
+    choose = random.Random(f"{semantics} {seed}")
+    drawn = {p: random_log(choose, f"{p}-", max_size=40) for p in range(LOGS_PER_RUN)}
     history = choose.choice(["sampled", "all"])
-    folder = _Folder(tables, history, choose, sessions)
+    folder = _Folder(str(tmp_path / "tables"), history, choose, sessions)
     segments = {p: segment(events) for p, events in drawn.items()}
     _load(folder, semantics, segments)
+    _assert_loaded(folder, semantics, segments)
     _reload(folder, drawn, segments)
-    _assert_loaded(tables, semantics, segments, history)
+    _assert_loaded(folder, semantics, segments)
 
 
 def _load(folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes, int]]) -> None:
@@ -235,7 +217,6 @@ def _load(folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
             apply = folder.start()
             apply.apply(batch, number, query)
-    _assert_loaded(tables, semantics, segments, history)
 
 
 _FAULTS = [table.name for table in (*WRITTEN_TABLES, LOAD_PROGRESS)]
@@ -284,11 +265,8 @@ def _reload(
     apply = folder.start()
     begin_reload(apply.writer, apply.progress, doubts, topic)
     for query in ("reload", "reload without the checkpoint"):
-        apply = folder.start()
-        fault = choose.choice(_FAULTS)
         is_last = query != "reload"
-        if not is_last:
-            apply = folder.start(fault)
+        apply = folder.start() if is_last else folder.start(choose.choice(_FAULTS))
         cuts = {
             p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
             if p in doubts
@@ -316,57 +294,45 @@ def _reload(
             begin_reload(apply.writer, progress, again, topic)
         if not again:
             break
-    said = TableReader(tables).read("quarantine")["reason"].to_pylist()
-    said = [reason for reason in said if reason.startswith(LOST_REASON_PREFIX)]
-    assert len(said) == len(doubts), "what is gone is said once"
+    reasons = TableReader(tables).read("quarantine")["reason"].to_pylist()
+    losses = [reason for reason in reasons if reason.startswith(LOST_REASON_PREFIX)]
+    assert len(losses) == len(doubts), "what is gone is said once"
 
 
 def _assert_loaded(
-    tables: str, semantics: Semantics, segments: dict[int, tuple[bytes, int]], history: str
+    folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes, int]]
 ) -> None:
     loaders = {}
     for p, (buffer, _) in segments.items():
         loaders[p] = ReferenceLoader(semantics)
         loaders[p].load(read_record_batches(buffer))
-    rows = rows_of(TableReader(tables))
+    reader = TableReader(folder.tables)
+    rows = rows_of(reader)
     assert differences(rows, loaders) == []
-    lacking = next((p for p, loader in loaders.items() if loader.offsets), None)
-    if lacking is not None:
-        assert differences(rows, {**loaders, lacking: ReferenceLoader(semantics)})
-    pending = TableReader(tables).read("pending_offsets").to_pylist()
-    assert {_client(row) for row in pending} == _clients(segments, semantics)
-    events = TableReader(tables).read("group_events").drop_columns("day").to_pylist()
-    events = [event for event in events if event["outcome"] != LOST]
-    if history == "all":
-        found = [in_ms(row, tuple(EVENT_SCHEMA.names)) for row in events]
-        assert differing("group_events", found, _events(segments, semantics)) == []
-
-
-def _clients(
-    segments: dict[int, tuple[bytes, int]], semantics: Semantics
-) -> set[tuple[int, int, str | None, str | None]]:
-    """The clients of pending offsets after one micro-batch of each log."""
-    return {_client(row) for whole in _whole(segments, semantics) for row in _pending(whole)}
-
-
-def _pending(tables: PlanTables) -> list[Row]:
-    found: list[Row] = tables.pending.to_pylist()
-    return found
+    lacking = next(p for p, loader in loaders.items() if loader.offsets)
+    assert differences(rows, {**loaders, lacking: ReferenceLoader(semantics)})
+    whole = [_after_one_micro_batch(p, *log, semantics) for p, log in segments.items()]
+    pending = [row for tables in whole for row in tables.pending.to_pylist()]
+    assert set(map(_client, rows["pending_offsets"])) == set(map(_client, pending))
+    if folder.history == "all":
+        events = [
+            in_ms(event, tuple(EVENT_SCHEMA.names))
+            for event in rows["group_events"]
+            if event["outcome"] != LOST
+        ]
+        expected = [event for tables in whole for event in tables.events]
+        assert differing("group_events", events, expected) == []
 
 
 def _client(row: Row) -> tuple[int, int, str | None, str | None]:
+    """The client of a pending offset."""
     return row["log_partition"], row["record_offset"], row["client_id"], row["client_host"]
 
 
-def _events(segments: dict[int, tuple[bytes, int]], semantics: Semantics) -> list[Row]:
-    """What one micro-batch of each log tells."""
-    return [event for whole in _whole(segments, semantics) for event in whole.events]
-
-
-def _whole(segments: dict[int, tuple[bytes, int]], semantics: Semantics) -> Iterator[PlanTables]:
-    """Tables of each log after one micro-batch of it."""
-    for p, (buffer, end) in segments.items():
-        decoded = decode_record_set(buffer, log_partition=p, from_offset=0, to_offset=end)
-        whole = PlanTables(semantics)
-        whole.apply(pa.Table.from_batches([decoded.rows]), end, 0)
-        yield whole
+def _after_one_micro_batch(
+    log_partition: int, buffer: bytes, end: int, semantics: Semantics
+) -> PlanTables:
+    decoded = decode_record_set(buffer, log_partition=log_partition, from_offset=0, to_offset=end)
+    tables = PlanTables(semantics)
+    tables.apply(pa.Table.from_batches([decoded.rows]), end, 0)
+    return tables

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,7 +56,10 @@ def row_of(key: tuple[int, str, int], change: tuple[bool | None, int]) -> dict[s
     # Times are not always in the order of offsets.
     time = START + timedelta(milliseconds=offset if number else -offset)
     values = {"committed_offset": offset, "metadata": "", "commit_timestamp": time}
-    return row | values | {"client_id": "c", "client_host": "h"}
+    owned = [{"topic": "t", "topic_id": None, "partition": number}]
+    member = {"client_id": "c", "client_host": "h", "assignment": owned}
+    nested = {"subscribed_topics": ["t", "u"], "subscription_bytes": b"\x00\xff"}
+    return row | values | member | nested
 
 
 def source_of(table: Table, changes: dict[Any, Any]) -> pa.Table:
@@ -105,8 +109,11 @@ class Replacing:
 
     def check(self) -> None:
         opened = DeltaTable(self.table.path(self.tables))
-        found = delta.rows_of(opened, self.tables, self.table)
-        assert listed(found) == listed(self.expected)
+        rows = delta.rows_of(opened, self.tables, self.table)
+        assert listed(rows) == listed(self.expected)
+        for uri in opened.file_uris():
+            types = [str(field.type) for field in pq.read_schema(uri.removeprefix("file://"))]
+            assert not [name for name in types if "view" in name], "not every reader knows views"
 
 
 @settings(max_examples=40, deadline=None)

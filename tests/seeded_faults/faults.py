@@ -40,8 +40,8 @@ AREAS: Final = (
         (
             *("unit/apply", "unit/engine", "unit/tables/test_past.py", "property/test_folded.py"),
             *("property/test_group_placement.py", "property/test_topics.py"),
-            *("property/test_apply_plan.py", "property/test_past.py"),
-            *("property/test_event_plan.py", "property/test_pending_clients.py"),
+            "property/test_apply_plan.py",
+            "property/test_past.py",
             "property/test_apply_log_partitions.py",
         ),
         share=40,
@@ -66,7 +66,7 @@ AREAS: Final = (
         ),
         (
             *("unit/insight", "unit/lag", "unit/alerts", "property/test_judged_partitions.py"),
-            *("property/test_alert_states.py", "property/test_event_plan.py", "unit/views"),
+            *("property/test_alert_states.py", "property/test_apply_plan.py", "unit/views"),
         ),
         share=30,
     ),

@@ -1,4 +1,4 @@
-"""The settings of the session that `run` builds."""
+"""The settings and the jars of the session that `run` builds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
+from delta.tables import DeltaTable
 
+from streaming.jvm.jars import delta_jars
 from streaming.jvm.spark_home import SPARK_HOME
 from streaming.run.streaming_query import TRIGGER_LOGGER
 
@@ -40,3 +42,31 @@ def test_python_processes_of_spark_import_compiled_modules(spark: SparkSession) 
 def test_the_logger_of_triggers_is_that_of_spark(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     assert jvm.java.lang.Class.forName(TRIGGER_LOGGER).getName() == TRIGGER_LOGGER
+
+
+@pytest.mark.long
+def test_the_delta_jars_suffice(spark: SparkSession, tmp_path: Path) -> None:
+    jars = spark.conf.get("spark.jars")
+    assert jars is not None
+    assert sorted(jars.split(",")) == [str(jar) for jar in delta_jars()]
+    assert len(delta_jars()) == 5
+
+    folder = str(tmp_path / "table")
+    schema = "group_id string, committed_offset bigint"
+    spark.createDataFrame([("a", 1), ("b", 1)], schema).write.format("delta").save(folder)
+    table = DeltaTable.forPath(spark, folder)
+    (
+        table.alias("target")
+        .merge(
+            spark.createDataFrame([("b", 2), ("c", 2)], schema).alias("source"),
+            "target.group_id = source.group_id",
+        )
+        .whenMatchedUpdateAll()
+        .whenNotMatchedInsertAll()
+        .execute()
+    )
+    table.optimize().executeCompaction()
+    rows = spark.read.format("delta").load(folder).orderBy("group_id").collect()
+    assert [tuple(row) for row in rows] == [("a", 1), ("b", 2), ("c", 2)]
+    operations = [row["operation"] for row in table.history().orderBy("version").collect()]
+    assert operations == ["WRITE", "MERGE", "OPTIMIZE"]

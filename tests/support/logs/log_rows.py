@@ -72,6 +72,30 @@ def record(record_offset: int, raw_value: bytes | None, record_type: int = 2, **
     }
 
 
+def progress_row(
+    from_offset: int,
+    to_offset: int,
+    *,
+    log_partition: int = LOG_PARTITION,
+    high_watermark: int | None = None,
+    records_read: int | None = None,
+    records_superseded: int = 0,
+    bytes_read: int = 1,
+) -> Row:
+    """What the source says of a range of a log partition; all of it unless said otherwise."""
+    return {
+        "row_kind": "progress",
+        "log_partition": log_partition,
+        "from_offset": from_offset,
+        "record_offset": to_offset,
+        "high_watermark": to_offset if high_watermark is None else high_watermark,
+        "log_leader_epoch": 0,
+        "records_read": to_offset - from_offset if records_read is None else records_read,
+        "records_superseded": records_superseded,
+        "bytes_read": bytes_read,
+    }
+
+
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """Rows as the source hands them over."""
     return pa.Table.from_pylist(list(rows), schema=LOG_ROW_SCHEMA)

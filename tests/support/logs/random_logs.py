@@ -142,6 +142,13 @@ def logs(group_prefix: str = "", max_size: int = 30) -> st.SearchStrategy[list[E
     )
 
 
+def random_log(choose: random.Random, group_prefix: str = "", max_size: int = 30) -> list[Event]:
+    """A log as `logs` draws it, without hypothesis."""
+    events = RandomEvents(group_ids=[f"{group_prefix}{group}" for group in GROUPS])
+    seeds = [choose.getrandbits(32) for _ in range(choose.randint(0, max_size))]
+    return [event for seed in seeds for event in events.draw(seed)]
+
+
 def _producer(choose: random.Random) -> int:
     return choose.choice([1, 1, 2])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import cache
 from tempfile import TemporaryDirectory
 
@@ -14,8 +15,16 @@ from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import PENDING_OFFSETS
-from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, record, table_of
+from streaming.tables.schemas import DEFAULT_SNAPSHOT_RETENTION, PENDING_OFFSETS
+from tests.support.logs.log_rows import (
+    LOG_PARTITION,
+    Row,
+    commit,
+    marker,
+    progress_row,
+    record,
+    table_of,
+)
 from tests.support.logs.logs import group_value
 from tests.support.logs.topic_logs import (
     NOW_MS,
@@ -33,9 +42,20 @@ RECORDS = 6
 """Of a micro-batch."""
 
 
-def create(tables: str, *, change_data_feed: bool = False) -> None:
-    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
-    tables_folder.create(tables, nothing, log_partitions=50, change_data_feed=change_data_feed)
+def create(
+    tables: str,
+    *,
+    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
+    change_data_feed: bool = False,
+) -> None:
+    """Tables without rows."""
+    tables_folder.create(
+        tables,
+        LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR),
+        log_partitions=50,
+        snapshot_retention=snapshot_retention,
+        change_data_feed=change_data_feed,
+    )
 
 
 def apply_next(apply: MicroBatchApply[pa.Table], at_ms: int | None = None) -> None:
@@ -57,15 +77,9 @@ def apply_logs(
         for row in _records(start + index * RECORDS, time_ms, variant)
     ]
     end = start + len(at_ms) * RECORDS
-    report = {
-        **{"row_kind": "progress", "log_partition": LOG_PARTITION, "from_offset": start},
-        **{"record_offset": end, "high_watermark": end},
-        **{"records_read": len(rows), "records_superseded": 0, "bytes_read": 1},
-        **{"log_leader_epoch": 0},
-    }
     others = [log.rows(start // RECORDS, end // RECORDS) for log in _topic_logs(end, at_ms[-1])]
     follow(apply.progress, OTHER_TOPICS)
-    of_topics = pa.concat_tables([table_of([*rows, report]), *others])
+    of_topics = pa.concat_tables([table_of([*rows, progress_row(start, end)]), *others])
     apply.apply(of_topics, start // RECORDS, "query")
 
 
@@ -103,9 +117,9 @@ def micro_batches(tables: str) -> int:
 
 def assert_undisturbed(tables: str) -> None:
     """Every row is that of a load of as many micro-batches that nobody disturbed."""
-    found = table_rows(tables)
-    assert all(rows for name, rows in found.items() if name != PENDING_OFFSETS.name)
-    different = list(differences(found, _undisturbed_rows(micro_batches(tables))))
+    rows_of = table_rows(tables)
+    assert all(rows for name, rows in rows_of.items() if name != PENDING_OFFSETS.name)
+    different = list(differences(rows_of, _undisturbed_rows(micro_batches(tables))))
     assert different == []
 
 

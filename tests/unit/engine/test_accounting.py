@@ -12,34 +12,27 @@ from prometheus_client import CollectorRegistry
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.log_partitions import Applied, apply_collected
-from coordinator_state.replay.offsets import Semantics
 from streaming.dashboard.app import create_app
 from streaming.engine.driver import driver_engine
 from streaming.engine.progress import ProgressEvent
 from streaming.metrics.collector import TablesCollector
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
 from tests.support.clients.command_line import call, json_lines
-from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, table_of
+from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, progress_row, table_of
 from tests.support.tables.engines import ENGINES, SPARK_ENGINE
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-IDENTITY: dict[str, Any] = {
-    "cluster_id": "cluster",
-    "topic_id": "topic",
-    "semantics": Semantics.COORDINATOR,
-}
 LOST = "a kind of row that nobody counts"
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> str:
     folder = str(tmp_path / "tables")
-    tables_folder.create(folder, LoadProgress.nothing(**IDENTITY), log_partitions=50)
+    create(folder)
     return folder
 
 
@@ -57,12 +50,7 @@ def apply_rows(
     """
     events: list[ProgressEvent] = []
     apply = start_apply(tables, fault=fault, on_progress=events.append, spark=spark)
-    to_offset = from_offset + len(rows)
-    report = {
-        **{"row_kind": "progress", "log_partition": LOG_PARTITION, "record_offset": to_offset},
-        **{"from_offset": from_offset, "high_watermark": to_offset, "log_leader_epoch": 0},
-        **{"records_read": len(rows), "records_superseded": 0, "bytes_read": 1},
-    }
+    report = progress_row(from_offset, from_offset + len(rows))
     try:
         apply.apply(table_of([*rows, report]), batch_id, "query")
     except Crash:
@@ -79,7 +67,7 @@ def unaccounted(tables: str) -> float | None:
     registry = CollectorRegistry()
     registry.register(TablesCollector(tables=tables))
     name = "coordinator_state_records_unaccounted_total"
-    return registry.get_sample_value(name, {"cluster_name": "cluster"})
+    return registry.get_sample_value(name, {"cluster_name": "c"})
 
 
 def health_page(tables: str) -> str:
@@ -87,7 +75,7 @@ def health_page(tables: str) -> str:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
 
 
 @pytest.mark.parametrize("engine_session", ENGINES, indirect=True)

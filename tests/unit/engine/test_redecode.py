@@ -13,10 +13,8 @@ import pytest
 from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.replay.consumer_groups import ConsumerGroup
-from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.share_groups import ShareGroup
 from streaming.engine.redecode import Redecoded, redecode_quarantine
-from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
@@ -28,19 +26,16 @@ from streaming.tables.schemas import (
     Table,
 )
 from streaming.tables.writer import Writer
+from tests.support.logs.log_rows import progress_row
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
 from tests.support.tables.engines import SPARK_ENGINE
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-IDENTITY: dict[str, Any] = {
-    "cluster_id": "cluster",
-    "topic_id": "topic",
-    "semantics": Semantics.COORDINATOR,
-}
 COMPARED = (
     *("group_offsets", "pending_offsets", "coordinator_records"),
     *("groups", "group_members", "quarantine"),
@@ -105,7 +100,7 @@ class Tables:
     def __init__(self, folder: Path, spark: SparkSession | None = None) -> None:
         self.folder = str(folder)
         self._spark = spark
-        tables_folder.create(self.folder, LoadProgress.nothing(**IDENTITY), log_partitions=1)
+        create(self.folder)
         self.log: list[KeyAndValue] = []
 
     def apply(self, records: list[KeyAndValue], undecodable: Collection[int] = ()) -> None:
@@ -115,17 +110,7 @@ class Tables:
         raw, end = segment([Event(key=key, value=value) for key, value in self.log])
         found = decode_record_set(raw, log_partition=0, from_offset=start, to_offset=end)
         rows = [self._row(row, undecodable) for row in found.rows.to_pylist()]
-        progress = {
-            "row_kind": "progress",
-            "log_partition": 0,
-            "record_offset": end,
-            "from_offset": start,
-            "high_watermark": end,
-            "log_leader_epoch": 0,
-            "records_read": len(rows),
-            "records_superseded": 0,
-            "bytes_read": 0,
-        }
+        progress = progress_row(start, end, log_partition=0, records_read=len(rows))
         batch = pa.Table.from_pylist([*rows, progress], schema=LOG_ROW_SCHEMA)
         start_apply(self.folder, spark=self._spark).apply(batch, start, "query")
 

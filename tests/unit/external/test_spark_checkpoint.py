@@ -130,25 +130,23 @@ def test_a_file_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     assert len(checkpoint.batches_since(None)) == 1
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_a_checkpoint_in_an_object_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
+def test_a_checkpoint_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_batch(tmp_path, 7, of_orders(10), at=100)
     with served_object_store() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        checkpoint = SparkCheckpoint(f"{scheme}://bucket/checkpoints/orders")
-        with pytest.raises(NoCheckpoint):
-            checkpoint.batches_since(None)
-        store = file_system("s3://bucket/checkpoints/orders")
-        for file in (one for one in tmp_path.rglob("*") if one.is_file()):
-            with store.open_output_stream(str(file.relative_to(tmp_path))) as stream:
-                stream.write(file.read_bytes())
-        (batch,) = checkpoint.batches_since(None)
-        assert (batch.batch_id, batch.offsets) == (7, {ORDERS: 10})
-        assert batch.done_at > datetime.now(timezone.utc) - timedelta(minutes=5)
-        assert checkpoint.batches_since(batch) == []
+        for scheme in ("s3", "s3a"):
+            checkpoint = SparkCheckpoint(f"{scheme}://bucket/{scheme}")
+            with pytest.raises(NoCheckpoint):
+                checkpoint.batches_since(None)
+            store = file_system(f"s3://bucket/{scheme}")
+            for file in (path for path in tmp_path.rglob("*") if path.is_file()):
+                with store.open_output_stream(str(file.relative_to(tmp_path))) as stream:
+                    stream.write(file.read_bytes())
+            (batch,) = checkpoint.batches_since(None)
+            assert (batch.batch_id, batch.offsets) == (7, {ORDERS: 10})
+            assert batch.done_at > datetime.now(timezone.utc) - timedelta(minutes=5)
+            assert checkpoint.batches_since(batch) == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"{", b'{"id":1}', b"[]"])

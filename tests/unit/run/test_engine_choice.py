@@ -1,4 +1,4 @@
-"""The engine of a run, by its master and its tables."""
+"""The engine of a run, by its master and its tables, and what its source is told of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from streaming.run.engine_choice import (
     reachable_engine,
     stored_rows,
 )
+from streaming.run.other_topics import OtherTopics
+from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
+from streaming.run.source_options import source_options
+from streaming.source.options import SourceOptions
 from streaming.tables.reader import TableReader
 from tests.support.tables.every_table import apply_next, create
 from tests.support.tables.tables_folder import start_apply
@@ -104,3 +108,16 @@ def test_a_session_that_is_passed_in_has_the_master() -> None:
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=CLUSTER))
     assert master_of(settings, session) == CLUSTER
     assert master_of(settings, None) == "local[3]"
+
+
+@pytest.mark.parametrize(("engine", "planning_tasks"), [("driver", 1), ("spark", 3)])
+def test_the_tasks_of_the_engine_spark_share_the_rows(
+    engine: EngineName, planning_tasks: int
+) -> None:
+    settings = RunSettings(bootstrap_servers="localhost:9092", tables="tables")
+    start: Any = SimpleNamespace(
+        progress=SimpleNamespace(rows={}), log_partitions={0, 7}, others=OtherTopics()
+    )
+    options = SourceOptions.read(source_options(settings, start, 3, engine))
+    assert (options.tasks, options.planning_tasks) == (3, planning_tasks)
+    assert options.log_partitions == (0, 7)

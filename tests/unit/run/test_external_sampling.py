@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -28,9 +29,10 @@ from tests.support.tables.tables_folder import apply_micro_batch, create_tables,
 NOW = datetime.now(timezone.utc)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path / "tables", external="true")
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables with a group of Kafka and no external one."""
+    folder = create_tables(tmp_path_factory.mktemp("empty") / "tables", external="true")
     apply_micro_batch(
         folder,
         progress=[{"updated_at": NOW, "next_offset": 5, "high_watermark": 5}],
@@ -55,6 +57,16 @@ def folder(tmp_path: Path) -> str:
     return folder
 
 
+@pytest.fixture
+def folder(empty: str, tmp_path: Path) -> str:
+    return str(shutil.copytree(empty, tmp_path / "tables"))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
 def ago(seconds: float) -> float:
     return NOW.timestamp() - seconds
 
@@ -70,8 +82,7 @@ def committed(reader: TableReader, group_id: str = "etl") -> list[int]:
     return rows["committed_offset"].to_pylist()
 
 
-def test_its_lag_and_status_are_those_of_a_group(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_its_lag_and_status_are_those_of_a_group(folder: str, checkpoint: Path) -> None:
     for number in range(10):
         write_batch(checkpoint, number, of_orders(100 + number), at=ago(300 - number * 5))
     external = sampling(folder, checkpoint)
@@ -90,8 +101,7 @@ def test_its_lag_and_status_are_those_of_a_group(folder: str, tmp_path: Path) ->
     assert explanation.status == "STOP"
 
 
-def test_a_rewind_is_an_event_and_a_status(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_a_rewind_is_an_event_and_a_status(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(40))
     external = sampling(folder, checkpoint)
     external.sample()
@@ -112,8 +122,7 @@ def test_a_rewind_is_an_event_and_a_status(folder: str, tmp_path: Path) -> None:
     assert any("external_offsets" in (one.sql or "") for one in evidence)
 
 
-def test_past_moments(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_past_moments(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(60))
     write_batch(checkpoint, 2, of_orders(600), at=ago(30))
     sampling(folder, checkpoint).sample()
@@ -128,8 +137,7 @@ def test_past_moments(folder: str, tmp_path: Path) -> None:
         assert committed(reader) == wanted
 
 
-def test_the_history_of_a_span_has_each_row_once(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_the_history_of_a_span_has_each_row_once(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(40))
     external = sampling(folder, checkpoint)
     external.sample()
@@ -145,8 +153,7 @@ def test_the_history_of_a_span_has_each_row_once(folder: str, tmp_path: Path) ->
         assert newest.read(name, filters=of_group).num_rows == count
 
 
-def test_batches_of_one_moment_are_one_after_the_other(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_batches_of_one_moment_are_one_after_the_other(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(30))
     write_batch(checkpoint, 2, of_orders(600), at=ago(30))
     external = sampling(folder, checkpoint)
@@ -191,8 +198,7 @@ def test_pages_of_rewinds_have_each_once(folder: str, tmp_path: Path) -> None:
     assert sorted(seen) == [("a", 0), ("a", 1), ("b", 0)]
 
 
-def test_brokers_do_not_have_them(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_brokers_do_not_have_them(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(5))
     sampling(folder, checkpoint).sample()
     reader = TableReader(folder)
@@ -203,15 +209,13 @@ def test_brokers_do_not_have_them(folder: str, tmp_path: Path) -> None:
     assert "etl" not in [row.group_id for row in CoordinatorTables(folder).simple_groups()]
 
 
-def test_a_group_of_kafka_comes_before_one_of_its_name(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_a_group_of_kafka_comes_before_one_of_its_name(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(5))
     sampling(folder, checkpoint, "kafka").sample()
     assert committed(TableReader(folder), "kafka") == [7]
 
 
-def test_a_restart_writes_nothing_twice(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_a_restart_writes_nothing_twice(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(30))
     sampling(folder, checkpoint).sample()
     sampling(folder, checkpoint).sample()
@@ -226,9 +230,8 @@ def test_a_restart_writes_nothing_twice(folder: str, tmp_path: Path) -> None:
 
 
 def test_a_query_that_stopped_days_ago_is_there_at_once_and_stays(
-    folder: str, tmp_path: Path
+    folder: str, checkpoint: Path
 ) -> None:
-    checkpoint = tmp_path / "checkpoint"
     days = 86_400
     write_batch(checkpoint, 1, of_orders(500), at=ago(9 * days))
     external = sampling(folder, checkpoint)
@@ -247,8 +250,7 @@ def test_a_query_that_stopped_days_ago_is_there_at_once_and_stays(
     assert len(tables.history("etl")) == 1
 
 
-def test_it_is_there_days_after_run_has_stopped(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_it_is_there_days_after_run_has_stopped(folder: str, checkpoint: Path) -> None:
     write_batch(checkpoint, 1, of_orders(500), at=ago(30))
     sampling(folder, checkpoint).sample()
     reader = TableReader(folder)
@@ -256,8 +258,7 @@ def test_it_is_there_days_after_run_has_stopped(folder: str, tmp_path: Path) -> 
     assert committed(reader) == [500]
 
 
-def test_a_copied_checkpoint_is_no_rewind(folder: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def test_a_copied_checkpoint_is_no_rewind(folder: str, checkpoint: Path) -> None:
     for number in range(5):
         write_batch(checkpoint, number, of_orders(100 * number), at=ago(50 - number))
     external = sampling(folder, checkpoint)
@@ -296,21 +297,19 @@ def test_a_checkpoint_that_cannot_be_read_does_not_block_others(
     assert said[2] == "external group bad: its checkpoint can be read"
 
 
-def test_readers_look_for_external_groups_only_after_a_run_with_them(tmp_path: Path) -> None:
+def test_readers_look_for_external_groups_only_after_a_run_with_them(
+    tmp_path: Path, checkpoint: Path
+) -> None:
     folder = create_tables(tmp_path / "tables")
     apply_micro_batch(folder, progress=[{"updated_at": NOW}])
-    checkpoint = tmp_path / "checkpoint"
     write_batch(checkpoint, 1, of_orders(500), at=ago(5))
     sampling(folder, checkpoint).sample()
     assert committed(TableReader(folder)) == []
 
 
-def test_tables_of_an_earlier_release_get_the_table(folder: str, tmp_path: Path) -> None:
-    import shutil
-
+def test_tables_of_an_earlier_release_get_the_table(folder: str, checkpoint: Path) -> None:
     shutil.rmtree(EXTERNAL_OFFSETS.path(folder))
     assert committed(TableReader(folder)) == []
-    checkpoint = tmp_path / "checkpoint"
     write_batch(checkpoint, 1, of_orders(500), at=ago(5))
     sampling(folder, checkpoint).sample()
     assert committed(TableReader(folder)) == [500]

@@ -64,41 +64,27 @@ class TestTablesInACatalog:
             RunSettings.checked(**self.NAMED, catalog="monitoring")
 
 
-class TestCheckpointOfAnEarlierRelease:
-    """It is in `checkpoints` of the working directory, wherever the tables are."""
+@pytest.mark.parametrize(
+    ("folders", "checkpoint"),
+    [
+        (["checkpoints/t", "data/t"], "checkpoints/t"),
+        # There is a newer one.
+        (["checkpoints/t", "data/t", "data/checkpoints/t"], "data/checkpoints/t"),
+        # The tables are new.
+        (["checkpoints/t"], "data/checkpoints/t"),
+        # It belongs to other tables, which are in the working directory.
+        (["checkpoints/t", "data/t", "t"], "data/checkpoints/t"),
+    ],
+)
+def test_the_checkpoint_of_an_earlier_release_is_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: list[str], checkpoint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
 
-    @pytest.fixture
-    def tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """Existing tables elsewhere, whose checkpoint is in the working directory."""
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "checkpoints/t").mkdir(parents=True)
-        (tmp_path / "data/t").mkdir(parents=True)
-        return tmp_path / "data/t"
-
-    def test_is_used(self, tables: Path, tmp_path: Path) -> None:
-        settings = RunSettings(**NEEDED | {"tables": str(tables)})
-
-        assert settings.checkpoint == str(tmp_path / "checkpoints/t")
-
-    def test_is_not_used_beside_a_newer_one(self, tables: Path, tmp_path: Path) -> None:
-        (tmp_path / "data/checkpoints/t").mkdir(parents=True)
-
-        settings = RunSettings(**NEEDED | {"tables": str(tables)})
-        assert settings.checkpoint == str(tmp_path / "data/checkpoints/t")
-
-    def test_is_not_used_for_new_tables(self, tables: Path, tmp_path: Path) -> None:
-        tables.rmdir()
-
-        settings = RunSettings(**NEEDED | {"tables": str(tables)})
-        assert settings.checkpoint == str(tmp_path / "data/checkpoints/t")
-
-    def test_of_other_tables_in_the_working_directory_is_not_used(
-        self, tables: Path, tmp_path: Path
-    ) -> None:
-        (tmp_path / "t").mkdir()
-
-        settings = RunSettings(**NEEDED | {"tables": str(tables)})
-        assert settings.checkpoint == str(tmp_path / "data/checkpoints/t")
+    settings = RunSettings(**NEEDED | {"tables": str(tmp_path / "data/t")})
+    assert settings.checkpoint == str(tmp_path / checkpoint)
 
 
 def test_the_checkpoint_of_tables_in_a_store_is_in_the_working_directory(

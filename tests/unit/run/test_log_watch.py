@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +14,16 @@ from coordinator_state.replay.releases import Release
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import log_watch
+from streaming.run.beat import beating
 from streaming.run.log_watch import LogWatch
 from streaming.run.start import Start
-from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.topic_progress import Progress
+from streaming.tables.writer import Writer
+from tests.support.eventually import Eventually
+from tests.support.tables.every_table import create
 
 NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
 TOPIC = LogDescription(
@@ -70,13 +73,18 @@ class Watched:
         )
 
 
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+    """The writer of a folder without rows."""
+    tables = str(tmp_path_factory.mktemp("watched") / "tables")
+    create(tables)
+    return open_for_writing(tables, "test")
+
+
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+def watched(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     log = Log()
     monkeypatch.setattr(log_watch, "LogClient", lambda *_, **__: log)
-    tables = str(tmp_path / "tables")
-    tables_folder.create(tables, NOTHING, log_partitions=3)
-    writer = open_for_writing(tables, "test")
     rows = {
         0: Progress(state=STATE_CURRENT, current_at=datetime.now(timezone.utc)),
         1: Progress(state=STATE_LOADING, current_at=datetime.now(timezone.utc)),
@@ -88,24 +96,24 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
         log_partitions=frozenset({0, 1}),
         leaderless=frozenset({2}),
     )
-    found: list[Watched] = []
+    running: list[Watched] = []
     watch = LogWatch(
         writer.epoch,
         "unused:9092",
         {},
         timedelta(seconds=DELETE_RETENTION_S),
-        lambda: found[0].rules,
-        clock=lambda: found[0].now_s if found else 0.0,
+        lambda: running[0].rules,
+        clock=lambda: running[0].now_s if running else 0.0,
     )
-    found.append(Watched(watch, start, log))
-    found[0].lead(p0=1, p1=1, p2=-1)
+    running.append(Watched(watch, start, log))
+    running[0].lead(p0=1, p1=1, p2=-1)
     watch.begin(start)
-    yield found[0]
+    yield running[0]
     watch.close()
 
 
 def test_nothing_new(watched: Watched) -> None:
-    assert not any(watched.after(10) for _ in range(1000))
+    assert not any(watched.after(100) for _ in range(100))
 
 
 def test_a_leader_is_back(watched: Watched) -> None:
@@ -180,3 +188,12 @@ def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
     """Loading it again would take as long."""
     watched.log.ends[1] = 1_000_000
     assert not watched.after(10 * DELETE_RETENTION_S)
+
+
+def test_it_beats_until_the_block_ends(eventually: Eventually) -> None:
+    taken: list[int] = []
+    with beating("a-beat", timedelta(milliseconds=10), lambda: taken.append(1)):
+        eventually(lambda: len(taken) >= 3)
+    found = len(taken)
+    assert not [thread for thread in threading.enumerate() if thread.name == "a-beat"]
+    assert len(taken) == found

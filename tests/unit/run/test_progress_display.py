@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.engine.progress import ProgressEvent
-from streaming.run.live_line import PLAIN_INTERVAL_S
+from streaming.run.live_line import PLAIN_INTERVAL_S, LiveLine
 from streaming.run.progress_display import ProgressDisplay, progress_line
 from streaming.run.stages import enter_stage, newest_stage
 from tests.support.eventually import Eventually
@@ -98,3 +98,13 @@ def test_the_stage_of_a_start_is_shown_until_a_micro_batch_has_ended(
 def test_a_plain_line_about_a_stage_comes_every_five_seconds() -> None:
     display = ProgressDisplay(is_terminal=False)
     assert display._stage_interval_s == PLAIN_INTERVAL_S == 5.0
+
+
+def test_a_plain_line_comes_every_five_seconds_and_the_first_one_after_a_while() -> None:
+    clock, lines = Clock(), list[str]()
+    with LiveLine(is_terminal=False, clock=clock, write=lines.append, first_after_s=3) as line:
+        for second in range(20):
+            clock.now = float(second)
+            line.show(f"after {second} s")
+
+    assert lines == ["after 3 s", "after 8 s", "after 13 s", "after 18 s"]

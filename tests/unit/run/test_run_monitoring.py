@@ -23,7 +23,6 @@ from streaming.run.monitoring.run_collector import RunCollector
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.settings import RunSettings
 from streaming.tables.topic_progress import Progress
-from tests.support.clients.command_line import RUN, call
 from tests.support.eventually import Eventually
 
 PROMTOOL = shutil.which("promtool")
@@ -215,13 +214,6 @@ def test_promtool_takes_the_metrics(cluster: Cluster) -> None:
         check=False,
     )
     assert (checked.returncode, checked.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("--http-port", "70000"), ("--health-timeout", "soon")]
-)
-def test_a_wrong_option_is_one_line(option: str, value: str) -> None:
-    assert option in call(*RUN, option, value, exit_code=2).stderr
 
 
 def test_an_outage_is_logged_by_the_query_alone(

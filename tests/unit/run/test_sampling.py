@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,34 @@ from streaming.tables.writer import Writer
 from tests.support.tables.sampled import metric, sampling_of
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
+PROGRESS = [{"log_partition": 0}]
+
+
+class Sampled:
+    """The sampling of a folder, whose client answers with nothing; and what it was asked."""
+
+    def __init__(self, tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sampling = sampling_of(tables)
+        self.asked: list[set[str]] = []
+        monkeypatch.setattr(self.sampling._client, "sample", self._sample)
+
+    def _sample(self, partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
+        self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
+        return []
+
+
+def present(at: TopicPartition, end: int) -> LogOffsets:
+    """A log without open transactions."""
+    return LogOffsets(
+        topic=at.topic,
+        partition=at.partition,
+        state="present",
+        topic_id="T",
+        log_start_offset=0,
+        last_stable_offset=end,
+        log_end_offset=end,
+    )
+
 
 def test_a_failure_is_said_once_and_then_that_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -30,7 +57,7 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
     offset = {"group_id": "g", "log_partition": 0, "topic": "t", "committed_offset": 1}
     apply_micro_batch(
         tables,
-        progress=[{"log_partition": 0}],
+        progress=PROGRESS,
         group_offsets=[{**offset, "partition": 3}, {**offset, "partition": 3, "group_id": "h"}],
     )
     sampling = sampling_of(tables)
@@ -75,26 +102,19 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
 def test_assigned_partitions_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that never commits is noticed by what is produced to its partitions."""
     tables = create_tables(tmp_path)
-    sampling = sampling_of(tables)
-    asked: list[set[str]] = []
-
-    def sample(partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
-        asked.append({f"{at.topic}:{at.partition}" for at in partitions})
-        return []
-
-    monkeypatch.setattr(sampling._client, "sample", sample)
+    sampled = Sampled(tables, monkeypatch)
     member = {"group_id": "g", "member_id": "m"}
     for assignment in ([1, 2], [2], []):
         places = [{"topic": "t", "partition": partition} for partition in assignment]
         apply_micro_batch(
             tables,
-            progress=[{"log_partition": 0}],
+            progress=PROGRESS,
             group_members=[{**member, "assignment": places}],
         )
-        sampling.sample()
-    sampling.close()
+        sampled.sampling.sample()
+    sampled.sampling.close()
     own = "__consumer_offsets:0"
-    assert asked == [{own, "t:1", "t:2"}, {own, "t:2"}, {own}]
+    assert sampled.asked == [{own, "t:1", "t:2"}, {own, "t:2"}, {own}]
 
 
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
@@ -104,7 +124,7 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     offset = {"group_id": "g", "topic": "t", "partition": 0}
     apply_micro_batch(
         tables,
-        progress=[{"log_partition": 0}],
+        progress=PROGRESS,
         group_offsets=[
             {**offset, "committed_offset": 4},
             {**offset, "committed_offset": 8, "group_id": "h"},
@@ -117,9 +137,7 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     written: list[Any] = []
 
     def sample(_partitions: Any) -> list[LogOffsets]:
-        end = next(ends)
-        one = LogOffsets(topic="t", partition=0, state="present", log_end_offset=end)
-        return [replace(one, last_stable_offset=end)]
+        return [present(TopicPartition("t", 0), next(ends))]
 
     def end_markers(places: Any) -> dict[TopicPartition, int]:
         if places:
@@ -137,8 +155,9 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     at = TopicPartition("t", 0)
     # 9 of the offsets is at the end, 4 further from it than 8; nothing is near 30.
     assert asked == [{at: (8, 9)}] * 2
-    told = [(row["log_end_offset"], row["end_markers"]) for t in written for row in t.to_pylist()]
-    assert told == [(9, None), (9, 1), (9, 1), (30, None), (30, None), (9, None)]
+    rows = [row for table in written for row in table.to_pylist()]
+    samples = [(row["log_end_offset"], row["end_markers"]) for row in rows]
+    assert samples == [(9, None), (9, 1), (9, 1), (30, None), (30, None), (9, None)]
 
 
 def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
@@ -148,7 +167,7 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
     offset = {"group_id": "g", "partition": 0, "committed_offset": 8}
     apply_micro_batch(
         tables,
-        progress=[{"log_partition": 0}],
+        progress=PROGRESS,
         group_offsets=[{**offset, "topic": topic} for topic in ("damaged", "sound")],
     )
     sampling = sampling_of(tables)
@@ -161,16 +180,7 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
 
     def sample(_partitions: Any) -> list[LogOffsets]:
         end = next(ends)
-        return [
-            LogOffsets(
-                topic=at.topic,
-                partition=0,
-                state="present",
-                log_end_offset=end,
-                last_stable_offset=end,
-            )
-            for at in (damaged, sound)
-        ]
+        return [present(at, end) for at in (damaged, sound)]
 
     monkeypatch.setattr(sampling._client, "sample", sample)
     monkeypatch.setattr(
@@ -202,17 +212,10 @@ def test_a_new_folder_samples_the_log_partitions_before_it_has_rows(
 ) -> None:
     """How far the tables are behind after a single load is then known."""
     tables = create_tables(tmp_path, log_partitions="3")
-    sampling = sampling_of(tables)
-    asked: list[TopicPartition] = []
-
-    def sample(places: frozenset[TopicPartition]) -> list[LogOffsets]:
-        asked.extend(places)
-        return []
-
-    monkeypatch.setattr(sampling._client, "sample", sample)
-    sampling.sample()
-    sampling.close()
-    assert sorted(asked) == [TopicPartition("__consumer_offsets", number) for number in range(3)]
+    sampled = Sampled(tables, monkeypatch)
+    sampled.sampling.sample()
+    sampled.sampling.close()
+    assert sampled.asked == [{f"__consumer_offsets:{number}" for number in range(3)}]
 
 
 def test_samples_before_and_after_a_load_tell_how_far_behind_it_is(
@@ -225,18 +228,7 @@ def test_samples_before_and_after_a_load_tell_how_far_behind_it_is(
     ends = {0: 10, 1: 7}
 
     def sample(places: frozenset[TopicPartition]) -> list[LogOffsets]:
-        return [
-            LogOffsets(
-                topic=place.topic,
-                partition=place.partition,
-                state="present",
-                topic_id="T",
-                log_start_offset=0,
-                last_stable_offset=ends[place.partition],
-                log_end_offset=ends[place.partition],
-            )
-            for place in places
-        ]
+        return [present(place, ends[place.partition]) for place in places]
 
     monkeypatch.setattr(sampling._client, "sample", sample)
     monkeypatch.setattr(sampling._client, "end_markers", lambda _places: {})
@@ -263,32 +255,27 @@ def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
     """The list of them is renewed once a minute; until then the old one holds."""
     tables = create_tables(tmp_path)
     offset = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}
-    apply_micro_batch(tables, progress=[{"log_partition": 0}], group_offsets=[offset])
-    sampling = sampling_of(tables)
+    apply_micro_batch(tables, progress=PROGRESS, group_offsets=[offset])
+    sampled = Sampled(tables, monkeypatch)
+    sampling = sampled.sampling
     sampling.of_all_topics = True
-    asked: list[set[str]] = []
     lists: list[Any] = [
         frozenset({TopicPartition("t", 0), TopicPartition("t", 1)}),
         TimeoutError("nobody answers"),
         frozenset({TopicPartition("unread", 0)}),
     ]
 
-    def sample(partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
-        asked.append({f"{at.topic}:{at.partition}" for at in partitions})
-        return []
-
     def partitions() -> frozenset[TopicPartition]:
-        found = lists.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        listed: frozenset[TopicPartition] = found
+        answer = lists.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        listed: frozenset[TopicPartition] = answer
         return listed
 
-    monkeypatch.setattr(sampling._client, "sample", sample)
     monkeypatch.setattr(sampling._client, "partitions", partitions)
     for seconds in (0, 59, 61, 123):
         monkeypatch.setattr("streaming.run.sampling.time.monotonic", lambda now=seconds: now)
         sampling.sample()
     sampling.close()
     read = {"__consumer_offsets:0", "t:0"}
-    assert asked == [*([read | {"t:1"}] * 3), read | {"unread:0"}]
+    assert sampled.asked == [*([read | {"t:1"}] * 3), read | {"unread:0"}]

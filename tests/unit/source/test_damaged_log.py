@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -105,11 +105,12 @@ def read_offsets(rows: list[dict[str, Any]]) -> list[int]:
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.long), "4.2.0"])
 def test_each_record_is_read_or_has_a_row(field: str, decoder: str, version: str) -> None:
-    """Each batch is damaged, so the last one of each answer, too."""
+    """Each batch is damaged, so the last one of each answer, too; at either end of the field."""
     start, end = FIELDS[field]
     damage = [(start, 0x80), (end - 1, 0x01)]
     for number, (first, last) in enumerate(BATCH_OFFSETS):
-        for (rolls, bounds, limit), (position, bits) in product(LAYOUTS, damage):
+        for index, (rolls, bounds, limit) in enumerate(LAYOUTS):
+            position, bits = damage[(number + index) % 2]
             if number in (0, *rolls) and field in ("base_offset", "length", "last_offset_delta"):
                 continue
             broker = broker_log(rolls, version, number, position, bits)
@@ -118,10 +119,10 @@ def test_each_record_is_read_or_has_a_row(field: str, decoder: str, version: str
                 mock.patch.object(log_range, "DEFAULT_MAX_PARTITION_BYTES", limit),
             ):
                 rows = read(broker, bounds)
-            found, lost = read_offsets(rows), lost_offsets(rows)
+            commits, lost = read_offsets(rows), lost_offsets(rows)
             where = (rolls, bounds, limit, number, position, bits)
-            assert found == sorted(set(found)), where
-            silent = set(range(LOG_END)) - set(found) - lost
+            assert commits == sorted(set(commits)), where
+            silent = set(range(LOG_END)) - set(commits) - lost
             if field == "base_offset" and first in bounds:
                 # The broker itself may pass over the batch with which a micro-batch begins.
                 silent -= set(range(first, last + 1))

@@ -113,14 +113,6 @@ class TestPlanning:
         with pytest.raises(LogTruncated, match=f"log partition 0 .*{gone} are lost"):
             reader_of(start_offsets=json.dumps({"0": position})).initialOffset()
 
-    def test_the_end_is_the_high_watermark_and_stays_the_same_json(self) -> None:
-        reader = reader_of()
-        start = reader.initialOffset()
-        end = reader.latestOffset(start, ReadAllAvailable())
-        assert positions_of(end) == {0: 10, 1: 2, 2: 0}
-        again = json.loads(json.dumps(end))
-        assert json.dumps(reader.latestOffset(again, ReadAllAvailable())) == json.dumps(end)
-
     def test_only_the_chosen_log_partitions_are_read(self) -> None:
         reader = reader_of(log_partitions="2,0")
         start = reader.initialOffset()
@@ -204,15 +196,6 @@ class TestPlanning:
         client.arrivals = [(2, "late")]
         assert positions_of(reader.latestOffset(end, ReadAllAvailable())) == {0: 10, 1: 2, 2: 1}
 
-    def test_available_now_ends_where_the_log_ended_then(self, client: MemoryLogClient) -> None:
-        reader = reader_of()
-        reader.prepareForTriggerAvailableNow()
-        client.logs[2].commit("late", 1)
-        start = reader.initialOffset()
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        assert positions_of(end) == {0: 10, 1: 2, 2: 0}
-        assert reader.latestOffset(end, reader.getDefaultReadLimit()) is end
-
     def test_what_was_planned_is_in_the_ranges(self) -> None:
         reader = reader_of(max_records_per_trigger="2")
         start = reader.initialOffset()
@@ -221,14 +204,6 @@ class TestPlanning:
         assert isinstance(group, LogRangeGroup)
         assert [r.high_watermark for r in group.ranges] == [10, 2, 0]
         assert [r.to_offset for r in group.ranges] == [1, 1, 0]
-
-    def test_progress_reports_the_high_watermarks(self) -> None:
-        reader = reader_of(log_partitions="0,1", max_records_per_trigger="2")
-        assert reader.reportLatestOffset() is None
-        reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-        reported = reader.reportLatestOffset()
-        assert reported is not None
-        assert positions_of(reported) == {0: 10, 1: 2}
 
     def test_offsets_of_another_cluster_topic_or_format_are_refused(self) -> None:
         start = reader_of().initialOffset()
@@ -255,12 +230,6 @@ class TestTruncation:
         assert positions_of(reader.initialOffset()) == {0: 7, 1: 1, 2: 0}
         assert client.expected == {0: (7, 4), 1: (1, -1)}
 
-    def test_leaders_must_have_what_the_start_says_was_seen(self, client: MemoryLogClient) -> None:
-        reader = reader_of()
-        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-        reader.latestOffset(end, ReadAllAvailable())
-        assert client.expected == {0: (10, 5), 1: (2, 5), 2: (0, 5)}
-
     def test_leaders_must_have_what_was_planned(self, client: MemoryLogClient) -> None:
         reader = reader_of(max_records_per_trigger="4")
         start = reader.initialOffset()
@@ -284,15 +253,6 @@ class TestTruncation:
         assert end["p"]["0"] == [3, 5]
         later = reader.latestOffset(end, ReadMaxRows(4))
         assert later["p"]["0"] == [6, 6]
-
-    def test_a_high_watermark_below_the_start_is_a_truncated_log(
-        self, client: MemoryLogClient
-    ) -> None:
-        reader = reader_of()
-        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-        client.logs[0].high_watermark = 7
-        with pytest.raises(LogTruncated, match="offsets 7 to 9 are lost"):
-            reader.latestOffset(end, ReadAllAvailable())
 
 
 class TestSharing:

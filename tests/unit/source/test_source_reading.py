@@ -11,7 +11,6 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from coordinator_state.log import held_rows
-from streaming.errors import ConfigurationError
 from streaming.source import log_range
 from streaming.source.log_range import LogRange, read_ranges
 from tests.support.logs.memory_log import (
@@ -157,17 +156,6 @@ class TestReading:
         )
         return read_ranges(client, [whole], compact=True)
 
-    def test_an_idle_micro_batch_is_one_small_batch_without_a_fetch(
-        self, client: MemoryLogClient
-    ) -> None:
-        reader = reader_of()
-        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-        (partition,) = reader.partitions(end, end)
-        client.fetches.clear()
-        (batch,) = reader.read(partition)
-        assert batch.num_rows == 3
-        assert client.fetches == []
-
     def test_records_below_the_start_offsets_are_neither_rows_nor_counted(
         self, client: MemoryLogClient
     ) -> None:
@@ -184,12 +172,6 @@ class TestReading:
         # The batch before comes along.
         assert client.fetches[-1] == {0: 8}
 
-    def test_a_task_refuses_another_topic_than_was_planned(self, client: MemoryLogClient) -> None:
-        reader = reader_of()
-        start = reader.initialOffset()
-        partitions = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
-        client.topic_id = "recreated"
-        with pytest.raises(ConfigurationError, match="deleted and created again"):
-            list(reader.read(partitions[0]))
+    def test_a_partition_of_another_source_is_refused(self) -> None:
         with pytest.raises(TypeError, match="not a partition of this source"):
-            reader.read(InputPartition(None))
+            reader_of().read(InputPartition(None))

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -100,19 +98,6 @@ def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
         ("update_postimage", 20),
         ("update_preimage", 10),
     ]
-
-
-def test_any_reader_can_filter_what_was_merged(tmp_path: Path) -> None:
-    tables = str(tmp_path)
-    create_tables(tables, {})
-    merge(tables, commit(0, 10))
-    merge(tables, commit(0, 11))
-    opened = DeltaTable(GROUP_OFFSETS.path(tables))
-    (uri,) = opened.file_uris()
-    types = {str(field.type) for field in pq.read_schema(uri.removeprefix("file://"))}
-    assert not {name for name in types if "view" in name}
-    dataset = opened.to_pyarrow_dataset()
-    assert dataset.to_table(filter=pc.field("group_id") == "g").num_rows == 1
 
 
 def test_an_append_is_done_once_for_its_number(tables: str) -> None:

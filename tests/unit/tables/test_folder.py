@@ -1,4 +1,4 @@
-"""The lock of a tables folder on this machine, by every way to name the folder."""
+"""Names of a tables folder: its lock by each of them, and names of schemas."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.local.broker.configuration import free_port
 from streaming.run.settings import RunSettings
 from streaming.tables.folder import has_tables, locked
+from streaming.tables.locations import is_schema_name
 from tests.support.clients.command_line import call
 from tests.support.tables.tables_folder import create_tables
 
@@ -68,3 +69,27 @@ def test_a_store_that_is_away_is_named_and_not_the_checkpoint(
     refusal = "cannot read s3://bucket/tables: .*Connection refused"
     with pytest.raises(TablesUnavailable, match=refusal), locked(str(tmp_path)):
         has_tables("s3://bucket/tables")
+
+
+@pytest.mark.parametrize("tables", ["spark_catalog.kafka", "unity.Kafka_1", "_a.b", "new.tables"])
+def test_two_identifiers_with_a_dot_name_a_schema(tables: str) -> None:
+    assert is_schema_name(tables)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        *("tables", "./a.b", "a.b/", "a/b.c", "/data/a.b", "a.b.c", ".a", "a.", "a..b", ""),
+        *("tables.2026", "2026.tables", "a-b.c", "a.b c", "a.b\n", "é.b"),
+        *("s3://a.b", "file:a.b", "hdfs://nn.example/a.b"),
+    ],
+)
+def test_all_else_is_a_location(tables: str) -> None:
+    assert not is_schema_name(tables)
+
+
+def test_an_existing_folder_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert is_schema_name("spark_catalog.kafka")
+    Path("spark_catalog.kafka").mkdir()
+    assert not is_schema_name("spark_catalog.kafka")

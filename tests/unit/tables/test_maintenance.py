@@ -17,13 +17,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
 from streaming.tables import maintenance, writer, writer_epoch
-from streaming.tables.load_progress import LoadProgress
-from streaming.tables.maintenance import MOST_SMALL_FILES, TableMaintenance, maintain_tables
+from streaming.tables.maintenance import TableMaintenance, maintain_tables
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -35,18 +34,16 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
-from tests.support.logs.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
+from tests.support.logs.log_rows import NOW_MS, commit, progress_row, table_of
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
 
 NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
 HOUR = timedelta(hours=1)
 DAY_MS = 24 * 60 * 60 * 1000
-IDENTITY: dict[str, Any] = {
-    "cluster_id": "c",
-    "topic_id": "t",
-    "semantics": Semantics.COORDINATOR,
-}
 KEYS = [OffsetKey("g", "t", partition) for partition in range(10)]
+MOST_FILES = 2
+"""Small files of a table, of which more than these are compacted."""
 
 
 class Query:
@@ -57,10 +54,8 @@ class Query:
     ) -> None:
         self.tables = str(folder)
         self.number = 0
-        tables_folder.create(
+        create(
             self.tables,
-            LoadProgress.nothing(**IDENTITY),
-            log_partitions=50,
             snapshot_retention=snapshot_retention,
             change_data_feed=change_data_feed,
         )
@@ -79,17 +74,7 @@ class Query:
             }
             for index, key in enumerate(KEYS)
         ]
-        progress = {
-            "row_kind": "progress",
-            "log_partition": LOG_PARTITION,
-            "record_offset": start + len(KEYS),
-            "from_offset": start,
-            "high_watermark": start + len(KEYS),
-            "log_leader_epoch": 0,
-            "records_read": len(KEYS),
-            "records_superseded": 0,
-            "bytes_read": 1,
-        }
+        progress = progress_row(start, start + len(KEYS))
         self.apply.apply(table_of([*rows, progress]), self.number, "query")
         self.number += 1
 
@@ -99,7 +84,7 @@ class Query:
 
     def maintain(self) -> dict[str, TableMaintenance]:
         done = maintain_tables(self.epoch, timedelta(days=7), now=NOW)
-        return {one.table: one for one in done}
+        return {table.table: table for table in done}
 
     def committed(self) -> set[int]:
         rows = TableReader(self.tables).read(GROUP_OFFSETS.name, ["committed_offset"])
@@ -121,6 +106,11 @@ def age(*files: Path, by: timedelta) -> None:
     at = (datetime.now(timezone.utc) - by).timestamp()
     for file in files:
         os.utime(file, (at, at))
+
+
+@pytest.fixture(autouse=True)
+def _few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "MOST_SMALL_FILES", MOST_FILES)
 
 
 @pytest.mark.long
@@ -154,22 +144,22 @@ def test_files_stay_few_however_many_micro_batches_there_are(tmp_path: Path) -> 
 
 def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
-    for _ in range(5):
+    for _ in range(2):
         query.micro_batch()
     then = TableReader(query.tables).version
-    for _ in range(20):
+    for _ in range(4):
         query.micro_batch()
     assert query.maintain()[GROUP_OFFSETS.name].files_deleted == 0
-    found = TableReader(query.tables, as_of=then).read(GROUP_OFFSETS.name)
-    assert set(found["committed_offset"].to_pylist()) == {4}
+    rows = TableReader(query.tables, as_of=then).read(GROUP_OFFSETS.name)
+    assert set(rows["committed_offset"].to_pylist()) == {1}
 
     # From now on for no time: what is older goes at once.
-    for one in maintain(
+    for done in maintain(
         query.tables, history_retention=timedelta(days=7), snapshot_retention=timedelta(0)
     ):
-        assert one.table != GROUP_OFFSETS.name or one.files_deleted == 24
-    assert query.committed() == {24}
-    with pytest.raises(ConfigurationError, match=f"no snapshot as of {then}: the tables reach"):
+        assert done.table != GROUP_OFFSETS.name or done.files_deleted == 5
+    assert query.committed() == {5}
+    with pytest.raises(ConfigurationError, match=f"no snapshot as of {then} any more"):
         TableReader(query.tables, as_of=then)
     newest = TableReader(query.tables)
     assert newest.before(newest.begins_at - timedelta(microseconds=1)) is None
@@ -204,11 +194,11 @@ def test_what_a_killed_query_goes_on_from_is_kept(tmp_path: Path, killed_behind:
 def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", timedelta(0))
     for days in (9, 8, 7, 0):
-        for _ in range(MOST_SMALL_FILES + 1):
+        for _ in range(MOST_FILES + 1):
             query.micro_batch(NOW_MS - days * DAY_MS)
     done = query.maintain()[OFFSET_COMMITS.name]
     assert done.days_deleted == 2
-    assert done.files_compacted == 2 * (MOST_SMALL_FILES + 1)
+    assert done.files_compacted == 2 * (MOST_FILES + 1)
     opened = DeltaTable(OFFSET_COMMITS.path(query.tables))
     assert len(opened.file_uris()) == 2
     # It is in no snapshot before the next micro-batch; that has all of it.
@@ -216,14 +206,14 @@ def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) 
     found = TableReader(query.tables).read(
         OFFSET_COMMITS.name, ["committed_offset"], [("group_id", "==", "g")]
     )
-    assert found.num_rows == (2 * (MOST_SMALL_FILES + 1) + 1) * len(KEYS)
+    assert found.num_rows == (2 * (MOST_FILES + 1) + 1) * len(KEYS)
     query.maintain()
     assert query.maintain()[OFFSET_COMMITS.name].is_nothing
 
 
 def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", timedelta(0), change_data_feed=True)
-    groups = MOST_SMALL_FILES + 1
+    groups = MOST_FILES + 1
     for number in range(groups):
         query.micro_batch(group_id=f"g{number}")
     opened = DeltaTable(GROUP_OFFSETS.path(query.tables))
@@ -271,7 +261,7 @@ def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
 ) -> None:
     # Maintenance compacts tables of keys only with the feed.
     query = Query(tmp_path / "tables", timedelta(0), change_data_feed=True)
-    for _ in range(20):
+    for _ in range(MOST_FILES + 1):
         query.micro_batch(at_ms=time.time_ns() // 1_000_000)
     compact = maintenance._compact
 
@@ -324,10 +314,10 @@ def test_a_commit_under_way_keeps_its_files(
 def test_files_go_without_a_commit(tmp_path: Path) -> None:
     """On a table that is written each second a commit of VACUUM fails more often than not."""
     query = Query(tmp_path / "tables", timedelta(0))
-    for _ in range(5):
+    for _ in range(3):
         query.micro_batch()
     before = DeltaTable(GROUP_OFFSETS.path(query.tables)).version()
-    assert query.maintain()[GROUP_OFFSETS.name].files_deleted >= 4
+    assert query.maintain()[GROUP_OFFSETS.name].files_deleted >= 2
     assert DeltaTable(GROUP_OFFSETS.path(query.tables)).version() == before
 
 
@@ -339,7 +329,7 @@ def test_the_query_goes_on_where_maintenance_was_faster(
     """Between the moment a table is opened and the commit, its files were put together or went."""
     query = Query(tmp_path / "tables", timedelta(0), change_data_feed=change_data_feed)
     for days in (9, 0):
-        for number in range(MOST_SMALL_FILES + 1):
+        for number in range(MOST_FILES + 1):
             query.micro_batch(NOW_MS - days * DAY_MS, group_id=f"g{number}")
     open_again, met = DeltaTable, Counter[str]()
 
@@ -357,7 +347,7 @@ def test_the_query_goes_on_where_maintenance_was_faster(
     assert {GROUP_OFFSETS.name, OFFSET_COMMITS.name} <= set(met)
     monkeypatch.undo()
     rows = TableReader(query.tables).read(GROUP_OFFSETS.name)
-    assert rows.num_rows == (MOST_SMALL_FILES + 1) * len(KEYS)
+    assert rows.num_rows == (MOST_FILES + 1) * len(KEYS)
     history = TableReader(query.tables).read(OFFSET_COMMITS.name).to_pylist()
     places = [row["record_offset"] for row in history]
     assert len(set(places)) == len(places)
@@ -396,5 +386,5 @@ def test_nobody_notices(tmp_path: Path) -> None:
             query.micro_batch()
         ended.set()
         assert reading.result() > 0
-        assert tidying.result() > MOST_SMALL_FILES
+        assert tidying.result() > MOST_FILES
     assert query.committed() == {50}

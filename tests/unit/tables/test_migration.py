@@ -35,6 +35,7 @@ from streaming.tables.schemas import (
 )
 from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
+from tests.support.logs.log_rows import progress_row
 from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
 from tests.support.tables.engines import SPARK_ENGINE
 from tests.support.tables.tables_folder import start_apply
@@ -101,11 +102,13 @@ def apply_micro_batch(
     decoded = decode_record_set(
         bytes(whole.raw), log_partition=0, from_offset=start, to_offset=end, compact=False
     )
-    report = {
-        **{"row_kind": "progress", "log_partition": 0, "record_offset": end, "from_offset": start},
-        **{"high_watermark": end, "log_leader_epoch": 0, "records_read": decoded.records_read},
-        **{"records_superseded": decoded.records_superseded, "bytes_read": 1},
-    }
+    report = progress_row(
+        start,
+        end,
+        log_partition=0,
+        records_read=decoded.records_read,
+        records_superseded=decoded.records_superseded,
+    )
     apply = start_apply(tables, spark=spark)
     rows = [decoded.rows, pa.RecordBatch.from_pylist([report], schema=LOG_ROW_SCHEMA)]
     apply.apply(pa.Table.from_batches(rows), number, "query")
@@ -230,16 +233,6 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     assert unaccounted == [None if version < 5 else 0]
     topic = None if version < 9 else "__consumer_offsets"
     assert set(before.read("quarantine")["log_topic"].to_pylist()) == {topic}
-
-
-def test_quarantined_records_of_an_earlier_release_are_of_consumer_offsets(
-    tmp_path: Path, current: tuple[Rows, Rows]
-) -> None:
-    tables = write_old(tmp_path, 8, current[0])
-    open_for_writing(tables, "test")
-    quarantined = TableReader(tables).read("quarantine")
-    assert quarantined.num_rows == len(current[0]["quarantine"]) > 0
-    assert set(quarantined["log_topic"].to_pylist()) == {OFFSETS_TOPIC}
 
 
 def test_other_topics_are_loaded_after_a_migration(

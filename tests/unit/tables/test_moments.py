@@ -28,11 +28,23 @@ MICRO_BATCHES = 6
 ONE = timedelta(microseconds=1)
 
 
-def _load(tables: str, micro_batches: int = MICRO_BATCHES) -> None:
+def _load(tables: str, micro_batches: int = MICRO_BATCHES) -> str:
     create(tables)
     apply = start_apply(tables)
     for _ in range(micro_batches):
         apply_next(apply)
+    return tables
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder that tests only read."""
+    return _load(str(tmp_path_factory.mktemp("loaded") / "tables"))
+
+
+@pytest.fixture
+def tables(loaded: str, tmp_path: Path) -> str:
+    return str(shutil.copytree(loaded, tmp_path / "tables"))
 
 
 def _answers(tables: str, moments: list[datetime]) -> list[int | None]:
@@ -59,23 +71,22 @@ def _shuffle_times(folder: Path) -> None:
 
 @pytest.mark.parametrize("make_old", [lambda _folder: None, _shuffle_times])
 def test_a_copy_and_a_restored_backup_answer_as_the_original(
-    tmp_path: Path, make_old: Callable[[Path], None]
+    tmp_path: Path, loaded: str, make_old: Callable[[Path], None]
 ) -> None:
-    tables = str(tmp_path / "tables")
-    _load(tables)
-    moments = _moments(tables)
-    shutil.copytree(tables, tmp_path / "copy", copy_function=shutil.copyfile)
+    moments = _moments(loaded)
+    shutil.copytree(loaded, tmp_path / "copy", copy_function=shutil.copyfile)
     make_old(tmp_path / "copy")
 
-    expected = _answers(tables, moments)
+    expected = _answers(loaded, moments)
     assert expected[:MICRO_BATCHES] == [36, 30, 24, 18, 12, 6]
     assert expected[MICRO_BATCHES:] == [30, 24, 18, 12, 6, None, None]
     assert _answers(str(tmp_path / "copy"), moments) == expected
-    copied, original = TableReader(tmp_path / "copy"), TableReader(tables)
+    copied, original = TableReader(tmp_path / "copy"), TableReader(loaded)
     assert copied.commits(9) == original.commits(9)
     assert copied.begins_at == original.begins_at
 
 
+@pytest.mark.long
 def test_a_store_answers_as_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with served_object_store() as environment:
         for name, value in environment.items():
@@ -122,9 +133,7 @@ def test_moments_grow_when_the_clock_is_set_back(
     assert rows["updated_at"][0].as_py() == written[2]
 
 
-def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tmp_path: Path) -> None:
-    tables = str(tmp_path / "tables")
-    _load(tables)
+def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tables: str) -> None:
     moments = _moments(tables)
     for entry in _entries(tables):
         lines = [json.loads(line) for line in entry.read_text().splitlines()]
@@ -141,9 +150,7 @@ def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tmp_path: P
     assert _answers(tables, [written[-1] - ONE]) == [None]
 
 
-def test_entries_that_are_deleted_are_before_the_oldest(tmp_path: Path) -> None:
-    tables = str(tmp_path / "tables")
-    _load(tables)
+def test_entries_that_are_deleted_are_before_the_oldest(tables: str) -> None:
     moments = _moments(tables)
     newest = TableReader(tables).version
     DeltaTable(LOAD_PROGRESS.path(tables), version=newest - 2).create_checkpoint()
@@ -159,24 +166,26 @@ def test_entries_that_are_deleted_are_before_the_oldest(tmp_path: Path) -> None:
         TableReader(tables, as_of=1)
 
 
-def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(tmp_path: Path) -> None:
-    tables = str(tmp_path / "tables")
-    _load(tables, 2)
-    newest = TableReader(tables).version
+def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(loaded: str) -> None:
+    newest = TableReader(loaded).version
     now = datetime.now(timezone.utc)
 
     for as_of in ("9999", "2026-01-01T00:00:00Z", (now + timedelta(hours=1)).isoformat()):
-        refused = call("show", "status", "--tables", tables, "--as-of", as_of, exit_code=2)
+        refused = call("show", "status", "--tables", loaded, "--as-of", as_of, exit_code=2)
         assert refused.stdout == ""
         (line,) = refused.stderr.splitlines()
         assert f"to {newest} (of {now:%Y-%m-%d}" in line
         assert f"the tables reach from {now:%Y-%m-%d}" in line
-    assert TableReader(tables, as_of=now).version == newest
+    assert TableReader(loaded, as_of=now).version == newest
 
 
 def test_few_log_entries_are_read(tmp_path: Path) -> None:
     tables = str(tmp_path / "tables")
-    _load(tables, 40)
+    create(tables)
+    apply = start_apply(tables)
+    apply_next(apply)
+    for _ in range(40):
+        apply.progress.write(apply.writer)
     moments = CommitMoments(LOAD_PROGRESS.path(tables), TableReader(tables).version)
 
     (*_, first) = moments.newest_first(moments.newest)
@@ -186,10 +195,8 @@ def test_few_log_entries_are_read(tmp_path: Path) -> None:
 
 
 def test_an_entry_without_a_commit_info_has_the_moment_of_the_version_before_it(
-    tmp_path: Path,
+    tables: str,
 ) -> None:
-    tables = str(tmp_path / "tables")
-    _load(tables, 3)
     newest = TableReader(tables).version
     before = CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest - 1)
     entry = _entries(tables)[newest]
@@ -199,9 +206,7 @@ def test_an_entry_without_a_commit_info_has_the_moment_of_the_version_before_it(
     assert CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest) == before
 
 
-def test_a_damaged_entry_is_an_error_that_names_it(tmp_path: Path) -> None:
-    tables = str(tmp_path / "tables")
-    _load(tables, 3)
+def test_a_damaged_entry_is_an_error_that_names_it(tables: str) -> None:
     newest = TableReader(tables).version
     _entries(tables)[newest].write_text('{"commitInfo": {"timest')
 

@@ -1,27 +1,38 @@
-"""Moments before the oldest snapshot, rebuilt from a base and the history: as the snapshot was."""
+"""Moments before the oldest snapshot, rebuilt from a base and the history: as the snapshot was.
+
+Around a reload they are right, refused, or called not exact.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
 from typing import Any
+from unittest import mock
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.kafka.fetch import LogDescription
+from streaming.lag.past_statuses import PastStatuses
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
-from streaming.tables import bases
+from streaming.tables import base_maintenance, bases
 from streaming.tables.base_maintenance import MOST_AGE, maintain_bases, make_base
-from streaming.tables.bases import bases_of
-from streaming.tables.creation import keep_snapshots
+from streaming.tables.bases import BasePlace, bases_of
+from streaming.tables.creation import keep_snapshots, set_properties
 from streaming.tables.folder import keep_up_to_date
 from streaming.tables.maintenance import tidy_up
 from streaming.tables.past import Past
@@ -30,27 +41,29 @@ from streaming.tables.schemas import (
     GROUP_MEMBERS,
     GROUP_OFFSETS,
     GROUPS,
+    HISTORY_ALL,
     HISTORY_OFF,
     KEY_TABLES,
     LOAD_PROGRESS,
     PENDING_OFFSETS,
+    PROPERTY_HISTORY,
     Table,
 )
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import LOG_PARTITION
-from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.every_table import RECORDS, apply_logs, apply_next, create
 from tests.support.tables.tables_folder import start_apply
 
-REBUILT = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS)
-UNKNOWN: dict[Table, tuple[str, ...]] = {
-    **dict.fromkeys(REBUILT, ()),
-    # The history does not have the client of a pending offset.
-    PENDING_OFFSETS: ("client_id", "client_host"),
-}
+PLAIN = (GROUP_OFFSETS, GROUPS, GROUP_MEMBERS)
+"""Tables whose rows are known after a reload; of pending offsets some were lost with the log."""
+REBUILT = (*PLAIN, PENDING_OFFSETS)
+UNKNOWN = {PENDING_OFFSETS: ("client_id", "client_host")}
+"""The history does not have the client of a pending offset."""
 WEEK = timedelta(days=7)
-ONE = timedelta(microseconds=1)
+KEPT = 4
+"""Micro-batches before the truncation of the log."""
 Rows = dict[str, list[str]]
 
 
@@ -62,60 +75,141 @@ class Moment:
     rows: Rows
     next_offset: int
 
+    @property
+    def plain_rows(self) -> Rows:
+        return {table.name: self.rows[table.name] for table in PLAIN}
 
+
+@dataclass
 class Live:
     """A query whose records have the time of now."""
 
-    def __init__(self, tables: str) -> None:
-        self.tables = tables
-        create(tables)
-        self.apply = start_apply(tables)
-        self.moments: list[Moment] = []
+    tables: str
+    moments: list[Moment] = field(default_factory=list)
+    times_ms: list[int] = field(default_factory=list)
+
+    @cached_property
+    def apply(self) -> MicroBatchApply[pa.Table]:
+        """The newest start."""
+        return start_apply(self.tables)
+
+    @property
+    def epoch(self) -> WriterEpoch:
+        return WriterEpoch.current(self.tables)
+
+    def create(self) -> None:
+        create(self.tables)
+        set_properties(self.epoch, LOAD_PROGRESS, {PROPERTY_HISTORY: HISTORY_ALL})
+
+    def copy(self, folder: Path) -> Live:
+        """A copy of the folder, which no query writes to yet."""
+        tables = str(shutil.copytree(self.tables, folder / "tables"))
+        return Live(tables, [*self.moments], [*self.times_ms])
 
     def micro_batches(self, count: int) -> None:
         """Write micro-batches and keep their snapshots."""
         for _ in range(count):
-            # Records have milliseconds, snapshots microseconds.
-            time.sleep(0.003)
-            apply_next(self.apply, time.time_ns() // 1_000_000)
-            reader = TableReader(self.tables)
-            next_offset = reader.load_states[LOG_PARTITION].next_offset
-            self.moments.append(Moment(reader.written_at, rows_of(reader), next_offset))
+            self.times_ms.append(_next_ms())
+            apply_next(self.apply, self.times_ms[-1])
+            self._keep_moment()
 
-    def make_base(self) -> None:
+    def _keep_moment(self) -> None:
+        reader = TableReader(self.tables)
+        next_offset = reader.load_states[LOG_PARTITION].next_offset
+        self.moments.append(Moment(reader.written_at, rows_of(reader), next_offset))
+
+    def make_base(self, *, if_due: bool = True) -> None:
         """Make a base, and delete old ones."""
-        maintain_bases(self.apply.writer.epoch, WEEK, now=datetime.now(timezone.utc))
+        if if_due:
+            maintain_bases(self.epoch, WEEK, now=datetime.now(timezone.utc))
+            return
+        with mock.patch.object(base_maintenance, "MOST_AGE", timedelta(0)):
+            self.make_base()
 
     def forget_snapshots(self) -> None:
         """Delete the files of all snapshots but the newest."""
-        keep_snapshots(self.apply.writer.epoch, timedelta(0))
-        assert maintain_beside_query(self.apply.writer.epoch, WEEK)
+        keep_snapshots(self.epoch, timedelta(0))
+        assert maintain_beside_query(self.epoch, WEEK)
+
+    def begin_reload(self) -> None:
+        """The end of the log is lost, and the reload begins."""
+        topic = LogDescription(
+            topic="t", cluster_id="c", topic_id="t", leaders={LOG_PARTITION: (1, 5)}
+        )
+        doubt = Doubt(reason="truncated", kept_below=KEPT * RECORDS)
+        begin_reload(self.apply.writer, self.apply.progress, {LOG_PARTITION: doubt}, topic)
+        self.apply = start_apply(self.tables)
+
+    def reload(self, *, later: int) -> None:
+        """The whole log is read, which has other records now."""
+        new = [_next_ms() for _ in range(later)]
+        apply_logs(self.apply, 0, [*self.times_ms[:KEPT], *new], variant=100)
+        self._keep_moment()
 
 
-def rows_of(reader: TableReader, group_ids: Sequence[str] | None = None) -> Rows:
-    """The rows of the rebuilt tables, in a fixed order, without the columns that may be null."""
+def _next_ms() -> int:
+    # Records have milliseconds, snapshots microseconds.
+    time.sleep(0.003)
+    return time.time_ns() // 1_000_000
+
+
+def rows_of(
+    reader: TableReader,
+    group_ids: Sequence[str] | None = None,
+    tables: Iterable[Table] = REBUILT,
+) -> Rows:
+    """The rows of rebuilt tables, in a fixed order, without the columns that may be null."""
     return {
         table.name: sorted(
-            repr({name: value for name, value in row.items() if name not in UNKNOWN[table]})
+            repr({name: value for name, value in row.items() if name not in UNKNOWN.get(table, ())})
             for row in reader.read(table.name).to_pylist()
             if group_ids is None or row["group_id"] in group_ids
         )
-        for table in REBUILT
+        for table in tables
     }
 
 
-@pytest.fixture(name="live")
-def _live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
-    """A query with a base after its second micro-batch, and another after its fifth."""
-    live = Live(str(tmp_path / "tables"))
+def plain_rows_of(reader: TableReader) -> Rows:
+    return rows_of(reader, tables=PLAIN)
+
+
+@pytest.fixture(scope="module")
+def five_micro_batches(tmp_path_factory: pytest.TempPathFactory) -> Live:
+    """Five micro-batches, with a base after the second."""
+    live = Live(str(tmp_path_factory.mktemp("five") / "tables"))
+    live.create()
     live.micro_batches(2)
     live.make_base()
     live.micro_batches(3)
-    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
-    live.make_base()
-    monkeypatch.undo()
+    return live
+
+
+@pytest.fixture(scope="module")
+def eight_micro_batches(five_micro_batches: Live, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    """Three more, with another base before them."""
+    live = five_micro_batches.copy(tmp_path_factory.mktemp("eight"))
+    live.make_base(if_due=False)
     live.micro_batches(3)
     return live
+
+
+@pytest.fixture(scope="module")
+def forgotten(eight_micro_batches: Live, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    """Eight micro-batches, and the files of the last snapshot only; for tests that only read."""
+    live = eight_micro_batches.copy(tmp_path_factory.mktemp("forgotten"))
+    live.forget_snapshots()
+    return live
+
+
+@pytest.fixture
+def live(eight_micro_batches: Live, tmp_path: Path) -> Live:
+    return eight_micro_batches.copy(tmp_path)
+
+
+@pytest.fixture
+def truncated(five_micro_batches: Live, tmp_path: Path) -> Live:
+    """A log of five micro-batches, whose last one gets lost."""
+    return five_micro_batches.copy(tmp_path)
 
 
 def test_each_snapshot_is_rebuilt_with_all_its_rows(live: Live) -> None:
@@ -123,12 +217,12 @@ def test_each_snapshot_is_rebuilt_with_all_its_rows(live: Live) -> None:
     newest = TableReader(live.tables)
     rebuilding = newest.rebuilding(live.moments[1].at, newest.moment)
     for moment in live.moments[1:]:
-        found = newest.rebuilt(moment.at, rebuilding)
-        assert found is not None
-        assert found.rebuilt_from is not None
-        assert rows_of(found) == moment.rows
-        assert found.load_states[LOG_PARTITION].next_offset == moment.next_offset
-        assert found.moment == found.as_of == moment.at
+        rebuilt = newest.rebuilt(moment.at, rebuilding)
+        assert rebuilt is not None
+        assert rebuilt.rebuilt_from is not None
+        assert rows_of(rebuilt) == moment.rows
+        assert rebuilt.load_states[LOG_PARTITION].next_offset == moment.next_offset
+        assert rebuilt.moment == rebuilt.as_of == moment.at
     assert newest.rebuilt(live.moments[0].at, rebuilding) is None
     # A snapshot that no base reaches is still there.
     first = Past(newest, since=live.moments[0].at).at(live.moments[0].at)
@@ -136,26 +230,25 @@ def test_each_snapshot_is_rebuilt_with_all_its_rows(live: Live) -> None:
     assert rows_of(first) == live.moments[0].rows
 
 
-def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(live: Live) -> None:
-    live.forget_snapshots()
-    newest = TableReader(live.tables)
-    assert newest.begins_at == live.moments[1].at
-    for moment in live.moments[1:-1]:
-        reader = TableReader(live.tables, as_of=moment.at)
+def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(forgotten: Live) -> None:
+    newest = TableReader(forgotten.tables)
+    assert newest.begins_at == forgotten.moments[1].at
+    for moment in forgotten.moments[1:-1]:
+        reader = TableReader(forgotten.tables, as_of=moment.at)
         assert reader.rebuilt_from is not None
         assert rows_of(reader) == moment.rows
         before = newest.before(moment.at)
         assert before is not None
         assert rows_of(before) == moment.rows
-    assert TableReader(live.tables, as_of=live.moments[-1].at).rebuilt_from is None
+    assert TableReader(forgotten.tables, as_of=forgotten.moments[-1].at).rebuilt_from is None
     with pytest.raises(ConfigurationError, match="the tables reach from"):
-        TableReader(live.tables, as_of=live.moments[0].at)
-    assert newest.before(live.moments[0].at) is None
+        TableReader(forgotten.tables, as_of=forgotten.moments[0].at)
+    assert newest.before(forgotten.moments[0].at) is None
 
 
-def test_a_longer_retention_does_not_hide_the_bases(live: Live) -> None:
-    live.forget_snapshots()
-    keep_snapshots(live.apply.writer.epoch, timedelta(hours=1))
+def test_a_longer_retention_does_not_hide_the_bases(forgotten: Live, tmp_path: Path) -> None:
+    live = forgotten.copy(tmp_path)
+    keep_snapshots(live.epoch, timedelta(hours=1))
     moment = live.moments[3]
     reader = TableReader(live.tables, as_of=moment.at)
     assert reader.rebuilt_from is not None
@@ -163,12 +256,11 @@ def test_a_longer_retention_does_not_hide_the_bases(live: Live) -> None:
     assert reader.version == TableReader(live.tables).version
 
 
-def test_history_of_a_rebuilt_moment_ends_there(live: Live) -> None:
-    live.forget_snapshots()
-    at = live.moments[3].at
-    reader = TableReader(live.tables, as_of=at)
+def test_history_of_a_rebuilt_moment_ends_there(forgotten: Live) -> None:
+    at = forgotten.moments[3].at
+    reader = TableReader(forgotten.tables, as_of=at)
     for name, column in (("offset_commits", "outcome_timestamp"), ("group_events", None)):
-        newest = TableReader(live.tables).read(name)
+        newest = TableReader(forgotten.tables).read(name)
         rows = reader.read(name, filters=[("log_partition", "=", LOG_PARTITION)])
         assert 0 < rows.num_rows < newest.num_rows
         assert max(rows[column or "record_timestamp"].to_pylist()) <= at
@@ -177,11 +269,11 @@ def test_history_of_a_rebuilt_moment_ends_there(live: Live) -> None:
             assert sql.execute("SELECT count(*) FROM history").fetchall() == [(rows.num_rows,)]
 
 
-def test_a_table_without_history_is_empty_with_a_warning(live: Live) -> None:
-    assert TableReader(live.tables).read("transactions").num_rows == 1
-    live.forget_snapshots()
-    at = live.moments[3].at.isoformat()
-    shown = call("show", "transactions", "--tables", live.tables, "--as-of", at, "--output", "json")
+def test_a_table_without_history_is_empty_with_a_warning(forgotten: Live) -> None:
+    assert TableReader(forgotten.tables).read("transactions").num_rows == 1
+    at = forgotten.moments[3].at.isoformat()
+    of_tables = ["--tables", forgotten.tables]
+    shown = call("show", "transactions", *of_tables, "--as-of", at, "--output", "json")
     assert shown.stdout == ""
     assert (
         "transactions has no history: its rows of that moment are no longer available"
@@ -225,6 +317,7 @@ def test_a_base_is_made_when_it_is_due(live: Live, monkeypatch: pytest.MonkeyPat
     # Nothing was written since.
     live.make_base()
     monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", -MOST_AGE)
+    live.make_base()
     assert len(bases_of(live.tables)) == 3
 
 
@@ -239,9 +332,8 @@ def test_an_interrupted_base_is_ignored_and_deleted_later(
         return write(base, table, *rest)
 
     monkeypatch.setattr(bases, "_write", interrupted)
-    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
     with pytest.raises(OSError, match="killed"):
-        live.make_base()
+        live.make_base(if_due=False)
     monkeypatch.undo()
     *complete, half = bases_of(live.tables)
     assert [base.is_complete for base in complete] == [True, True]
@@ -249,9 +341,9 @@ def test_an_interrupted_base_is_ignored_and_deleted_later(
 
     newest = TableReader(live.tables)
     at = live.moments[-1].at
-    found = newest.rebuilt(at, newest.rebuilding(at, at))
-    assert found is not None
-    assert rows_of(found) == live.moments[-1].rows
+    rebuilt = newest.rebuilt(at, newest.rebuilding(at, at))
+    assert rebuilt is not None
+    assert rows_of(rebuilt) == live.moments[-1].rows
     live.make_base()
     assert half in bases_of(live.tables)
     monkeypatch.setattr(bases, "_WRITTEN_WITHIN", timedelta(0))
@@ -275,10 +367,10 @@ def test_a_base_that_is_written_again_has_each_row_once(
     monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
     count = len(bases_of(live.tables))
     with pytest.raises(type(error), match=str(error)):
-        make_base(live.apply.writer.epoch, TableReader(live.tables))
+        make_base(live.epoch, TableReader(live.tables))
     # A killed process leaves its files, a full disk needs the space.
     assert len(bases_of(live.tables)) == count + isinstance(error, OSError)
-    make_base(live.apply.writer.epoch, TableReader(live.tables))
+    make_base(live.epoch, TableReader(live.tables))
     newest = bases_of(live.tables)[-1]
     assert newest.is_complete
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
@@ -298,7 +390,7 @@ def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(bases, "_write", slowly)
     readers = [TableReader(live.tables), TableReader(live.tables)]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(partial(make_base, live.apply.writer.epoch), readers))
+        list(pool.map(partial(make_base, live.epoch), readers))
     newest = bases_of(live.tables)[-1]
     assert newest.is_complete
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
@@ -306,6 +398,7 @@ def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPa
 
 def test_commits_that_a_base_was_behind_are_in_the_past_of_a_group(tmp_path: Path) -> None:
     live = Live(str(tmp_path / "tables"))
+    live.create()
     live.micro_batches(1)
     progress = live.apply.progress
     row = progress.rows[LOG_PARTITION]
@@ -318,15 +411,15 @@ def test_commits_that_a_base_was_behind_are_in_the_past_of_a_group(tmp_path: Pat
     apply_next(live.apply, half_an_hour_ago)
     live.micro_batches(1)
     last = live.moments[-1]
-    found = Past(TableReader(live.tables), since=last.at, group_ids=["g"]).at(last.at)
-    assert found.rebuilt_from is not None
-    assert rows_of(found, ["g"]) == rows_of(TableReader(live.tables), ["g"])
+    rebuilt = Past(TableReader(live.tables), since=last.at, group_ids=["g"]).at(last.at)
+    assert rebuilt.rebuilt_from is not None
+    assert rows_of(rebuilt, ["g"]) == rows_of(TableReader(live.tables), ["g"])
 
 
 def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
     assert bases_of(live.tables)
     keep_up_to_date(
-        live.apply.writer.epoch,
+        live.epoch,
         log_partitions=50,
         offsets_retention_ms=604_800_000,
         snapshot_retention=timedelta(minutes=6),
@@ -341,7 +434,7 @@ def test_a_full_disk_does_not_stop_the_deletion_of_files(
     def is_full(_epoch: WriterEpoch, _reader: TableReader) -> None:
         raise TablesUnavailable("the disk is full")
 
-    epoch = live.apply.writer.epoch
+    epoch = live.epoch
     keep_snapshots(epoch, timedelta(0))
     files = len(list(Path(live.tables, "group_offsets").glob("*.parquet")))
     monkeypatch.setattr("streaming.tables.maintenance.make_base", is_full)
@@ -351,18 +444,20 @@ def test_a_full_disk_does_not_stop_the_deletion_of_files(
 
 
 def test_bases_without_their_history_are_deleted(live: Live) -> None:
-    epoch = live.apply.writer.epoch
+    epoch = live.epoch
     tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
     assert maintain_bases(epoch, timedelta(days=1), now=tomorrow) == 0
     assert maintain_bases(epoch, timedelta(days=1), now=tomorrow + timedelta(days=1)) == 2
     assert bases_of(live.tables) == []
 
 
+@pytest.mark.long
 def test_a_store_has_bases_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with served_object_store() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         live = Live("s3://bucket/tables")
+        live.create()
         live.micro_batches(1)
         live.make_base()
         live.micro_batches(2)
@@ -370,15 +465,14 @@ def test_a_store_has_bases_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
         reader = TableReader(live.tables, as_of=live.moments[1].at)
         assert rows_of(reader) == live.moments[1].rows
-        later = datetime.now(timezone.utc) + 9 * timedelta(days=1)
-        assert maintain_bases(live.apply.writer.epoch, WEEK, now=later) == 1
+        later = datetime.now(timezone.utc) + timedelta(days=9)
+        assert maintain_bases(live.epoch, WEEK, now=later) == 1
         assert bases_of(live.tables) == []
 
 
-def test_the_command_line_shows_a_rebuilt_moment(live: Live) -> None:
-    live.forget_snapshots()
-    moment = live.moments[3]
-    as_of = ["--tables", live.tables, "--as-of", moment.at.isoformat()]
+def test_the_command_line_shows_a_rebuilt_moment(forgotten: Live) -> None:
+    moment = forgotten.moments[3]
+    as_of = ["--tables", forgotten.tables, "--as-of", moment.at.isoformat()]
     shown = call("show", "offsets", *as_of, "--output", "json")
     assert len(json_lines(shown)) == len(moment.rows["group_offsets"])
     assert "rebuilt from the base of" in shown.stderr
@@ -388,3 +482,87 @@ def test_the_command_line_shows_a_rebuilt_moment(live: Live) -> None:
     assert row["n"] == len(moment.rows["group_offsets"])
     unknown = call("explain", "none", *as_of, exit_code=1)
     assert "rebuilt from the base of" in unknown.stderr
+
+
+@pytest.mark.parametrize("later", [0, 1, 2], ids=["shorter", "as long", "longer"])
+def test_moments_before_a_reload_have_their_rows(truncated: Live, later: int) -> None:
+    truncated.begin_reload()
+    truncated.reload(later=later)
+    truncated.make_base()
+    truncated.micro_batches(1)
+    truncated.forget_snapshots()
+
+    for moment in truncated.moments[1:5]:
+        reader = TableReader(truncated.tables, as_of=moment.at)
+        assert plain_rows_of(reader) == moment.plain_rows
+        assert "not exact for log partitions 7:" in str(reader.rebuilt_from)
+    reloaded = truncated.moments[5]
+    after = TableReader(truncated.tables, as_of=reloaded.at)
+    assert plain_rows_of(after) == reloaded.plain_rows
+    assert str(after.rebuilt_from).endswith("; exact")
+
+
+def test_moments_during_a_reload_have_the_rows_before_it(truncated: Live) -> None:
+    truncated.begin_reload()
+    newest = TableReader(truncated.tables)
+    rows_at = {moment.at: moment.plain_rows for moment in truncated.moments[1:]}
+    for at, rows in {**rows_at, newest.moment: truncated.moments[-1].plain_rows}.items():
+        rebuilt = newest.rebuilt(at, newest.rebuilding(at, at))
+        assert rebuilt is not None
+        assert plain_rows_of(rebuilt) == rows
+
+
+def test_a_moment_between_a_reload_and_the_next_base_is_refused(
+    truncated: Live,
+) -> None:
+    truncated.begin_reload()
+    truncated.reload(later=2)
+    reloaded = truncated.moments[-1]
+    at = reloaded.at
+    truncated.micro_batches(1)
+    newest = TableReader(truncated.tables)
+    # Its snapshot is still there.
+    assert newest.rebuilt(at, newest.rebuilding(at, at)) is None
+    assert plain_rows_of(Past(newest, since=at).at(at)) == reloaded.plain_rows
+    with pytest.raises(ConfigurationError, match="as soon as the next base is written"):
+        newest.rebuilding(at, at).at(at)
+    truncated.make_base()
+    truncated.forget_snapshots()
+
+    with pytest.raises(ConfigurationError, match=r"log partition was reloaded.* from 20.*Z$"):
+        TableReader(truncated.tables, as_of=at)
+    assert TableReader(truncated.tables).before(at) is None
+    statuses = PastStatuses(newest, "g", at - timedelta(minutes=1))
+    status = statuses.status(at)
+    assert (status.status, status.is_known) == (None, False)
+    assert "a log partition was reloaded" in status.reason
+
+
+def test_a_moment_has_the_same_rows_in_every_span(truncated: Live) -> None:
+    """The clock of the old leader was a minute ahead of that of the new one."""
+    now_ms = _next_ms()
+    at = datetime.fromtimestamp((now_ms + 5_000) / 1000, timezone.utc)
+    for ahead_ms in (60_000, 1_000, 2_000, 61_000):
+        apply_next(truncated.apply, now_ms + ahead_ms)
+    newest = TableReader(truncated.tables)
+    alone = newest.rebuilt(at, newest.rebuilding(at, at))
+    assert alone is not None
+    later = at + timedelta(minutes=2)
+    assert plain_rows_of(alone) == plain_rows_of(Past(newest, since=at, until=later).at(at))
+
+
+def test_tables_that_cannot_be_read_are_no_gap(
+    truncated: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = TableReader(truncated.tables)
+    at = truncated.moments[3].at
+    statuses = PastStatuses(newest, "g", at)
+
+    def unreachable(*_arguments: object, **_options: object) -> None:
+        raise TablesUnavailable("the store is unreachable")
+
+    monkeypatch.setattr(BasePlace, "read", unreachable)
+    with pytest.raises(TablesUnavailable):
+        statuses.status(at)
+    with pytest.raises(TablesUnavailable):
+        Past(newest, since=at).before(at)

@@ -8,9 +8,11 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -18,10 +20,10 @@ from deltalake import DeltaTable
 
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.lag.unwritten_samples import rows_of
-from streaming.tables import delta
+from streaming.tables import delta, maintenance
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.folder import locked
-from streaming.tables.maintenance import MOST_SMALL_FILES, maintain_tables
+from streaming.tables.maintenance import maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -61,7 +63,16 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "missing": Path.unlink,
 }
 damages = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-tables_of_snapshots = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+
+
+def each_with_a_damage(tables: Sequence[Table], *every: Table) -> list[Any]:
+    """The damages take turns with the tables; some tables have all of them."""
+    return [
+        pytest.param(table, damage, id=f"{table.name}-{name}")
+        for index, table in enumerate(tables)
+        for number, (name, damage) in enumerate(DAMAGES.items())
+        if table in every or number == index % len(DAMAGES)
+    ]
 
 
 def tables_of(folder: Path, count: int) -> str:
@@ -80,15 +91,16 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tables = tables_of(tmp_path_factory.mktemp("compacted"), MOST_SMALL_FILES + 1)
-    list(maintain_tables(WriterEpoch.current(tables), NOW - NOW.replace(year=1), now=NOW))
+    tables = tables_of(tmp_path_factory.mktemp("compacted"), 3)
+    with mock.patch.object(maintenance, "MOST_SMALL_FILES", 2):
+        list(maintain_tables(WriterEpoch.current(tables), NOW - NOW.replace(year=1), now=NOW))
     assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
     return tables
 
 
 @pytest.fixture
 def tables(loaded: str, tmp_path: Path) -> str:
-    """Three micro-batches, of which the last one is about to be damaged."""
+    """Three micro-batches; a test damages the last of them."""
     return str(shutil.copytree(loaded, tmp_path / "tables"))
 
 
@@ -120,17 +132,17 @@ def goes_on(tables: str, least: int = 2) -> None:
     assert_undisturbed(tables)
 
 
-@damages
-@tables_of_snapshots
-def test_the_last_log_entry(tables: str, table: Table, damage: Callable[[Path], None]) -> None:
-    damage(last_entry(tables, table))
-    goes_on(tables)
-
-
-@damages
-@tables_of_snapshots
-def test_the_last_data_file(tables: str, table: Table, damage: Callable[[Path], None]) -> None:
-    damage(last_data_file(tables, table))
+@pytest.mark.parametrize("file_of", [last_entry, last_data_file])
+@pytest.mark.parametrize(
+    ("table", "damage"), each_with_a_damage(TABLES, GROUP_OFFSETS, LOAD_PROGRESS)
+)
+def test_the_last_file_of_a_table(
+    tables: str,
+    file_of: Callable[[str, Table], Path],
+    table: Table,
+    damage: Callable[[Path], None],
+) -> None:
+    damage(file_of(tables, table))
     goes_on(tables)
 
 
@@ -140,17 +152,17 @@ def test_it_says_so(tables: str, caplog: pytest.LogCaptureFixture) -> None:
     newest = last_entry(tables, LOAD_PROGRESS)
     with locked(tables):
         pass
-    said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert f"deleted {entry}: a power loss damaged it or a file of its snapshot" in said
-    assert f"deleted {newest}: a power loss damaged it or a file of its snapshot" in said
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for deleted in (entry, newest):
+        assert f"deleted {deleted}: a power loss damaged it or a file of its snapshot" in lines
 
 
 def test_what_is_whole_stays(tables: str, caplog: pytest.LogCaptureFixture) -> None:
     before = {file: file.stat().st_mtime_ns for file in Path(tables).rglob("*") if file.is_file()}
     with locked(tables):
         pass
-    found = {file: file.stat().st_mtime_ns for file in Path(tables).rglob("*") if file.is_file()}
-    assert {**found, **before} == found
+    after = {file: file.stat().st_mtime_ns for file in Path(tables).rglob("*") if file.is_file()}
+    assert {**after, **before} == after
     assert caplog.records == []
 
 
@@ -173,7 +185,7 @@ def test_files_that_maintenance_compacted(
     """The snapshot is of the files before, which are there."""
     tables = str(shutil.copytree(compacted, tmp_path / "tables"))
     damage(last_data_file(tables, OFFSET_COMMITS))
-    goes_on(tables, least=MOST_SMALL_FILES + 1)
+    goes_on(tables, least=3)
 
 
 @damages
@@ -246,9 +258,10 @@ def test_entries_stay_until_their_checkpoint_is_on_the_disk(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", failing)
         done = list(maintain_tables(epoch, timedelta(days=3650), now=NOW))
-    assert all("Input/output error" in one.error for one in done)
+    assert all("Input/output error" in table.error for table in done)
     assert entries <= set(Path(tables).rglob("_delta_log/*.json"))
-    assert not any(one.error for one in maintain_tables(epoch, timedelta(days=3650), now=NOW))
+    done = list(maintain_tables(epoch, timedelta(days=3650), now=NOW))
+    assert not any(table.error for table in done)
     assert not entries <= set(Path(tables).rglob("_delta_log/*.json"))
 
 
@@ -342,8 +355,7 @@ def test_tables_without_load_progress_are_refused(tables: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("table", ALL_TABLES, ids=lambda table: table.name)
-@damages
+@pytest.mark.parametrize(("table", "damage"), each_with_a_damage(ALL_TABLES, LOAD_PROGRESS))
 def test_tables_that_were_being_created(
     tmp_path: Path, table: Table, damage: Callable[[Path], None]
 ) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -23,12 +26,13 @@ from streaming.errors import WriterFenced
 from streaming.tables import delta, maintenance, replacing
 from streaming.tables import writer as writer_module
 from streaming.tables.creation import create_tables
-from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS
+from streaming.tables.schemas import GROUP_OFFSETS
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 
 KEYS, GROUPS = 100_000, 1_000
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+HUNDREDTH = np.arange(0, GROUPS, 100)
 
 
 def rows_of(groups: npt.NDArray[np.int64], step: int) -> pa.Table:
@@ -49,16 +53,22 @@ def rows_of(groups: npt.NDArray[np.int64], step: int) -> pa.Table:
     return columns_of(pa.table(columns).cast(schema), GROUP_OFFSETS.schema)
 
 
+@dataclass
 class LargeTable:
     """`group_offsets` as a table that is large by a smaller limit."""
 
-    def __init__(self, tables: str) -> None:
-        self.tables, self.path = tables, GROUP_OFFSETS.path(tables)
-        create_tables(tables, {})
-        self.writer = Writer.of(WriterEpoch.take(tables, "test", GROUP_OFFSETS))
-        self.expected = rows_of(np.arange(GROUPS), 0)
-        self.writer.append(GROUP_OFFSETS, self.expected)
-        self.step = 0
+    tables: str
+    expected: pa.Table
+    step: int = 0
+    writer: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.path = GROUP_OFFSETS.path(self.tables)
+        self.writer = Writer.of(WriterEpoch.take(self.tables, "test", GROUP_OFFSETS))
+
+    def copy(self, folder: Path) -> LargeTable:
+        tables = str(shutil.copytree(self.tables, folder / "tables"))
+        return LargeTable(tables, self.expected, self.step)
 
     def merge(self, groups: npt.NDArray[np.int64]) -> float:
         """Let all keys of some groups commit; return the share of the table that was written."""
@@ -74,28 +84,54 @@ class LargeTable:
         return float(written / sum(file["size_bytes"] for file in self.files()))
 
     def files(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = pa.table(
-            DeltaTable(self.path).get_add_actions(flatten=True)
-        ).to_pylist()
-        return found
+        actions = DeltaTable(self.path).get_add_actions(flatten=True)
+        files: list[dict[str, Any]] = pa.table(actions).to_pylist()
+        return files
 
     def check(self) -> None:
         """The rows are those of a MERGE into the whole table."""
         order = [(name, "ascending") for name in GROUP_OFFSETS.key]
-        found = delta.read(self.tables, GROUP_OFFSETS).sort_by(order)
-        assert found.equals(self.expected.sort_by(order))
+        rows = delta.read(self.tables, GROUP_OFFSETS).sort_by(order)
+        assert rows.equals(self.expected.sort_by(order))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_limits() -> Iterator[None]:
+    with mock.patch.multiple(replacing, SMALL_BYTES=100_000, _TRIAL=4):
+        yield
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> LargeTable:
+    """A table of one file."""
+    tables = str(tmp_path_factory.mktemp("begun") / "tables")
+    create_tables(tables, {})
+    table = LargeTable(tables, rows_of(np.arange(GROUPS), 0))
+    table.writer.append(GROUP_OFFSETS, table.expected)
+    return table
+
+
+@pytest.fixture(scope="module")
+def settled(begun: LargeTable, tmp_path_factory: pytest.TempPathFactory) -> LargeTable:
+    """A table of which the same groups have often committed, and are in files of their own."""
+    table = begun.copy(tmp_path_factory.mktemp("settled"))
+    for _ in range(5):
+        table.merge(HUNDREDTH)
+    return table
 
 
 @pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LargeTable]:
-    monkeypatch.setattr(replacing, "SMALL_BYTES", 100_000)
-    monkeypatch.setattr(replacing, "_TRIAL", 4)
-    found = LargeTable(str(tmp_path))
-    yield found
-    found.check()
+def large(
+    request: pytest.FixtureRequest, begun: LargeTable, tmp_path: Path
+) -> Iterator[LargeTable]:
+    """A copy of `begun`, or of the table that the parameter names; its rows are checked."""
+    table = request.getfixturevalue(request.param) if hasattr(request, "param") else begun
+    copy = table.copy(tmp_path)
+    yield copy
+    copy.check()
 
 
-HUNDREDTH = np.arange(0, GROUPS, 100)
+from_settled = pytest.mark.parametrize("large", ["settled"], indirect=True)
 
 
 def test_the_same_groups_rewrite_only_their_file(large: LargeTable) -> None:
@@ -114,9 +150,8 @@ def test_a_table_that_each_merge_rewrites_has_one_file_most_times(large: LargeTa
     assert min(sorted(counts)[6:]) > 10
 
 
+@from_settled
 def test_a_group_that_commits_seldom_rewrites_one_file_more(large: LargeTable) -> None:
-    for _ in range(5):
-        large.merge(HUNDREDTH)
     shares = [large.merge(np.append(HUNDREDTH, 1 + other)) for other in range(10)]
     assert np.mean(shares) <= 0.25
 
@@ -135,9 +170,8 @@ def test_files_do_not_become_many_nor_small(large: LargeTable) -> None:
     assert len(large.files()) <= replacing.MOST_FILES + 10
 
 
+@from_settled
 def test_new_keys_add_a_file_and_old_rows_stay(large: LargeTable) -> None:
-    for _ in range(5):
-        large.merge(HUNDREDTH)
     before = {file["path"] for file in large.files()}
     rows = rows_of(HUNDREDTH, 9)
     one_each = (pc.field("topic") == "topic-0") & (pc.field("partition") == 0)
@@ -153,10 +187,9 @@ def test_new_keys_add_a_file_and_old_rows_stay(large: LargeTable) -> None:
     assert {file["path"] for file in large.files()} == before
 
 
+@from_settled
 def test_others_can_filter_the_rewritten_files(large: LargeTable) -> None:
-    for _ in range(5):
-        share = large.merge(HUNDREDTH)
-    assert share < 0.5
+    assert large.merge(HUNDREDTH) < 0.5
     opened = DeltaTable(large.path)
     for uri in opened.file_uris():
         fields = pq.read_schema(uri.removeprefix("file://"))
@@ -166,45 +199,8 @@ def test_others_can_filter_the_rewritten_files(large: LargeTable) -> None:
     assert duckdb.read_parquet(opened.file_uris()).to_arrow_table().num_rows == KEYS
 
 
-def test_nested_columns_and_bytes_are_rewritten_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replacing, "SMALL_BYTES", 0)
-    monkeypatch.setattr(replacing, "_MOST_SHARE", 1)
-    monkeypatch.setattr(replacing, "_SEARCHED", 1)
-    tables = str(tmp_path)
-    create_tables(tables, {})
-    writer = Writer.of(WriterEpoch.take(tables, "test", GROUP_MEMBERS))
-
-    def member(group_id: str, record_offset: int) -> dict[str, Any]:
-        owned = [{"topic": "t", "topic_id": None, "partition": 1}]
-        return {
-            **{"group_id": group_id, "member_id": "m", "log_partition": 0, "client_id": "c"},
-            **{"client_host": "h", "assignment": owned, "subscription_bytes": b"\x00\xff"},
-            **{"subscribed_topics": ["t", "u"], "record_offset": record_offset},
-        }
-
-    rows = [member("a", 1), member("b", 2)]
-    writer.append(GROUP_MEMBERS, pa.Table.from_pylist(rows, schema=GROUP_MEMBERS.schema))
-    other = [member("c", 1)]
-    writer.append(GROUP_MEMBERS, pa.Table.from_pylist(other, schema=GROUP_MEMBERS.schema))
-    source = pa.Table.from_pylist([member("b", 3)], schema=GROUP_MEMBERS.schema)
-    writer.merge(GROUP_MEMBERS, source, guard="record_offset")
-    opened = DeltaTable(GROUP_MEMBERS.path(tables))
-    assert "predicate" in opened.history(1)[0]["operationParameters"]
-    found = delta.read(tables, GROUP_MEMBERS).to_pylist()
-    names = GROUP_MEMBERS.schema.names
-    members = [member("a", 1), member("b", 3), member("c", 1)]
-    expected = [dict.fromkeys(names) | row for row in members]
-    assert sorted(found, key=lambda row: row["group_id"]) == expected
-    for uri in opened.file_uris():
-        types = [str(field.type) for field in pq.read_schema(uri.removeprefix("file://"))]
-        assert not [name for name in types if "view" in name]
-
-
+@from_settled
 def test_maintenance_leaves_the_files_as_they_are(large: LargeTable) -> None:
-    for _ in range(5):
-        large.merge(HUNDREDTH)
     before = {file["path"] for file in large.files()}
     version = delta.current_version(large.tables, GROUP_OFFSETS)
     done = maintenance._maintain_table(large.writer.epoch, GROUP_OFFSETS, version, NOW)
@@ -214,11 +210,10 @@ def test_maintenance_leaves_the_files_as_they_are(large: LargeTable) -> None:
     assert large.merge(HUNDREDTH) <= 0.15
 
 
+@from_settled
 def test_a_compaction_meanwhile_is_a_conflict_that_is_retried(
     large: LargeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(5):
-        large.merge(HUNDREDTH)
 
     def compacting_first(opened: DeltaTable, *arguments: Any, **options: Any) -> None:
         monkeypatch.setattr(writer_module, "write_deltalake", write_deltalake)
@@ -233,11 +228,10 @@ def test_a_compaction_meanwhile_is_a_conflict_that_is_retried(
     assert pc.sum(newest).as_py() == KEYS // 100
 
 
+@from_settled
 def test_an_older_writer_is_fenced_between_its_read_and_its_commit(
     large: LargeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(5):
-        large.merge(HUNDREDTH)
     before = large.files()
 
     def overtaken(opened: DeltaTable, *arguments: Any, **options: Any) -> None:

@@ -15,7 +15,6 @@ from streaming.tables.delta import error_text
 from streaming.tables.load_state import LoadState
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
-    FORMAT_VERSION,
     LOAD_PROGRESS,
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_SEMANTICS,
@@ -121,21 +120,6 @@ def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: 
     assert TableReader(tables).read("groups").num_rows == 0
 
 
-@pytest.mark.parametrize(
-    ("as_of", "shown"),
-    [(99, "99"), (datetime(2000, 1, 1, 0, 0, 0, 269_511, timezone.utc), "2000-01-01T00:00:00Z")],
-)
-def test_as_of_what_was_never_there_is_one_line(
-    tmp_path: Path, as_of: int | datetime, shown: str
-) -> None:
-    tables = create_tables(tmp_path)
-
-    said = f"{tables} has no snapshot as of {shown}: the tables reach from "
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        TableReader(tables, as_of=as_of)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no folder .*nowhere: coordinator-state run"):
         TableReader(tmp_path / "nowhere")
@@ -174,21 +158,11 @@ def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
         TableReader(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
-        ("1", "cannot be migrated, .*: start `run`"),
-        ("4", f"version 4, but this release reads {FORMAT_VERSION}: start `run`"),
-        ("99", "which a newer release created; .*: upgrade coordinator-state"),
-        ("x", "which a newer release created"),
-    ],
-)
-def test_another_format_version_is_refused(tmp_path: Path, version: str, said: str) -> None:
-    tables = create_tables(tmp_path, format_version=version)
+def test_a_format_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path, format_version="x")
 
-    with pytest.raises(ConfigurationError, match=said) as caught:
+    with pytest.raises(ConfigurationError, match="which a newer release created"):
         TableReader(tables)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,7 @@ from streaming.engine.read_ranges import is_below
 from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import Progress
-from tests.support.logs.log_rows import commit, places, table_of
+from tests.support.logs.log_rows import commit, places, progress_row, table_of
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
 
@@ -37,16 +36,13 @@ def read(
 ) -> ReadyRows:
     """Take a micro-batch of one commit for each record offset."""
     rows = [commit(at, at, log_partition=log_partition) for at in range(from_offset, to_offset)]
-    report: dict[str, Any] = {
-        "row_kind": "progress",
-        "log_partition": log_partition,
-        "from_offset": from_offset,
-        "record_offset": to_offset,
-        "high_watermark": to_offset if high_watermark is None else high_watermark,
-        "records_read": len(rows),
-        "records_superseded": 0,
-        "bytes_read": 10,
-    }
+    report = progress_row(
+        from_offset,
+        to_offset,
+        log_partition=log_partition,
+        high_watermark=high_watermark,
+        bytes_read=10,
+    )
     return reloading.ready_rows(table_of([*rows, report]), progress)
 
 

@@ -1,4 +1,4 @@
-"""Plans of buckets of log partitions."""
+"""Plans of buckets of log partitions, and staged rows that cannot be read by mistake."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE
 from streaming.engine.spark.planned_rows import COUNTS, PLANNED_SCHEMA, STATE_COLUMNS, of_struct
 from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
+from streaming.engine.spark.staging import StagedRows
 from streaming.engine.written_tables import MERGED, WRITTEN_TABLES
 from tests.support.logs.logs import segment
 from tests.support.logs.random_logs import RandomEvents
@@ -131,3 +132,11 @@ def test_without_rows_nothing_is_planned() -> None:
     )
     keyed = keyed_halves(0)[0].slice(0, 0)
     assert plan.planned(keyed, _NOTHING_STORED).equals(PLANNED_SCHEMA.empty_table())
+
+
+def test_partitioned_rows_are_not_read_without_a_value() -> None:
+    """They would look as if there were none."""
+    staged = StagedRows(pa.schema([("counts", pa.int32())]), {"counts": ["file.parquet"]})
+    no_session: Any = None
+    with pytest.raises(ValueError, match="partitioned"):
+        staged.read(no_session)
