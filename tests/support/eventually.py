@@ -17,10 +17,10 @@ _POLL_S = 0.05
 class Eventually(Protocol):
     """Polls `look` until it returns something true; fails with the last answer at the deadline."""
 
-    def __call__(self, look: Callable[[], T], timeout_s: float = 30.0) -> T: ...
+    def __call__(self, look: Callable[[], T], timeout_s: float = 120.0) -> T: ...
 
 
-def wait_until(look: Callable[[], T], timeout_s: float = 30.0) -> T:
+def wait_until(look: Callable[[], T], timeout_s: float = 120.0) -> T:
     """The first true answer of `look`; the test fails at the deadline."""
     pause = threading.Event()
     deadline = time.monotonic() + timeout_s
