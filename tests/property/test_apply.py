@@ -121,14 +121,15 @@ def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics, seed: int
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("sessions", "semantics", "seed"),
     [
         ("either", Semantics.COORDINATOR, 0),
-        pytest.param("either", Semantics.SCALA, 1, marks=pytest.mark.long),
-        pytest.param("spark", Semantics.COORDINATOR, 2, marks=pytest.mark.long),
-        pytest.param("spark", Semantics.SCALA, 3, marks=pytest.mark.long),
+        ("either", Semantics.SCALA, 1),
+        ("spark", Semantics.COORDINATOR, 2),
+        ("spark", Semantics.SCALA, 3),
     ],
     indirect=["sessions"],
 )

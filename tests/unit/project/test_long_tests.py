@@ -17,6 +17,11 @@ AT_LEAST = {
     "the source in Spark": r"integration/test_source\.py::",
     "a page in a browser": r"browser/test_dashboard\.py::",
 }
+CHOICES = {
+    "test": '"not long"',
+    "test-long": '"long and not cluster"',
+    "test-cluster": "cluster",
+}
 
 
 def test_every_package_has_tests_that_are_not_long(repository: Path) -> None:
@@ -64,8 +69,9 @@ def test_each_kind_of_server_is_used_once(repository: Path) -> None:
 def test_the_targets_run_all_tests(repository: Path) -> None:
     """A test with the mark `cluster` has the mark `long`, too."""
     makefile = (repository / "Makefile").read_text()
-    choices = re.findall(r"^\t\$\(PYTEST\)(?: \$\(TWO_\w+\))? -m (\".+?\"|\w+) ", makefile, re.M)
-    assert choices == ['"not long"', '"long and not cluster"', "cluster"]
+    for target, choice in CHOICES.items():
+        (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+        assert f" -m {choice} $(PYTEST_ARGS)" in recipe
     for file in (repository / "tests").rglob("test_*.py"):
         text = file.read_text()
         assert "pytest.mark.long" in text or "pytest.mark.cluster" not in text, file
