@@ -109,6 +109,8 @@ def environment_of(python: Path, minor: int) -> Path:
         # test_packaging.py installs our wheel alone without network.
         wheels = (own, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel")
         run(*wheels, "--require-hashes", "-r", "requirements/core.lock", "-w", _WHEELHOUSE)
+        # Otherwise both test processes compile the loops, each for itself.
+        run(own, "-m", "streaming.run.loop_compilation")
         installed.write_text(wanted)
     return own
 
