@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,18 +18,23 @@ from streaming.local.demo.traffic import Traffic
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.brokers.live_run import START_S, LiveRun, live_run
-from tests.support.brokers.running_query import run_to_end
-from tests.support.clients.command_line import call
+from tests.support.brokers.object_store import served_object_store
+from tests.support.clients.installed_command import command_of, run_command
 from tests.support.eventually import Eventually
-from tests.support.tables.undisturbed import differences, table_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.tables.undisturbed import differences, load, table_rows
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
 TABLES = "s3a://bucket/tables"
+_START_S = 300.0
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with served_object_store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield
 
 
 @pytest.fixture
@@ -39,24 +45,35 @@ def busy_broker(fresh_broker: FreshBroker) -> EmbeddedBroker:
     return broker
 
 
-@dataclass(frozen=True)
 class Run:
     """A `run` in a process of its own, with a checkpoint of its own."""
 
-    live: LiveRun
+    def __init__(self, servers: str, folder: Path, name: str) -> None:
+        self.log = folder / f"{name}.log"
+        command = command_of(
+            *("run", "--bootstrap-servers", servers, "--tables", TABLES, "--silent"),
+            *("--checkpoint", str(folder / name), "--history", "all"),
+            *("--lag-interval", "1 second", "--upkeep-interval", "3 seconds"),
+        )
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stderr=log, env=dict(os.environ))
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
 
     @property
     def micro_batches(self) -> int:
-        return self.live.log.count("micro-batch ")
+        return self.log.read_text().count("micro-batch ")
 
     def wait_for_micro_batch(self, eventually: Eventually) -> None:
         seen = self.micro_batches
-        eventually(lambda: not self.live.is_alive or self.micro_batches > seen, START_S)
-        assert self.live.is_alive, self.live.log
+        eventually(lambda: not self.is_alive or self.micro_batches > seen, _START_S)
+        assert self.is_alive, self.log.read_text()
 
     def assert_fenced(self) -> None:
-        assert self.live.process.wait(120) == 2
-        lines = self.live.log.splitlines()
+        assert self.process.wait(60) == 2
+        lines = self.log.read_text().splitlines()
         assert "another writer has taken over s3a://bucket/tables (run on " in lines[-1]
         assert lines[-1].startswith("Error: ")
         assert sum("taken over" in line for line in lines) == 1
@@ -64,14 +81,14 @@ class Run:
 
 
 @contextmanager
-def running(broker: EmbeddedBroker, folder: Path, name: str) -> Iterator[Run]:
-    options = (
-        *("--bootstrap-servers", broker.bootstrap_servers, "--tables", TABLES, "--silent"),
-        *("--checkpoint", str(folder / name), "--history", "all"),
-        *("--lag-interval", "1 second", "--upkeep-interval", "3 seconds"),
-    )
-    with live_run(folder, *options, name=name) as live:
-        yield Run(live)
+def running(*runs: Run) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for run in runs:
+            run.process.send_signal(signal.SIGINT)
+        for run in runs:
+            run.process.wait(60)
 
 
 def next_offsets() -> int:
@@ -82,45 +99,43 @@ def next_offsets() -> int:
     return sum(state.next_offset for state in states)
 
 
-def assert_undisturbed(
-    broker: EmbeddedBroker, spark: SparkSession, folder: Path, eventually: Eventually
-) -> None:
-    undisturbed = run_to_end(broker, spark, folder / "undisturbed", history="all")
+def assert_undisturbed(broker: EmbeddedBroker, folder: Path, eventually: Eventually) -> None:
+    undisturbed = folder / "undisturbed"
+    load(broker.bootstrap_servers, undisturbed)
     ends = sum(s.next_offset for s in TableReader(undisturbed).load_states.values())
-    eventually(lambda: next_offsets() >= ends, 120)
-    rows = table_rows(TABLES)
-    assert list(differences(rows, table_rows(undisturbed))) == []
-    assert rows["offset_commits"].total() > 100
-    assert rows["group_events"].total() > 10
+    eventually(lambda: next_offsets() >= ends, 60)
+    found = table_rows(TABLES)
+    assert list(differences(found, table_rows(undisturbed))) == []
+    assert found["offset_commits"].total() > 100
+    assert found["group_events"].total() > 10
     samples = TableReader(TABLES).read(LOG_OFFSETS.name, list(LOG_OFFSETS.key)).to_pylist()
     assert len({tuple(row.values()) for row in samples}) == len(samples) > 0
 
 
 @pytest.mark.usefixtures("s3")
 def test_the_older_run_ends_and_the_tables_are_those_of_one(
-    busy_broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
+    busy_broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
 ) -> None:
     servers = busy_broker.bootstrap_servers
     with closing(Traffic(servers, step_interval_s=0.2)) as traffic:
         traffic.start()
         # Both find an empty folder, and the one that opens it last goes on.
-        with (
-            running(busy_broker, tmp_path, "first") as first,
-            running(busy_broker, tmp_path, "second") as second,
-        ):
-            eventually(lambda: not (first.live.is_alive and second.live.is_alive), START_S)
-            names = ["first", "second"] if second.live.is_alive else ["second", "first"]
-            older, newer = (first, second) if second.live.is_alive else (second, first)
+        first, second = (Run(servers, tmp_path, name) for name in ("first", "second"))
+        with running(first, second):
+            eventually(lambda: not (first.is_alive and second.is_alive), _START_S)
+            older, newer = (first, second) if second.is_alive else (second, first)
             older.assert_fenced()
             newer.wait_for_micro_batch(eventually)
             # The older one starts again on its checkpoint, as Kubernetes starts a container again.
-            with running(busy_broker, tmp_path, names[0]) as again:
+            again = Run(servers, tmp_path, older.log.stem)
+            with running(again):
                 newer.assert_fenced()
                 again.wait_for_micro_batch(eventually)
-                call("maintain", "--tables", TABLES)
+                maintained = run_command("maintain", "--tables", TABLES)
+                assert maintained.returncode == 0, maintained.stderr
                 again.wait_for_micro_batch(eventually)
                 traffic.stop(60)
-                assert_undisturbed(busy_broker, spark, tmp_path, eventually)
+                assert_undisturbed(busy_broker, tmp_path, eventually)
 
 
 @pytest.mark.usefixtures("s3")
@@ -128,9 +143,12 @@ def test_a_run_that_rests_ends_too(
     broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
 ) -> None:
     """Nothing is committed to Kafka, so that it writes nothing to the tables either."""
-    with running(broker, tmp_path, "older") as older:
-        eventually(lambda: older.micro_batches, START_S)
-        call("redecode", "--tables", TABLES)
-        assert older.live.is_alive, "an empty quarantine needs no writer"
-        with running(broker, tmp_path, "newer"):
+    older = Run(broker.bootstrap_servers, tmp_path, "older")
+    with running(older):
+        eventually(lambda: older.micro_batches, _START_S)
+        redecoded = run_command("redecode", "--tables", TABLES)
+        assert redecoded.returncode == 0, redecoded.stderr
+        assert older.is_alive, "an empty quarantine needs no writer"
+        newer = Run(broker.bootstrap_servers, tmp_path, "newer")
+        with running(newer):
             older.assert_fenced()
