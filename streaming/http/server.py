@@ -65,8 +65,11 @@ def serving(
     finally:
         # Worker threads wake the server thread by a descriptor, so they must stop first.
         server.task_dispatcher.shutdown(timeout=_SHUTDOWN_S)
-        # Only the server thread can close the sockets while it waits for them.
-        server.trigger.pull_trigger(lambda: close_all(sockets, ignore_all=True))
+        # Only the server thread can close the sockets while it waits for them. A worker thread may
+        # wake it, too: the lock keeps it from closing the trigger before the trigger is pulled.
+        with server.trigger.lock:
+            server.trigger.thunks.append(lambda: close_all(sockets, ignore_all=True))
+            server.pull_trigger()
         thread.join(_SHUTDOWN_S)
 
 

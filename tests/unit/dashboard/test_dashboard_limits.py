@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
@@ -115,15 +116,13 @@ def test_ctrl_c_ends_it_with_the_queries_it_answers(
             assert page.stderr is not None
             address = page.stderr.readline().split()[-1]
             host, port = urlsplit(address).hostname, urlsplit(address).port
-            asks = HTTPConnection(str(host), port, timeout=60)
-            select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
-            asks.request("GET", f"/c/tables/sql?{select}")
-            answering = eventually(lambda: children(page.pid))
-            # As a terminal does it: everything that it started there is told.
-            os.killpg(page.pid, signal.SIGINT)
-            assert page.wait(30) == 0
-            assert page.stderr.read() == ""
-            asks.close()
+            with closing(HTTPConnection(str(host), port, timeout=60)) as client:
+                select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
+                client.request("GET", f"/c/tables/sql?{select}")
+                answering = eventually(lambda: children(page.pid))
+                # A terminal signals all processes of its group, too.
+                os.killpg(page.pid, signal.SIGINT)
+                assert (page.wait(60), page.stderr.read()) == (0, "")
         finally:
             page.kill()
     eventually(lambda: not [pid for pid in answering if is_there(pid)])

@@ -1,0 +1,40 @@
+"""A server that ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import requests
+from waitress import trigger
+
+from streaming.http.server import serving
+
+
+def app(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"answer"]
+
+
+def test_it_ends_beside_a_worker_thread_that_wakes_the_server_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ending = threading.Event()
+
+    def pull(self: Any) -> None:
+        if ending.is_set():
+            # The byte of a worker thread, just before the byte of the end.
+            os.write(self.trigger, b"x")
+            time.sleep(0.2)
+        os.write(self.trigger, b"x")
+
+    monkeypatch.setattr(trigger.trigger, "_physical_pull", pull)
+    with serving(app) as address:
+        assert requests.get(address, timeout=60).text == "answer"
+        ending.set()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(address, timeout=60)
