@@ -70,17 +70,6 @@ def test_a_simple_group_is_what_an_offset_commit_makes() -> None:
     assert simple_group("g").is_simple
 
 
-def test_load_group_with_static_member() -> None:
-    """As `testloadGroupWithStaticMember`."""
-    static = member("staticMemberId", groupInstanceId="bar")
-    group = classic_group("g", group_value(static, member("dynamicMemberId")), 0)
-
-    assert {m.member_id: m.group_instance_id for m in group.members} == {
-        "staticMemberId": "bar",
-        "dynamicMemberId": None,
-    }
-
-
 def test_load_consumer_group_with_faulty_consumer_protocol() -> None:
     """As `testLoadConsumerGroupWithFaultyConsumerProtocol`: the group is there, its topics not."""
     group = classic_group("g", group_value(member(subscription=b"")), 0)
@@ -135,7 +124,9 @@ def test_the_bytes_of_other_protocol_types_are_not_read(protocol_type: str) -> N
 @pytest.mark.parametrize("version", range(5))
 def test_read_from_old_group_metadata(version: int) -> None:
     """As `testReadFromOldGroupMetadata`, `testCurrentStateTimestampForAllGroupMetadataVersions`."""
-    fields = group_value(member(rebalanceTimeout=30_000))
+    fields = group_value(member(rebalanceTimeout=30_000, assignment=b"\2"))
+    if version >= 3:
+        fields["members"][0]["groupInstanceId"] = "bar"
     if version < 2:
         del fields["currentStateTimestamp"]
     if version < 1:
@@ -143,10 +134,15 @@ def test_read_from_old_group_metadata(version: int) -> None:
     raw = encode_value(RECORD_TYPES[2], version, fields)
     group = classic_group("g", decode_value(RECORD_TYPES[2], raw).fields, 0)
 
-    assert (group.generation, group.protocol_type, group.protocol) == (27, "consumer", "range")
+    assert (group.group_type, group.state, group.generation) == (CLASSIC, STABLE, 27)
+    assert (group.protocol_type, group.protocol, group.leader) == ("consumer", "range", "member1")
     assert group.state_timestamp_ms == (1234 if version >= 2 else None)
     (only,) = group.members
-    assert (only.member_id, only.group_instance_id) == ("member1", None)
+    assert (only.member_id, only.client_id, only.client_host) == (
+        *("member1", "clientId", "clientHost"),
+    )
+    assert only.group_instance_id == ("bar" if version >= 3 else None)
+    assert (only.session_timeout_ms, only.assignment_bytes) == (10_000, b"\2")
     # v0 has no rebalance timeout: the session timeout stands for it.
     assert only.rebalance_timeout_ms == (30_000 if version >= 1 else 10_000)
 
