@@ -20,7 +20,6 @@ import pytest
 from deltalake import DeltaTable
 
 from coordinator_state.apply.rows import EVENT_SCHEMA
-from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
@@ -333,7 +332,6 @@ def _client(row: Row) -> tuple[int, int, str | None, str | None]:
 def _after_one_micro_batch(
     log_partition: int, buffer: bytes, end: int, semantics: Semantics
 ) -> PlanTables:
-    decoded = decode_record_set(buffer, log_partition=log_partition, from_offset=0, to_offset=end)
     tables = PlanTables(semantics)
-    tables.apply(pa.Table.from_batches([decoded.rows]), end, 0)
+    tables.load({log_partition: (buffer, end)})
     return tables

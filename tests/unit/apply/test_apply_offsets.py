@@ -30,11 +30,11 @@ both = pytest.mark.parametrize("semantics", list(Semantics))
 
 
 def apply_rows(tables: PlanTables, *rows: Row) -> Applied:
-    return tables.apply(table_of(rows), end=0)
+    return tables.apply(table_of(rows))
 
 
 def committed(tables: PlanTables) -> dict[OffsetKey, int]:
-    return {key: row["committed_offset"] for key, row in tables.offsets.items()}
+    return {key: row["committed_offset"] for (_, key), row in tables.offsets.items()}
 
 
 def waiting(tables: PlanTables) -> set[tuple[int, int, int]]:
