@@ -1,16 +1,25 @@
 """The rows and counts of a micro-batch's offsets, their history and hung transactions.
 
-`tests/property/test_apply_applied.py` compares the offsets after any log with the reference loader.
+`tests/property/test_apply_plan.py` compares offsets, pending offsets and outcomes after any log
+with a replay record by record.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
+import random
 
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after
 from coordinator_state.apply.counts import by_log_partition
-from coordinator_state.apply.log_partitions import Applied
+from coordinator_state.apply.group_placement import partitions_for
+from coordinator_state.apply.rows import OFFSET_CHANGE_SCHEMA
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.partitioner import partition_for
 from tests.support.logs.log_rows import (
     ABORT,
     KEY,
@@ -24,25 +33,14 @@ from tests.support.logs.log_rows import (
 )
 from tests.support.tables.plan_tables import PlanTables
 
-COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA
+COORDINATOR = Semantics.COORDINATOR
 OTHER = OffsetKey("g", "t", 1)
+COLUMNS: Row = {"leader_epoch": 5, "expire_timestamp_ms": NOW_MS + 9, "topic_id": "id"}
+VALUES: Row = {
+    **{"committed_offset": 100, "metadata": "m", "commit_timestamp_ms": NOW_MS - 1},
+    **COLUMNS,
+}
 both = pytest.mark.parametrize("semantics", list(Semantics))
-
-
-def apply_rows(tables: PlanTables, *rows: Row) -> Applied:
-    return tables.apply(table_of(rows))
-
-
-def committed(tables: PlanTables) -> dict[OffsetKey, int]:
-    return {key: row["committed_offset"] for (_, key), row in tables.offsets.items()}
-
-
-def waiting(tables: PlanTables) -> set[tuple[int, int, int]]:
-    """The producer, partition and committed offset of each pending offset."""
-    return {
-        (row["producer_id"], row["partition"], row["committed_offset"])
-        for row in tables.pending.to_pylist()
-    }
 
 
 def counted(tables: PlanTables) -> list[int]:
@@ -55,171 +53,88 @@ def counted(tables: PlanTables) -> list[int]:
     ]
 
 
-def outcomes(applied: Applied) -> dict[int, tuple[str, int]]:
-    """Per record offset the outcome, and the record offset that decided it."""
-    return {
-        row["record_offset"]: (row["outcome"], row["outcome_record_offset"])
-        for row in applied.offset_commits.to_pylist()
-    }
-
-
-def only_change(applied: Applied) -> Row:
-    (change,) = applied.group_offsets.to_pylist()
-    change_row: Row = change
-    return change_row
-
-
 @both
-def test_the_last_plain_record_of_a_key_wins_in_whatever_order_rows_come(
-    semantics: Semantics,
+@pytest.mark.parametrize(
+    ("micro_batches", "expected"),
+    [
+        # Of the plain records of a key, the last one is applied.
+        (
+            [
+                [
+                    *(commit(12, 3), commit(10, 1), commit(11, None)),
+                    *(commit(13, 9, key=OTHER), commit(14, None, key=OTHER)),
+                ]
+            ],
+            [2, 3, 0],
+        ),
+        # Two markers and two commits take part; one commit is superseded, one is aborted.
+        (
+            [
+                [commit(1, 1, producer_id=7), commit(2, 2, producer_id=8)],
+                [
+                    *(commit(3, 3, producer_id=7), commit(4, 4, producer_id=7, key=OTHER)),
+                    *(marker(5, 8, ABORT), marker(6, 7)),
+                ],
+            ],
+            [4, 1, 1],
+        ),
+    ],
+    ids=["plain", "transactional"],
+)
+def test_records_are_counted_by_what_became_of_them(
+    semantics: Semantics, micro_batches: list[list[Row]], expected: list[int]
 ) -> None:
     tables = PlanTables(semantics)
-    applied = apply_rows(
-        tables,
-        commit(12, 3),
-        commit(10, 1),
-        commit(11, None),
-        commit(13, 9, key=OTHER),
-        commit(14, None, key=OTHER),
-    )
-
-    assert committed(tables) == {KEY: 3}
-    assert {c["partition"]: c["guard_offset"] for c in applied.group_offsets.to_pylist()} == {
-        0: 12,
-        1: 14,
-    }
-    assert counted(tables) == [2, 3, 0]
-    # To history each of them counts: it was what the group had committed for a while.
-    assert outcomes(applied) == {offset: ("committed", offset) for offset in range(10, 15)}
+    for rows in micro_batches:
+        tables.apply(table_of(rows))
+    assert counted(tables) == expected
 
 
 @both
 def test_a_change_carries_what_the_record_says(semantics: Semantics) -> None:
-    columns: Row = {"leader_epoch": 5, "expire_timestamp_ms": NOW_MS + 9, "topic_id": "id"}
-    expected = {
-        "log_partition": LOG_PARTITION,
-        **KEY._asdict(),
-        "is_tombstone": False,
-        "committed_offset": 100,
-        "metadata": "m",
-        "commit_timestamp_ms": NOW_MS - 1,
-        **columns,
-    }
+    expected = {"log_partition": LOG_PARTITION, **KEY._asdict(), "is_tombstone": False, **VALUES}
+    expected |= {"guard_offset": 3, "record_offset": 3}
 
-    plain = only_change(apply_rows(PlanTables(semantics), commit(3, 100, **columns)))
-    assert plain == {**expected, "guard_offset": 3, "record_offset": 3, "producer_id": None}
-    ended = apply_rows(
-        PlanTables(semantics), commit(3, 100, producer_id=9, **columns), marker(4, 9)
-    )
-    assert only_change(ended) == {**plain, "producer_id": 9}
-
-
-def test_an_offset_that_came_back_gives_way_to_every_later_one() -> None:
-    """Its record offset guards it from then on, not the tombstone's."""
-    tables = PlanTables(SCALA)
-    apply_rows(tables, commit(2, 2, producer_id=7), commit(3, 3, producer_id=8))
-    apply_rows(tables, commit(4, 4, producer_id=9), commit(5, 5))
-    apply_rows(tables, commit(6, None), marker(7, 8))
-    assert committed(tables) == {KEY: 3}
-
-    apply_rows(tables, marker(8, 7))
-    assert committed(tables) == {KEY: 3}
-    apply_rows(tables, marker(9, 9))
-    assert committed(tables) == {KEY: 4}
+    plain = PlanTables(semantics).apply(table_of([commit(3, 100, **COLUMNS)]))
+    assert plain.group_offsets.to_pylist() == [{**expected, "producer_id": None}]
+    rows = [commit(3, 100, producer_id=9, **COLUMNS), marker(4, 9)]
+    ended = PlanTables(semantics).apply(table_of(rows))
+    assert ended.group_offsets.to_pylist() == [{**expected, "producer_id": 9}]
 
 
 @both
-def test_what_waits_is_carried_on_until_its_marker(semantics: Semantics) -> None:
+def test_a_pending_offset_is_carried_on_until_its_marker(semantics: Semantics) -> None:
     tables = PlanTables(semantics)
-    apply_rows(tables, commit(3, 3, producer_id=9, leader_epoch=5))
+    tables.apply(table_of([commit(3, 100, producer_id=9, **COLUMNS)]))
     before = tables.pending
-    apply_rows(tables, commit(4, 4, key=OTHER))
-    apply_rows(tables)
+    tables.apply(table_of([commit(4, 4, key=OTHER)]))
+    tables.apply(table_of([]))
 
     assert tables.pending.equals(before)
     assert before.to_pylist() == [
         {
-            "log_partition": LOG_PARTITION,
-            "producer_id": 9,
-            **KEY._asdict(),
-            "producer_epoch": 2,
-            "committed_offset": 3,
-            "leader_epoch": 5,
-            "metadata": "m",
-            "commit_timestamp_ms": NOW_MS - 1,
-            "expire_timestamp_ms": None,
-            "topic_id": None,
-            "record_offset": 3,
-            "record_timestamp_ms": NOW_MS + 3,
-            "client_id": None,
-            "client_host": None,
+            **{"log_partition": LOG_PARTITION, **KEY._asdict(), **VALUES},
+            **{"producer_id": 9, "producer_epoch": 2},
+            **{"record_offset": 3, "record_timestamp_ms": NOW_MS + 3},
+            **{"client_id": None, "client_host": None},
         }
     ]
 
 
-def test_a_transactional_tombstone_under_scala_changes_nothing_stored() -> None:
-    tables = PlanTables(SCALA)
-    apply_rows(tables, commit(1, 1), commit(2, 2, producer_id=9), commit(3, 3, producer_id=8))
-    applied = apply_rows(tables, commit(4, None, producer_id=9))
-
-    assert applied.group_offsets.num_rows == 0
-    assert outcomes(applied) == {2: ("cleared", 4), 4: ("committed", 4)}
-    assert committed(tables) == {KEY: 1}
-    assert waiting(tables) == {(8, 0, 3)}
-
-
-@both
-def test_outcomes_and_what_decided_them(semantics: Semantics) -> None:
-    tables = PlanTables(semantics)
-    first = apply_rows(tables, commit(1, 1, producer_id=7), commit(2, 2, producer_id=8))
-    second = apply_rows(
-        tables,
-        commit(3, 3, producer_id=7),  # the same producer and key: the first is superseded
-        commit(4, 4, producer_id=7, key=OTHER),
-        marker(5, 8, ABORT),
-        marker(6, 7),
-    )
-
-    assert outcomes(first) == {}
-    assert outcomes(second) == {
-        1: ("superseded", 3),
-        2: ("aborted", 5),
-        3: ("committed", 6),
-        4: ("committed", 6),
-    }
-    assert committed(tables) == {KEY: 3, OTHER: 4}
-    # Two markers and two commits took part; one commit was superseded, one dropped.
-    assert counted(tables) == [4, 1, 1]
-
-
 def test_a_cleared_offset_is_told_with_what_cleared_it() -> None:
     tables = PlanTables(COORDINATOR)
-    apply_rows(tables, commit(1, 1, producer_id=7), commit(2, 2, producer_id=8, key=OTHER))
-    applied = apply_rows(tables, commit(3, None), marker(4, 7))
+    rows = [commit(1, 100, producer_id=7, **COLUMNS), commit(2, 2, producer_id=8, key=OTHER)]
+    tables.apply(table_of(rows))
+    tables.apply(table_of([commit(3, None), marker(4, 7)]))
 
-    assert outcomes(applied) == {1: ("cleared", 3), 3: ("committed", 3)}
-    (cleared,) = (row for row in applied.offset_commits.to_pylist() if row["outcome"] == "cleared")
-    assert cleared == {
-        "log_partition": LOG_PARTITION,
-        "record_offset": 1,
-        "record_timestamp_ms": NOW_MS + 1,
-        **KEY._asdict(),
-        "is_tombstone": False,
-        "committed_offset": 1,
-        "leader_epoch": None,
-        "metadata": "m",
-        "commit_timestamp_ms": NOW_MS - 1,
-        "expire_timestamp_ms": None,
-        "topic_id": None,
-        "producer_id": 7,
-        "producer_epoch": 2,
-        "outcome": "cleared",
-        "outcome_record_offset": 3,
-        "outcome_timestamp_ms": NOW_MS + 3,
+    assert tables.history[LOG_PARTITION, 1] == {
+        **{"log_partition": LOG_PARTITION, **KEY._asdict(), **VALUES, "is_tombstone": False},
+        **{"record_offset": 1, "record_timestamp_ms": NOW_MS + 1},
+        **{"producer_id": 7, "producer_epoch": 2, "outcome": "cleared"},
+        **{"outcome_record_offset": 3, "outcome_timestamp_ms": NOW_MS + 3},
     }
     # The marker found nothing left to end.
     assert counted(tables) == [1, 1, 1]
-    assert waiting(tables) == {(8, 1, 2)}
 
 
 def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> None:
@@ -232,7 +147,7 @@ def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> N
         {**marker(5, 8), "record_timestamp_ms": NOW_MS + 100},
     ]
     tables = PlanTables(COORDINATOR)
-    apply_rows(tables, *rows)
+    tables.apply(table_of(rows))
     (event,) = tables.events
     assert (event["event"], event["record_offset"], event["producer_id"]) == (
         *("transaction_hung", 4),
@@ -247,3 +162,47 @@ def test_rows_are_counted_by_log_partition() -> None:
     assert by_log_partition(rows) == {0: 2, 7: 1}
     assert by_log_partition(rows, np.array([True, False, False])) == {0: 1}
     assert by_log_partition(rows.slice(0, 0)) == {}
+
+
+# --- the committed offsets that stay in memory from one micro-batch to the next
+
+
+def test_many_micro_batches_leave_few_chunks() -> None:
+    choose = random.Random(1)
+    committed, expected = COMMITTED_SCHEMA.empty_table(), dict[int, int]()
+    assert committed_after(committed, OFFSET_CHANGE_SCHEMA.empty_table()) is committed
+    for record_offset in range(0, 1_000, 5):
+        changes: list[Row] = [
+            {
+                **{"log_partition": LOG_PARTITION, "group_id": "g", "topic": "t"},
+                **dict.fromkeys(("record_offset", "guard_offset", "committed_offset"), offset),
+                **{"partition": partition, "is_tombstone": choose.random() < 0.2},
+            }
+            for offset, partition in enumerate(choose.sample(range(50), 5), record_offset)
+        ]
+        rows = pa.Table.from_pylist(changes, schema=OFFSET_CHANGE_SCHEMA)
+        committed = committed_after(committed, rows)
+        for change in changes:
+            expected.pop(change["partition"], None)
+            if not change["is_tombstone"]:
+                expected[change["partition"]] = change["record_offset"]
+        assert committed["record_offset"].num_chunks < 40
+    partitions, offsets = (committed[n].to_pylist() for n in ("partition", "record_offset"))
+    assert dict(zip(partitions, offsets, strict=True)) == expected
+    assert committed.num_rows == len(expected)
+
+
+# --- the log partitions of many groups
+
+# The hash of the first one is Integer.MIN_VALUE.
+_IDS = st.lists(st.text(max_size=5) | st.sampled_from(["polygenelubricants", "", "\u00e9"]))
+
+
+@given(chunks=st.lists(_IDS, max_size=3), log_partitions=st.integers(1, 100))
+def test_many_groups_live_where_each_of_them_lives(
+    chunks: list[list[str]], log_partitions: int
+) -> None:
+    column = pa.chunked_array([["left out", *chunk] for chunk in chunks], pa.string())
+    column = pa.chunked_array([chunk[1:] for chunk in column.chunks], pa.string())
+    wanted = [partition_for(group_id, log_partitions) for chunk in chunks for group_id in chunk]
+    assert partitions_for(column, log_partitions).tolist() == wanted
