@@ -62,6 +62,18 @@ print(sum(sum(loop.stats.cache_misses.values()) for loop in LOOPS))
 """
 
 
+# A loop that is compiled in no time, as those of the kernel are.
+LOOP = """
+from coordinator_state.log.kernel.numbers import compiled
+
+@compiled
+def twice(number: int) -> int:
+    return 2 * number
+
+assert twice(4) == 8
+"""
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A folder that another user can reach: pytest's own are for this user alone."""
@@ -172,6 +184,24 @@ def test_a_named_folder_that_cannot_be_written_is_passed_over(worker: Worker) ->
     blocked = worker.place / "blocked"
     _, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=blocked, TMPDIR=temporary)
     assert Path(path).is_relative_to(temporary)
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+def test_a_loop_works_whether_or_not_it_can_be_cached(
+    can_write: bool, tmp_path: Path, repository: Path
+) -> None:
+    """Without a named folder, loops are kept beside their file, or else in the user's cache."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    # A file where a folder should be stops even a process that may write anywhere.
+    blocked = tmp_path / ("blocked" if can_write else "__pycache__")
+    blocked.touch()
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")
+    }
+    environment |= {"XDG_CACHE_HOME": str(blocked), "HOME": str(blocked)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(repository)])
+    subprocess.run([sys.executable, "-c", "import loop"], check=True, env=environment, cwd=tmp_path)
+    assert bool(list(tmp_path.rglob("*.nbi"))) == can_write
 
 
 def test_it_loads_where_nothing_at_all_can_be_written(
