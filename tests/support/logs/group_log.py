@@ -13,6 +13,7 @@ from coordinator_state.replay.group_replay import MODERN_GROUPS, GroupRecord, Gr
 from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS, Group, GroupMember
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
+from tests.support.logs.logs import group_value
 
 T, U = UUID(int=11), UUID(int=12)
 TYPES = (CONSUMER, SHARE, STREAMS)
@@ -122,24 +123,5 @@ def a_group(group_type: str, *member_ids: str) -> Log:
 
 
 def classic(*members: str) -> dict[str, Any]:
-    kind = RECORD_TYPES[2]
-    fields = {
-        "protocolType": "consumer",
-        "generation": 4,
-        "protocol": "range",
-        "leader": None,
-        "currentStateTimestamp": 1,
-        "members": [
-            {
-                "memberId": member,
-                "clientId": "c",
-                "clientHost": "/h",
-                "rebalanceTimeout": 1,
-                "sessionTimeout": 1,
-                "subscription": b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff",
-                "assignment": b"",
-            }
-            for member in members
-        ],
-    }
-    return decode_value(kind, encode_value(kind, 3, fields)).fields
+    """The fields of a GroupMetadata value."""
+    return decode_value(RECORD_TYPES[2], group_value(members, generation=4)).fields
