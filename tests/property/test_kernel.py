@@ -208,9 +208,10 @@ def test_same_rows_at_edges(name: str, compact: bool) -> None:
 
 
 def test_utf8_is_that_of_python() -> None:
+    every = bytes(range(256))
     bounds = bytes.fromhex("00 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f4 f5 ff")
-    for size, alphabet in ((1, bytes(range(256))), (2, bytes(range(256))), (3, bounds)):
-        for characters in itertools.product(alphabet, repeat=size):
+    for alphabets in ((every,), (every, bounds), (bounds, every), (bounds, bounds, bounds)):
+        for characters in itertools.product(*alphabets):
             _assert_utf8_is_that_of_python(bytes(characters))
     for head, tail in itertools.product(itertools.product(bounds, repeat=2), (b"", b"\x80", b"A")):
         _assert_utf8_is_that_of_python(bytes(head) + b"\x80" + tail)

@@ -2,7 +2,8 @@
 
 Tests that name one of Kafka's follow the Scala GroupMetadataManagerTest of 3.9 (folder
 core/src/test/scala/unit/kafka/coordinator/group) and, where they say so, CoordinatorLoaderImplTest
-of 4.2. Worked results are those of `GroupCoordinatorShard` at 4.2.0.
+of 4.2. Worked results are those of `GroupCoordinatorShard` at 4.2.0. `test_offsets.py` has the
+rules of transactions.
 """
 
 from __future__ import annotations
@@ -126,13 +127,6 @@ CASES = {
     "testLoadOffsetsWithoutGroup": Case(
         steps=[plain(*commits(COMMITTED))], offsets=stored(COMMITTED, 0)
     ),
-    "testLoadTransactionalOffsetsWithoutGroup": Case(
-        steps=[transactional(1000, *commits(COMMITTED)), marker(1000)],
-        offsets=stored(COMMITTED, 0, 1000),
-    ),
-    "testGroupLoadedWithPendingCommits": Case(
-        steps=[transactional(1000, *commits(COMMITTED))], pending={1000: COMMITTED}
-    ),
     "testDoNotLoadAbortedTransactionalOffsetCommits: a commit makes its group at once": Case(
         steps=[transactional(1000, *commits(COMMITTED)), marker(1000, ABORT)],
         has_group={COORDINATOR},
@@ -140,47 +134,13 @@ CASES = {
     "testLoadWithCommittedAndAbortedAndPendingTransactionalOffsetCommits": Case(
         steps=[
             transactional(1000, *commits(COMMITTED)),
-            marker(1000),
+            marker(1000, epoch=3),
             transactional(1000, *commits(OTHERS)),
             marker(1000, ABORT),
             transactional(1000, *commits(PENDING)),
         ],
         offsets=stored(COMMITTED, 0, 1000),
         pending={1000: PENDING},
-    ),
-    "the same after the end of the last transaction": Case(
-        steps=[
-            transactional(1000, *commits(OTHERS)),
-            marker(1000, ABORT),
-            transactional(1000, *commits(PENDING)),
-            marker(1000),
-        ],
-        offsets=stored(PENDING, 4, 1000),
-    ),
-    "testLoadTransactionalOffsetCommitsFromMultipleProducers": Case(
-        steps=[
-            transactional(1000, *commits(COMMITTED)),
-            marker(1000),
-            transactional(1001, *commits(OTHERS)),
-            marker(1001, epoch=3),
-        ],
-        offsets=stored(COMMITTED, 0, 1000) | stored(OTHERS, 4, 1001),
-    ),
-    "testGroupLoadWithConsumerAndTransactionalOffsetCommitsConsumerWins": Case(
-        steps=[
-            transactional(1000, *commits({FOO_0: 23})),
-            plain(*commits({FOO_0: 24})),
-            marker(1000),
-        ],
-        offsets=stored({FOO_0: 24}, 1),
-    ),
-    "testGroupLoadWithConsumerAndTransactionalOffsetCommitsTransactionWins": Case(
-        steps=[
-            plain(*commits({FOO_0: 24})),
-            transactional(1000, *commits({FOO_0: 23})),
-            marker(1000),
-        ],
-        offsets=stored({FOO_0: 23}, 1, 1000),
     ),
     "testLoadOffsetsWithTombstones": Case(
         steps=[plain(*commits(COMMITTED), *commits({FOO_1: None}))],

@@ -1,7 +1,8 @@
 """The replay rules of offsets.
 
-Tests that name one of Kafka's follow OffsetMetadataManagerTest (group-coordinator/src/test/java/
-org/apache/kafka/coordinator/group at 4.2.0); worked results are those of `GroupCoordinatorShard`.
+Cases that name one of Kafka's follow OffsetMetadataManagerTest (group-coordinator/src/test/java/
+org/apache/kafka/coordinator/group at 4.2.0) and the Scala GroupMetadataManagerTest of 3.9; worked
+results are those of `GroupCoordinatorShard`.
 """
 
 from __future__ import annotations
@@ -107,6 +108,12 @@ BOTH: dict[str, Case] = {
     ),
     "a commit that waits leaves the stored offset alone": Case(
         [plain(), pending(7)], {BAR_0: 0}, {7: {BAR_0: 1}}
+    ),
+    "testLoadTransactionalOffsetCommitsFromMultipleProducers": Case(
+        [pending(7), marker(7), pending(8, BAR_1), marker(8), pending(7)],
+        {BAR_0: 0, BAR_1: 2},
+        {7: {BAR_0: 4}},
+        {0: (COMMITTED, 1), 2: (COMMITTED, 3)},
     ),
     "testReplayTransactionEndMarkerWithCommit": Case(
         [
