@@ -23,7 +23,6 @@ from coordinator_state.log.log_decoder import DecodedRecordSet
 from coordinator_state.log.log_rows import MOST_STEPS_BACK
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
-from tests.mutations.__main__ import Mutations, run, try_record_set
 from tests.support.logs.logs import Event, offset_key, offset_value, segment
 from tests.support.logs.random_batches import (
     SEEDS,
@@ -224,23 +223,6 @@ def _assert_utf8_is_that_of_python(raw: bytes) -> None:
     except UnicodeDecodeError:
         expected = False
     assert is_utf8(read_only(np.frombuffer(raw, dtype=np.uint8)), 0, len(raw)) == expected, raw
-
-
-# --- a slice of the damaged records of `tests/mutations/__main__.py`
-
-
-def test_damaged_records_are_rows_and_the_same_ones_for_both_decoders() -> None:
-    outcome = run(seed=1, records=10_000)
-
-    assert outcome.rows.total() == 10_000
-    assert {"offset", "record", "undecodable"} <= outcome.rows.keys()
-
-
-def test_the_same_seed_damages_alike_and_a_lost_record_is_seen() -> None:
-    raw = Mutations(3).record_set(1_200)
-    assert raw == Mutations(3).record_set(1_200)
-    with pytest.raises(AssertionError, match="1200 rows of 1201 records"):
-        try_record_set(raw, 1_201)
 
 
 # --- checksums ------------------------------------------------------------------------------------
