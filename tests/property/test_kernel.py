@@ -6,6 +6,7 @@ import itertools
 import random
 import struct
 from dataclasses import fields
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -117,7 +118,7 @@ def test_same_rows_for_damaged_logs_and_windows_of_any_size(
     window_batches: int,
 ) -> None:
     raw, next_offset = log
-    sizes = {
+    sizes: dict[str, Any] = {
         **{"WINDOW_BYTES": window_bytes, "COMPACTED_WINDOW_BYTES": window_bytes},
         "WINDOW_BATCHES": window_batches,
     }
@@ -302,7 +303,7 @@ def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
     ]
     raw, next_offset = segment(commits)
     _assert_same(raw, 0, next_offset, compact=True)
-    whole_range = {"log_partition": 0, "from_offset": 0, "to_offset": next_offset}
+    whole_range: dict[str, Any] = {"log_partition": 0, "from_offset": 0, "to_offset": next_offset}
     decoded = kernel.decode_record_set(raw, **whole_range, compact=True)
     assert MOST_STEPS_BACK < decoded.rows.num_rows <= 2 * MOST_STEPS_BACK + 2 * 7
     with mock.patch.multiple(windows, WINDOW_BATCHES=1_000):

@@ -47,7 +47,7 @@ def decode(
     )
 
 
-def rows_of(raw: bytes, **offsets: int) -> list[dict[str, Any]]:
+def rows_of(raw: bytes, **offsets: Any) -> list[dict[str, Any]]:
     """The rows without their nulls."""
     rows = decode(raw, **offsets).rows
     assert rows.schema.equals(LOG_ROW_SCHEMA)
@@ -416,8 +416,11 @@ class TestMisplaced:
 
 V = (KEY, VALUE)
 TOMBSTONE = (KEY, None)
-PRODUCERS = ({"producer_id": 5, "is_transactional": True}, {"producer_id": 5})
-PRODUCERS += ({"is_transactional": True},)
+PRODUCERS: list[dict[str, Any]] = [
+    {"producer_id": 5, "is_transactional": True},
+    {"producer_id": 5},
+    {"is_transactional": True},
+]
 
 
 def group_tombstone(record_type: int, group: str) -> tuple[bytes, None]:

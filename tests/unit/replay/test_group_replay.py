@@ -293,7 +293,7 @@ SIMPLE = simple_group("g")
 
 
 def rebuilt(semantics: Semantics, *records: GroupRecord, **offsets: Any) -> Group | None:
-    nothing = {"committed": (), "pending": (), "was_simple": False}
+    nothing: dict[str, Any] = {"committed": (), "pending": (), "was_simple": False}
     state = rebuilt_group("g", records, semantics, **(nothing | offsets))
     return None if state is None else described(state)
 

@@ -289,7 +289,7 @@ def control(key: bytes | None) -> list[Step]:
     return [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control(key)]
 
 
-(OFFSET_KEY, _), *_ = commits({FOO_0: 0})
+OFFSET_KEY = commits({FOO_0: 0})[0][0]
 BAD: dict[str, tuple[list[Step], str]] = {
     "null key": ([plain((None, b"x"), *commits({FOO_1: 2}))], "null key"),
     "unsupported version": (
