@@ -26,7 +26,7 @@ from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.modern_groups import ModernGroup, ModernMember
 from coordinator_state.replay.releases import Release
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
-from tests.support.logs.random_logs import GROUPS, TOPICS
+from tests.support.logs.random_logs import GROUPS, TOPICS, seed_lists
 
 
 def _log(seeds: list[int]) -> list[KeyAndValue]:
@@ -38,12 +38,7 @@ def _log(seeds: list[int]) -> list[KeyAndValue]:
     ]
 
 
-# Drawn by size first: lists of hypothesis alone are mostly too short for anything to meet.
-_LOGS = (
-    st.integers(0, 40)
-    .flatmap(lambda size: st.lists(st.integers(0, 1 << 20), min_size=size, max_size=size))
-    .map(_log)
-)
+_LOGS = seed_lists(40).map(_log)
 
 
 def _decoded(log: list[KeyAndValue]) -> list[GroupRecord]:

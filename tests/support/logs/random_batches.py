@@ -20,6 +20,7 @@ from coordinator_state.log.record_batch_writer import write_control_batch, write
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from tests.support.logs.logs import group_value, offset_key, offset_value
+from tests.support.logs.random_logs import seed_lists
 
 Record = tuple[bytes | None, bytes | None]
 Log = tuple[bytes, int]
@@ -194,9 +195,7 @@ def _log(drawn: tuple[int, Sequence[int]]) -> Log:
 
 
 def batch_logs() -> st.SearchStrategy[Log]:
-    # The number of batches first: lists as such are mostly too short for anything to meet.
-    seeds = st.integers(0, 8).flatmap(lambda n: st.lists(SEEDS, min_size=n, max_size=n))
-    return st.tuples(st.sampled_from([0, 0, 0, 10**12]), seeds).map(_log)
+    return st.tuples(st.sampled_from([0, 0, 0, 10**12]), seed_lists(8)).map(_log)
 
 
 def damaged_logs() -> st.SearchStrategy[Log]:

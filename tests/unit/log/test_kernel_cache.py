@@ -143,13 +143,6 @@ def test_the_named_folder_serves_every_application(worker: Worker) -> None:
     assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
 
 
-@pytest.mark.long
-def test_a_named_folder_that_cannot_be_written_is_passed_over(worker: Worker) -> None:
-    temporary = worker.folder("temporary")
-    _, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=worker.blocked, TMPDIR=temporary)
-    assert Path(path).is_relative_to(temporary)
-
-
 @pytest.mark.parametrize("can_write", [True, False])
 def test_a_loop_works_whether_or_not_it_can_be_cached(
     can_write: bool, tmp_path: Path, repository: Path
