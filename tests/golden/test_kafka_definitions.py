@@ -13,6 +13,7 @@ from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYP
 from coordinator_state.wire.schema import Field, Schema
 from tests.golden.kafka_definitions import FieldDefinition, RecordDefinition, of_release
 from tests.golden.record_type_table import cases, paths, table_lines
+from tests.support.brokers.jar_sets import RELEASES
 
 RecordTypes = Mapping[int, RecordType]
 
@@ -32,6 +33,15 @@ def test_every_record_of_a_release_is_known(coordinator: str, release: str) -> N
     assert least <= {one.record_type for one in found}
     known = RECORD_TYPES_OF[coordinator]
     assert [problem for one in found for problem in _problems(one, known)] == []
+
+
+@pytest.mark.parametrize("coordinator", RECORD_TYPES_OF)
+def test_record_types_have_the_names_of_the_newest_release(coordinator: str) -> None:
+    names = {one.record_type: one.name for one in of_release(coordinator, RELEASES[-1])}
+    known = {number: kind.name for number, kind in RECORD_TYPES_OF[coordinator].items()}
+    # No release after the early access of share groups has type 9.
+    known.pop(9, None)
+    assert known == names
 
 
 @pytest.mark.parametrize("coordinator", RECORD_TYPES_OF)

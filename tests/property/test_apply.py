@@ -20,7 +20,6 @@ import pytest
 from deltalake import DeltaTable
 
 from coordinator_state.apply.rows import EVENT_SCHEMA
-from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
@@ -312,8 +311,9 @@ def _assert_loaded(
     assert differences(rows, loaders) == []
     lacking = next(p for p, loader in loaders.items() if loader.offsets)
     assert differences(rows, {**loaders, lacking: ReferenceLoader(semantics)})
-    whole = [_after_one_micro_batch(p, *log, semantics) for p, log in segments.items()]
-    pending = [row for tables in whole for row in tables.pending.to_pylist()]
+    whole = PlanTables(semantics)
+    whole.load(segments)
+    pending = whole.pending.to_pylist()
     assert set(map(_client, rows["pending_offsets"])) == set(map(_client, pending))
     if folder.history == "all":
         events = [
@@ -321,19 +321,9 @@ def _assert_loaded(
             for event in rows["group_events"]
             if event["outcome"] != LOST
         ]
-        expected = [event for tables in whole for event in tables.events]
-        assert differing("group_events", events, expected) == []
+        assert differing("group_events", events, whole.events) == []
 
 
 def _client(row: Row) -> tuple[int, int, str | None, str | None]:
     """The client of a pending offset."""
     return row["log_partition"], row["record_offset"], row["client_id"], row["client_host"]
-
-
-def _after_one_micro_batch(
-    log_partition: int, buffer: bytes, end: int, semantics: Semantics
-) -> PlanTables:
-    decoded = decode_record_set(buffer, log_partition=log_partition, from_offset=0, to_offset=end)
-    tables = PlanTables(semantics)
-    tables.apply(pa.Table.from_batches([decoded.rows]), end, 0)
-    return tables

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.errors import ReplayError
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.replay.classic_groups import classic_group
 from coordinator_state.replay.group_replay import (
     GroupRecord,
     GroupReplay,
@@ -23,7 +26,7 @@ from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.modern_groups import ModernGroup, ModernMember
 from coordinator_state.replay.releases import Release
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
-from tests.support.logs.random_logs import GROUPS, TOPICS
+from tests.support.logs.random_logs import GROUPS, TOPICS, seed_lists
 
 
 def _log(seeds: list[int]) -> list[KeyAndValue]:
@@ -35,12 +38,7 @@ def _log(seeds: list[int]) -> list[KeyAndValue]:
     ]
 
 
-# Drawn by size first: lists of hypothesis alone are mostly too short for anything to meet.
-_LOGS = (
-    st.integers(0, 40)
-    .flatmap(lambda size: st.lists(st.integers(0, 1 << 20), min_size=size, max_size=size))
-    .map(_log)
-)
+_LOGS = seed_lists(40).map(_log)
 
 
 def _decoded(log: list[KeyAndValue]) -> list[GroupRecord]:
@@ -137,3 +135,60 @@ def test_strict_rules_stop_at_the_first_warning(log: list[KeyAndValue]) -> None:
         isinstance(group, Group) and group.replay_warning is None
         for group in strict.groups.values()
     )
+
+
+# --- classic groups: a value makes the same group, whatever the group was before
+
+_SUBSCRIPTIONS = [
+    *(b"", b"\x00"),
+    *(
+        encode_subscription({"topics": ["t"], "userData": None, "generationId": generation})
+        for generation in (1, 2)
+    ),
+    encode_subscription({"topics": ["u"], "userData": b"\x01", "rackId": "r"}),
+]
+_ASSIGNMENTS = [
+    b"",
+    b"\x00",
+    *(
+        encode_assignment(
+            {"assignedPartitions": [{"topic": "t", "partitions": [p]}], "userData": None}
+        )
+        for p in range(2)
+    ),
+]
+_MEMBERS = st.fixed_dictionaries(
+    {
+        "memberId": st.sampled_from(["a", "b"]),
+        "groupInstanceId": st.sampled_from([None, "i"]),
+        "clientId": st.sampled_from(["c", "d"]),
+        "clientHost": st.just("/h"),
+        "rebalanceTimeout": st.sampled_from([-1, 5]),
+        "sessionTimeout": st.sampled_from([5, 6]),
+        "subscription": st.sampled_from(_SUBSCRIPTIONS),
+        "assignment": st.sampled_from(_ASSIGNMENTS),
+    }
+)
+_VALUES = st.fixed_dictionaries(
+    {
+        "protocolType": st.sampled_from(["consumer", "connect", ""]),
+        "generation": st.integers(0, 2),
+        "protocol": st.sampled_from([None, "range"]),
+        "leader": st.sampled_from([None, "a"]),
+        "currentStateTimestamp": st.sampled_from([-1, 7]),
+        # Ids may repeat.
+        "members": st.lists(_MEMBERS, max_size=3),
+    }
+)
+
+
+@given(values=st.lists(_VALUES, min_size=2, max_size=4))
+def test_a_value_makes_the_same_group_whatever_was_before(values: list[dict[str, Any]]) -> None:
+    before = None
+    for record_offset, value in enumerate(values):
+        group = classic_group("g", value, record_offset, before)
+        assert group == classic_group("g", value, record_offset)
+        # Members of an equal value are the same objects.
+        again = classic_group("g", value, record_offset, group)
+        assert [id(member) for member in again.members] == [id(member) for member in group.members]
+        before = group

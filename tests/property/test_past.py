@@ -1,4 +1,4 @@
-"""Tables of a past moment against the reference loader: any log, any cut, any base, any moment."""
+"""Tables of a past moment against the reference loader: any logs, cut, base and moment."""
 
 from __future__ import annotations
 
@@ -33,46 +33,58 @@ from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
-from tests.support.logs.log_rows import LOG_PARTITION
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, Event, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.loader_tables import differences_of_state
 from tests.support.tables.plan_tables import PlanTables
 
 FIRST = datetime.fromtimestamp(BASE_TIMESTAMP_MS / 1000, timezone.utc)
+LOG_PARTITIONS = (3, 7, 8)
+Segments = dict[int, tuple[bytes, int]]
+"""The records of each log partition, and its end."""
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
-@settings(max_examples=120)
-@given(data=st.data(), events=logs(), is_sampled=st.booleans(), release=st.sampled_from(Release))
+@settings(max_examples=45)
+@given(
+    data=st.data(),
+    drawn=st.tuples(*[logs()] * len(LOG_PARTITIONS)),
+    is_sampled=st.booleans(),
+    release=st.sampled_from(Release),
+)
 def test_moments_in_any_order_equal_the_loader(
     semantics: Semantics,
     data: st.DataObject,
-    events: list[Event],
+    drawn: tuple[list[Event], ...],
     is_sampled: bool,
     release: Release,
 ) -> None:
-    """With sampled history the end of any micro-batch, otherwise any moment."""
-    buffer, end = segment(events)
+    """With sampled history the end of any micro-batch, otherwise any moment.
+
+    Records of all log partitions with the same offset have the same time.
+    """
+    segments = dict(zip(LOG_PARTITIONS, map(segment, drawn), strict=True))
     tables = PlanTables(semantics, release)
+    end = max(end for _, end in segments.values())
     cuts = sorted(data.draw(st.sets(st.integers(0, end), max_size=5)) | {end})
     base_number = data.draw(st.integers(0, len(cuts)))
     base = _base(tables)
     for number, cut in enumerate(cuts, start=1):
-        tables.load(buffer, cut, compact=is_sampled)
+        ranges = {p: (buffer, min(cut, end_of_log)) for p, (buffer, end_of_log) in segments.items()}
+        tables.load(ranges, compact=is_sampled)
         if number == base_number:
             base = _base(tables)
 
-    start = base.next_offsets[LOG_PARTITION]
+    start = max(base.next_offsets.values())
     ends = [cut for cut in cuts if cut >= start]
     offsets = st.sampled_from(ends) if is_sampled else st.integers(start, end)
     first, *others = data.draw(st.lists(offsets, min_size=1, max_size=3))
-    _assert_equal(_at(first, base, tables), first, buffer, tables)
+    _assert_equal(_at(first, base, tables), first, segments, tables)
     history = _history(tables)
     timeline = Timeline(base, history, semantics, release, {})
     for next_offset in [*others, first]:
         past = timeline.at(_moment(next_offset))
-        _assert_equal(past, next_offset, buffer, tables)
+        _assert_equal(past, next_offset, segments, tables)
         cut_of_moment = cut_at(base, history, _moment(next_offset))
         assert past.next_offsets == {**history.ends(base.next_offsets), **cut_of_moment}
 
@@ -109,7 +121,7 @@ def _base(tables: PlanTables) -> Base:
         coordinator_records=_rows(
             [*tables.records.values()], COORDINATOR_RECORD_ROW, CoordinatorRecordRow
         ),
-        next_offsets={LOG_PARTITION: tables.next_offset},
+        next_offsets={p: tables.next_offsets.get(p, 0) for p in LOG_PARTITIONS},
     )
 
 
@@ -118,12 +130,16 @@ def _rows(rows: list[dict[str, Any]], schema: pa.Schema, row: type) -> pa.Table:
     return columns_of(table, nullable(schema_of(row))).cast(schema_of(row))
 
 
-def _assert_equal(past: PastTables, next_offset: int, buffer: bytes, expected: PlanTables) -> None:
-    loader = ReferenceLoader(expected.semantics, release=expected.release)
-    batches = read_record_batches(buffer)
-    loader.load(batch for batch in batches if batch.base_offset < next_offset)
+def _assert_equal(
+    past: PastTables, next_offset: int, segments: Segments, tables: PlanTables
+) -> None:
+    loaders = {}
+    for p, (buffer, _) in segments.items():
+        loaders[p] = ReferenceLoader(tables.semantics, release=tables.release)
+        batches = read_record_batches(buffer)
+        loaders[p].load(batch for batch in batches if batch.base_offset < next_offset)
     rows = {
         name: getattr(past, name).to_pylist()
         for name in ("group_offsets", "pending_offsets", "groups", "group_members")
     }
-    assert differences_of_state(rows, {LOG_PARTITION: loader}) == []
+    assert differences_of_state(rows, loaders) == []

@@ -20,7 +20,7 @@ from coordinator_state.records.consumer_protocol import (
     decode_subscription,
 )
 from coordinator_state.records.group_record_values import EARLY_ACCESS_VALUES
-from coordinator_state.records.message_formatter import formatter_json
+from coordinator_state.records.message_formatter import key_json, value_json
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES, RecordType
 from coordinator_state.records.serde import (
     DecodedValue,
@@ -28,7 +28,6 @@ from coordinator_state.records.serde import (
     decode_value,
     decode_versioned,
     encode_key,
-    encode_value,
     encode_versioned,
 )
 from coordinator_state.wire.schema import Field, Schema
@@ -38,6 +37,11 @@ few_examples = settings(max_examples=max(20, settings().max_examples // 5))
 """For tests that run once per version or type: together they have as many as the others."""
 
 SCHEMAS = [SUBSCRIPTION, ASSIGNMENT, *(t.value for t in RECORD_TYPES.values())]
+DECODERS: dict[str, tuple[Schema, Callable[[bytes], Any]]] = {
+    "subscription": (SUBSCRIPTION, decode_subscription),
+    "assignment": (ASSIGNMENT, decode_assignment),
+    **{t.value_name: (t.value, partial(decode_value, t)) for t in RECORD_TYPES.values()},
+}
 VERSIONS = [
     pytest.param(schema, version, id=f"{schema.name} v{version}")
     for schema in SCHEMAS
@@ -91,6 +95,9 @@ def test_a_message_of_any_version_reads_back(
     value = decode_versioned(schema, raw + tail)
 
     assert (value.version, value.fields, value.trailing_bytes) == (version, fields, len(tail))
+    document = value_json(value)
+    assert json.loads(json.dumps(document)) == document
+    assert_no_prefix_is_enough(lambda prefix: decode_versioned(schema, prefix), raw, DecodeError)
 
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.key_name)
@@ -101,27 +108,7 @@ def test_a_key_of_any_type_reads_back(record_type: RecordType, data: st.DataObje
     key = decode_key(encode_key(record_type, fields))
 
     assert (key.record_type, key.fields, key.trailing_bytes) == (record_type, fields, 0)
-
-
-@pytest.mark.parametrize(("schema", "version"), VERSIONS)
-@few_examples
-@given(data=st.data())
-def test_no_strict_prefix_is_enough(schema: Schema, version: int, data: st.DataObject) -> None:
-    raw = encode_versioned(schema, version, data.draw(structs(schema.fields, version)))
-
-    assert_no_prefix_is_enough(lambda prefix: decode_versioned(schema, prefix), raw, DecodeError)
-
-
-@given(data=st.data())
-def test_every_record_prints_as_json(data: st.DataObject) -> None:
-    record_type = data.draw(st.sampled_from(list(RECORD_TYPES.values())))
-    version = data.draw(st.integers(*record_type.versions))
-    key = decode_key(encode_key(record_type, data.draw(structs(record_type.key_fields, 0))))
-    fields = data.draw(structs(record_type.value.fields, version))
-    value = decode_value(record_type, encode_value(record_type, version, fields))
-
-    document = formatter_json(key, value)
-    assert json.loads(json.dumps(document)) == document
+    assert json.loads(json.dumps(key_json(key))) == key_json(key)
 
 
 @pytest.mark.parametrize("record_type", EARLY_ACCESS_VALUES)
@@ -173,69 +160,47 @@ def test_members_that_were_read_before_read_as_any_message(data: st.DataObject) 
         assert _told(partial(decode_value, group_metadata), raw) == expected
 
 
+@pytest.mark.parametrize("record_type", [*RECORD_TYPES, None])
+@few_examples
 @given(raw=st.binary(max_size=60))
-def test_random_bytes_are_a_key_or_refused(raw: bytes) -> None:
+def test_random_bytes_are_a_key_or_refused(record_type: int | None, raw: bytes) -> None:
+    """Any bytes, and any bytes behind a known type."""
+    if record_type is not None:
+        raw = record_type.to_bytes(2, "big") + raw
     key = _survives(decode_key, raw)
 
     if key is not None:
+        assert record_type in (None, key.record_type.id)
+        assert key.group_id == next(iter(key.fields.values()))
         assert encode_key(key.record_type, key.fields) == raw[: len(raw) - key.trailing_bytes]
 
 
-@pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.key_name)
-@few_examples
-@given(raw=st.binary(max_size=30))
-def test_random_bytes_behind_any_type_are_its_key_or_refused(
-    record_type: RecordType, raw: bytes
-) -> None:
-    key = _survives(decode_key, record_type.id.to_bytes(2, "big") + raw)
-
-    if key is not None:
-        assert key.record_type is record_type
-        assert key.group_id == next(iter(key.fields.values()))
+def _messages(schema: Schema) -> st.SearchStrategy[bytes]:
+    """Any bytes, with a version or without, and those that are almost a message."""
+    versions = st.integers(*schema.versions).map(lambda version: version.to_bytes(2, "big"))
+    any_bytes = st.binary(max_size=60)
+    return st.one_of(
+        any_bytes,
+        st.builds(lambda version, body: version + body, versions, any_bytes),
+        _almost(schema),
+    )
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
 @few_examples
 @given(data=st.data())
 def test_random_bytes_are_a_message_or_refused(schema: Schema, data: st.DataObject) -> None:
-    raw = data.draw(
-        st.one_of(
-            st.binary(max_size=60),
-            st.builds(
-                lambda version, body: version.to_bytes(2, "big") + body,
-                st.integers(*schema.versions),
-                st.binary(max_size=60),
-            ),
-            _almost(schema),
-        )
-    )
-    value = _survives(lambda some: decode_versioned(schema, some), raw)
+    value = _survives(partial(decode_versioned, schema), data.draw(_messages(schema)))
 
     if value is not None:
         again = decode_versioned(schema, encode_versioned(schema, value.version, value.fields))
         assert again.fields == value.fields
 
 
-@pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.value_name)
+@pytest.mark.parametrize("decode", DECODERS)
 @few_examples
 @given(data=st.data())
-def test_random_bytes_are_a_value_or_refused(record_type: RecordType, data: st.DataObject) -> None:
-    raw = data.draw(st.one_of(st.binary(max_size=60), _almost(record_type.value)))
-
-    _survives(lambda some: decode_value(record_type, some), raw)
-
-
-@pytest.mark.parametrize(
-    ("decode", "schema"),
-    [(decode_subscription, SUBSCRIPTION), (decode_assignment, ASSIGNMENT)],
-    ids=["subscription", "assignment"],
-)
-@given(data=st.data())
-def test_random_bytes_of_a_member_are_read_or_refused(
-    decode: Callable[[bytes], Any], schema: Schema, data: st.DataObject
-) -> None:
-    raw = data.draw(st.one_of(st.binary(max_size=60), _almost(schema)))
-    fields = _survives(decode, raw)
-
-    if fields is not None:
-        assert set(fields) == {field.name for field in schema.fields}
+def test_random_bytes_are_a_value_or_refused(decode: str, data: st.DataObject) -> None:
+    """By the functions that choose among the layouts of a message."""
+    schema, function = DECODERS[decode]
+    _survives(function, data.draw(_messages(schema)))

@@ -156,10 +156,12 @@ def tables_state(log: bytes, end: int, semantics: Semantics, choose: random.Rand
     """By the rules of the tables, cut anywhere into micro-batches, some of them twice."""
     tables = PlanTables(semantics, MODELLED_RELEASE)
     for cut in [*sorted(choose.randint(0, end) for _ in range(3)), end]:
-        tables.load(log, cut, compact=choose.random() < 0.5, is_redelivered=choose.random() < 0.5)
+        how = {"compact": choose.random() < 0.5, "is_redelivered": choose.random() < 0.5}
+        tables.load({0: (log, cut)}, **how)
     return {
         "offsets": {
-            key: tuple(row[name] for name in OFFSET_VALUES) for key, row in tables.offsets.items()
+            key: tuple(row[name] for name in OFFSET_VALUES)
+            for (_, key), row in tables.offsets.items()
         },
         "pending": {
             (row["producer_id"], OffsetKey(row["group_id"], row["topic"], row["partition"])): tuple(

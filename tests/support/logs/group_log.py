@@ -13,28 +13,32 @@ from coordinator_state.replay.group_replay import MODERN_GROUPS, GroupRecord, Gr
 from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS, Group, GroupMember
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
-from coordinator_state.wire.primitives import uuid_text
+from tests.support.logs.logs import group_value
 
 T, U = UUID(int=11), UUID(int=12)
-NAMES = {uuid_text(T): "t"}
 TYPES = (CONSUMER, SHARE, STREAMS)
 every_type = pytest.mark.parametrize("group_type", TYPES)
-
 
 _MEMBER = {"clientId": "c", "clientHost": "/h"}
 _CURRENT = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0}
 _TASKS: dict[str, Any] = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
 _REQUIRED: dict[int, dict[str, Any]] = {
     3: {"epoch": 1},
+    4: {"topics": []},
     5: {**_MEMBER, "subscribedTopicNames": []},
+    6: {"assignmentEpoch": 1},
     7: {"topicPartitions": []},
     8: {**_CURRENT, "assignedPartitions": [], "partitionsPendingRevocation": []},
     10: {**_MEMBER, "subscribedTopicNames": []},
     11: {"epoch": 1, "metadataHash": 0},
+    12: {"assignmentEpoch": 1},
     13: {"topicPartitions": []},
     14: {**_CURRENT, "assignedPartitions": []},
+    15: {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []},
+    16: {"topics": [], "version": 1, "timestamp": 1},
     17: {"epoch": 1, "metadataHash": 0},
     19: {**_MEMBER, "topologyEpoch": 1, "processId": "p", "clientTags": [], "userEndpoint": None},
+    20: {"assignmentEpoch": 1},
     21: _TASKS,
     22: {**_CURRENT, "state": 1, **_TASKS, **{f"{name}PendingRevocation": [] for name in _TASKS}},
     23: {"epoch": 1, "subtopologies": []},
@@ -112,31 +116,12 @@ def a_group(group_type: str, *member_ids: str) -> Log:
         log.put(group_type, Part.TOPOLOGY)
     for member in member_ids:
         log.put(group_type, Part.TARGET, member)
-    log.put(group_type, Part.TARGET_EPOCH, assignmentEpoch=1)
+    log.put(group_type, Part.TARGET_EPOCH)
     for member in member_ids:
         log.put(group_type, Part.CURRENT, member)
     return log
 
 
 def classic(*members: str) -> dict[str, Any]:
-    kind = RECORD_TYPES[2]
-    fields = {
-        "protocolType": "consumer",
-        "generation": 4,
-        "protocol": "range",
-        "leader": None,
-        "currentStateTimestamp": 1,
-        "members": [
-            {
-                "memberId": member,
-                "clientId": "c",
-                "clientHost": "/h",
-                "rebalanceTimeout": 1,
-                "sessionTimeout": 1,
-                "subscription": b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff",
-                "assignment": b"",
-            }
-            for member in members
-        ],
-    }
-    return decode_value(kind, encode_value(kind, 3, fields)).fields
+    """The fields of a GroupMetadata value."""
+    return decode_value(RECORD_TYPES[2], group_value(members, generation=4)).fields

@@ -10,12 +10,11 @@ import pytest
 
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.records.consumer_protocol import encode_subscription
 from coordinator_state.records.record_types import RECORD_TYPES
-from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import OffsetKey, Semantics
-from tests.support.logs.logs import offset_key, offset_value
+from tests.support.logs.logs import group_value, offset_key, offset_value
 
 GROUP = "foo"
 NOW_MS = 1_700_000_000_000
@@ -51,31 +50,16 @@ def commits(
 
 
 def group_record(
-    *member_ids: str, group_id: str = GROUP, version: int = 3, **fields: Any
+    *member_ids: str, group_id: str = GROUP, version: int = 3, generation: int = 935
 ) -> KeyAndValue:
-    """A GroupMetadata record: Stable with members, Empty without."""
-    value = {
-        "protocolType": "consumer",
-        "generation": 935,
-        "protocol": "range" if member_ids else None,
-        "leader": member_ids[0] if member_ids else None,
-        **({"currentStateTimestamp": NOW_MS} if version >= 2 else {}),
-        "members": [
-            {
-                "memberId": member_id,
-                **({"groupInstanceId": "bar"} if version >= 3 else {}),
-                "clientId": "clientId",
-                "clientHost": "clientHost",
-                **({"rebalanceTimeout": 30_000} if version >= 1 else {}),
-                "sessionTimeout": 10_000,
-                "subscription": encode_subscription({"topics": ["foo"], "userData": None}),
-                "assignment": b"",
-            }
-            for member_id in member_ids
-        ],
-        **fields,
-    }
-    return group_key(group_id), encode_value(RECORD_TYPES[2], version, value)
+    """A GroupMetadata record: Stable with members, Empty without; every member is static."""
+    value = group_value(
+        member_ids,
+        generation=generation,
+        version=version,
+        instance_id="bar" if version >= 3 else None,
+    )
+    return group_key(group_id), value
 
 
 def group_key(group_id: str = GROUP) -> bytes:

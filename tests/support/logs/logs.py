@@ -59,6 +59,7 @@ def group_value(
     version: int = 3,
     session_timeout_ms: int = 10_000,
     subscribed_generation: int = -1,
+    instance_id: str | None = None,
 ) -> bytes:
     """A GroupMetadata value whose members subscribe to topic `t` and own a partition each."""
     subscription = {"topics": ["t"], "userData": None, "generationId": subscribed_generation}
@@ -74,6 +75,7 @@ def group_value(
             "members": [
                 {
                     "memberId": member,
+                    **({} if instance_id is None else {"groupInstanceId": instance_id}),
                     "clientId": f"client of {member}",
                     "clientHost": "/127.0.0.1",
                     **({"rebalanceTimeout": 60_000} if version >= 1 else {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -12,15 +12,10 @@ from coordinator_state.errors import BufferUnderflow, DecodeError
 T = TypeVar("T")
 
 
-def strict_prefixes(raw: bytes) -> Iterator[bytes]:
-    """The beginnings of `raw`, from nothing to all but its last byte."""
-    return (raw[:length] for length in range(len(raw)))
-
-
 def assert_no_prefix_is_enough(
     decode: Callable[[bytes], T], raw: bytes, error: type[DecodeError] = BufferUnderflow
 ) -> None:
     """A decoder refuses every strict prefix of what it accepts."""
-    for prefix in strict_prefixes(raw):
+    for length in range(len(raw)):
         with pytest.raises(error):
-            decode(prefix)
+            decode(raw[:length])

@@ -1,9 +1,14 @@
-"""Random record batches, whole and broken, for the decoders."""
+"""Random record batches, whole and broken, for the decoders.
+
+Each batch is drawn from a seed of its own, so that hypothesis can leave out those that do not
+matter.
+"""
 
 from __future__ import annotations
 
+import random
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,63 +20,161 @@ from coordinator_state.log.record_batch_writer import write_control_batch, write
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from tests.support.logs.logs import group_value, offset_key, offset_value
-
-INT32 = st.integers(-(2**31), 2**31 - 1)
-INT64 = st.integers(-(2**63), 2**63 - 1)
-TIMESTAMPS = st.one_of(st.integers(-2, 2), st.integers(1_700_000_000_000, 1_700_000_001_000), INT64)
-COMPRESSIONS = st.sampled_from(["none", "none", "none", "gzip", "snappy", "lz4", "zstd"])
-# Few keys, one of them far more often than the others, for records to meet.
-NAMES = st.one_of(
-    st.just("g"),
-    st.just("g"),
-    st.just("g"),
-    st.sampled_from(["g", "h", "", "é", "\U0001f600☃", "x" * 300]),
-    st.text(max_size=4),
-)
-PARTITIONS = st.one_of(st.just(0), st.just(0), st.just(0), st.integers(0, 2), INT32)
+from tests.support.logs.random_logs import seed_lists
 
 Record = tuple[bytes | None, bytes | None]
 Log = tuple[bytes, int]
+"""Bytes, and the offset after them."""
+
+SEEDS = st.integers(0, 1 << 32)
 
 
-# --- keys and values -----------------------------------------------------------------------------
+class RandomBatches:
+    """Draws batches; few keys, one of them far more often than the others, for records to meet."""
 
+    def __init__(self, seed: int) -> None:
+        self._choose = random.Random(seed)
 
-@st.composite
-def _commit_values(draw: st.DrawFn) -> bytes:
-    version = draw(st.integers(0, 4))
-    value_fields: dict[str, Any] = {
-        "metadata": draw(NAMES),
-        "commitTimestamp": draw(TIMESTAMPS),
-    }
-    if version == 1:
-        value_fields["expireTimestamp"] = draw(TIMESTAMPS)
-    if version >= 3:
-        value_fields["leaderEpoch"] = draw(st.sampled_from([-1, 0, 7, -7]))
-    if version == 4:
-        value_fields["topicId"] = draw(st.one_of(st.just(UUID(int=0)), st.uuids()))
-    value = offset_value(draw(INT64), version, **value_fields)
-    if version == 4 and draw(st.booleans()):
-        value = _with_tags(value, draw(st.lists(_TAGS, max_size=3)))
-    return value
+    def batch(self, base_offset: int) -> Log:
+        """A batch of any kind, most often of records."""
+        kinds = [self._data_batch] * 5
+        kinds += [self._control_batch, self._empty_batch, self._message_set, self._resealed_batch]
+        return self._choose.choice(kinds)(base_offset + self._choose.choice([0, 0, 0, 7]))
 
+    def damaged(self, raw: bytes) -> bytes:
+        """Bytes with a few bits flipped, and sometimes cut."""
+        out = bytearray(raw)
+        for _ in range(self._choose.randrange(4) if raw else 0):
+            out[self._choose.randrange(len(raw))] ^= 1 << self._choose.randrange(8)
+        del out[len(out) - self._choose.choice([0, 0, 1, 30, 70]) :]
+        return bytes(out)
 
-# A tagged field as (tag, announced size, bytes): known, unknown, and some whose size is a lie.
-_TAGS = st.one_of(
-    st.tuples(st.integers(0, 300), st.binary(max_size=20)).map(lambda t: (t[0], len(t[1]), t[1])),
-    st.binary(min_size=16, max_size=16).map(lambda raw: (0, 16, raw)),
-    st.tuples(st.integers(0, 1), st.integers(0, 40), st.binary(max_size=20)),
-)
+    # --- keys and values
 
+    def _int(self, bits: int) -> int:
+        return self._choose.getrandbits(bits) - (1 << (bits - 1))
 
-def _with_tags(value: bytes, tags: list[tuple[int, int, bytes]]) -> bytes:
-    """The v4 value with these tagged fields and a zero topic id of its own."""
-    version, offset, leader_epoch = struct.unpack_from(">hqi", value)
-    out = struct.pack(">hqi", version, offset, leader_epoch) + b"\x01" + value[-8:]
-    out += _unsigned_varint(len(tags))
-    for tag, size, raw in tags:
-        out += _unsigned_varint(tag) + _unsigned_varint(size) + raw
-    return out
+    def _timestamp(self) -> int:
+        near = self._choose.randint(-2, 2), 1_700_000_000_000 + self._choose.randrange(1_000)
+        return self._choose.choice([*near, self._int(64)])
+
+    def _name(self) -> str:
+        others = ["h", "", "\u00e9", "\U0001f600\u2603", "x" * 300, chr(self._choose.randrange(9))]
+        return self._choose.choice(["g", "g", "g", self._choose.choice(others)])
+
+    def _bytes(self, most: int) -> bytes | None:
+        size = self._choose.randint(-1, most)
+        return None if size < 0 else self._choose.randbytes(size)
+
+    def _commit_key(self) -> bytes:
+        partition = self._choose.choice([0, 0, 0, self._choose.randrange(3), self._int(32)])
+        return offset_key(self._name(), self._name(), partition, self._choose.randrange(2))
+
+    def _commit_value(self) -> bytes:
+        choose, version = self._choose, self._choose.randrange(5)
+        fields: dict[str, Any] = {"metadata": self._name(), "commitTimestamp": self._timestamp()}
+        if version == 1:
+            fields["expireTimestamp"] = self._timestamp()
+        if version >= 3:
+            fields["leaderEpoch"] = choose.choice([-1, 0, 7, -7])
+        if version == 4:
+            fields["topicId"] = choose.choice([UUID(int=0), UUID(int=choose.getrandbits(128))])
+        # Mostly no step back, or nothing would supersede anything.
+        committed_offset = choose.choice([*[5] * 7, 4, 6, self._int(64)])
+        value = offset_value(committed_offset, version, **fields)
+        return self._with_tags(value) if version == 4 and choose.random() < 0.5 else value
+
+    def _with_tags(self, value: bytes) -> bytes:
+        """The v4 value with other tags: known, unknown, and some whose size is a lie."""
+        choose = self._choose
+        version, offset, leader_epoch = struct.unpack_from(">hqi", value)
+        out = struct.pack(">hqi", version, offset, leader_epoch) + b"\x01" + value[-8:]
+        tags = [choose.choice([0, 1, 127, 128, 300]) for _ in range(choose.randrange(4))]
+        out += _unsigned_varint(len(tags))
+        for tag in tags:
+            raw = choose.randbytes(choose.choice([16, choose.randrange(21)]))
+            size = choose.choice([len(raw), len(raw), choose.randrange(41)])
+            out += _unsigned_varint(tag) + _unsigned_varint(size) + raw
+        return out
+
+    def _broken(self, raw: bytes) -> bytes:
+        """Bytes cut, continued, or with a byte changed."""
+        at = self._choose.randrange(len(raw))
+        pieces = [b"", self._choose.randbytes(1) + raw[at + 1 :], raw[at:] + b"more"]
+        return raw[:at] + self._choose.choice(pieces)
+
+    def _record(self) -> Record:
+        value = self._choose.choice([self._commit_value(), self._commit_value(), None])
+        if self._choose.randrange(6):
+            return self._commit_key(), value
+        group_key = encode_key(RECORD_TYPES[2], {"group": self._name()})
+        any_type = struct.pack(">h", self._choose.randint(-3, 30)) + b"\x00\x01g\x00\x01m"
+        others: list[Record] = [
+            (group_key, self._choose.choice([None, group_value(), self._bytes(8)])),
+            (any_type, self._bytes(8)),
+            (self._broken(self._commit_key()), value),
+            (self._commit_key(), self._broken(self._commit_value())),
+            (self._bytes(12), self._bytes(12)),
+        ]
+        return self._choose.choice(others)
+
+    # --- batches
+
+    def _data_batch(self, base_offset: int) -> Log:
+        choose, offset_delta, records = self._choose, 0, []
+        for _ in range(choose.randint(1, 6)):
+            records.append((offset_delta, self._timestamp(), *self._record()))
+            offset_delta += choose.choice([1, 1, 1, 4])
+        producer_id = choose.choice([-1, -1, -1, 5])
+        batch = write_record_batch(
+            base_offset,
+            records,
+            producer_id=producer_id,
+            producer_epoch=choose.choice([-1, 0, 3]),
+            is_transactional=choose.choice([producer_id >= 0] * 5 + [False, True]),
+            is_control=choose.randrange(20) == 0,
+            is_log_append_time=choose.random() < 0.5,
+            compression=choose.choice(["none"] * 3 + ["gzip", "snappy", "lz4", "zstd"]),
+            delete_horizon_ms=choose.choice([None, self._timestamp()]),
+        )
+        return batch, base_offset + records[-1][0] + 1
+
+    def _control_batch(self, base_offset: int) -> Log:
+        if self._choose.random() < 0.5:
+            epoch, control_type = self._choose.randrange(4), self._choose.randint(-1, 4)
+            marker = write_control_batch(base_offset, 5, epoch, control_type, timestamp_ms=7)
+            return marker, base_offset + 1
+        record = (0, 7, self._bytes(6), None)
+        batch = write_record_batch(
+            base_offset, [record], producer_id=5, is_transactional=True, is_control=True
+        )
+        return batch, base_offset + 1
+
+    def _empty_batch(self, base_offset: int) -> Log:
+        delta = self._choose.randrange(6)
+        batch = write_record_batch(base_offset, [], producer_id=5, last_offset_delta=delta)
+        return batch, base_offset + delta + 1
+
+    def _message_set(self, base_offset: int) -> Log:
+        messages = [
+            (base_offset + index, self._timestamp(), *self._record())
+            for index in range(self._choose.randint(1, 4))
+        ]
+        raw = write_message_set(
+            messages,
+            magic=self._choose.randrange(2),
+            compression=self._choose.choice(["none", "gzip", "snappy", "lz4"]),
+            is_log_append_time=self._choose.random() < 0.5,
+        )
+        return raw, base_offset + len(messages)
+
+    def _resealed_batch(self, base_offset: int) -> Log:
+        """A batch with a bit changed and the checksum of a whole one: broken inside."""
+        batch, next_offset = self._data_batch(base_offset)
+        changed = bytearray(batch)
+        changed[self._choose.randrange(21, len(batch))] ^= 1 << self._choose.randrange(8)
+        struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+        return bytes(changed), next_offset
 
 
 def _unsigned_varint(value: int) -> bytes:
@@ -82,133 +185,23 @@ def _unsigned_varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-@st.composite
-def _broken(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
-    """Bytes cut, continued, or with a byte changed."""
-    raw = draw(whole)
-    how = draw(st.sampled_from(["cut", "continue", "change"]))
-    if how == "continue":
-        return raw + draw(st.binary(min_size=1, max_size=4))
-    position = draw(st.integers(0, len(raw) - 1))
-    if how == "cut":
-        return raw[:position]
-    return raw[:position] + bytes([draw(st.integers(0, 255))]) + raw[position + 1 :]
+def _log(drawn: tuple[int, Sequence[int]]) -> Log:
+    offset, seeds = drawn
+    raw = b""
+    for seed in seeds:
+        batch, offset = RandomBatches(seed).batch(offset)
+        raw += batch
+    return raw, offset
 
 
-_COMMIT_KEYS = st.builds(offset_key, NAMES, NAMES, PARTITIONS, st.sampled_from([0, 1]))
-_COMMITS: st.SearchStrategy[Record] = st.tuples(
-    _COMMIT_KEYS, st.one_of(_commit_values(), _commit_values(), st.none())
-)
-_GROUP_KEYS = st.builds(lambda g: encode_key(RECORD_TYPES[2], {"group": g}), NAMES)
-_OTHERS: st.SearchStrategy[Record] = st.one_of(
-    st.tuples(_GROUP_KEYS, st.one_of(st.none(), st.builds(group_value), st.binary(max_size=8))),
-    st.tuples(
-        st.integers(-3, 30).map(lambda t: struct.pack(">h", t) + b"\x00\x01g\x00\x01m"),
-        st.one_of(st.none(), st.binary(max_size=8)),
-    ),
-    st.tuples(_broken(_COMMIT_KEYS), st.one_of(st.none(), _commit_values())),
-    st.tuples(_COMMIT_KEYS, _broken(_commit_values())),
-    st.tuples(
-        st.one_of(st.none(), st.binary(max_size=12)), st.one_of(st.none(), st.binary(max_size=12))
-    ),
-)
-_RECORDS = st.integers(0, 5).flatmap(lambda number: _COMMITS if number else _OTHERS)
+def batch_logs() -> st.SearchStrategy[Log]:
+    return st.tuples(st.sampled_from([0, 0, 0, 10**12]), seed_lists(8)).map(_log)
 
 
-# --- batches and logs ----------------------------------------------------------------------------
-
-
-@st.composite
-def _data_batches(draw: st.DrawFn, base_offset: int) -> Log:
-    offset_delta = 0
-    records = []
-    for _ in range(draw(st.integers(1, 6))):
-        records.append((offset_delta, draw(TIMESTAMPS), *draw(_RECORDS)))
-        offset_delta += draw(st.sampled_from([1, 1, 1, 4]))
-    producer_id = draw(st.sampled_from([-1, -1, -1, 5]))
-    batch = write_record_batch(
-        base_offset,
-        records,
-        producer_id=producer_id,
-        producer_epoch=draw(st.sampled_from([-1, 0, 3])),
-        is_transactional=draw(st.sampled_from([producer_id >= 0] * 5 + [False, True])),
-        is_control=draw(st.integers(0, 19)) == 0,
-        is_log_append_time=draw(st.booleans()),
-        compression=draw(COMPRESSIONS),
-        delete_horizon_ms=draw(st.one_of(st.none(), TIMESTAMPS)),
+def damaged_logs() -> st.SearchStrategy[Log]:
+    return st.builds(
+        lambda log, seed: (RandomBatches(seed).damaged(log[0]), log[1]), batch_logs(), SEEDS
     )
-    return batch, base_offset + records[-1][0] + 1
-
-
-@st.composite
-def _control_batches(draw: st.DrawFn, base_offset: int) -> Log:
-    if draw(st.booleans()):
-        marker = write_control_batch(
-            base_offset, 5, draw(st.integers(0, 3)), draw(st.integers(-1, 4)), timestamp_ms=7
-        )
-        return marker, base_offset + 1
-    key = draw(st.one_of(st.none(), st.binary(max_size=6)))
-    batch = write_record_batch(
-        base_offset, [(0, 7, key, None)], producer_id=5, is_transactional=True, is_control=True
-    )
-    return batch, base_offset + 1
-
-
-@st.composite
-def _empty_batches(draw: st.DrawFn, base_offset: int) -> Log:
-    delta = draw(st.integers(0, 5))
-    batch = write_record_batch(base_offset, [], producer_id=5, last_offset_delta=delta)
-    return batch, base_offset + delta + 1
-
-
-@st.composite
-def _message_sets(draw: st.DrawFn, base_offset: int) -> Log:
-    records = draw(st.lists(_RECORDS, min_size=1, max_size=4))
-    messages = [
-        (base_offset + index, draw(TIMESTAMPS), *record) for index, record in enumerate(records)
-    ]
-    raw = write_message_set(
-        messages,
-        magic=draw(st.integers(0, 1)),
-        compression=draw(st.sampled_from(["none", "gzip", "snappy", "lz4"])),
-        is_log_append_time=draw(st.booleans()),
-    )
-    return raw, base_offset + len(messages)
-
-
-@st.composite
-def _resealed_batches(draw: st.DrawFn, base_offset: int) -> Log:
-    """A batch with a byte changed and the checksum of a whole one: broken inside."""
-    batch, next_offset = draw(_data_batches(base_offset))
-    position = draw(st.integers(21, len(batch) - 1))
-    changed = bytearray(batch)
-    changed[position] ^= 1 << draw(st.integers(0, 7))
-    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
-    return bytes(changed), next_offset
-
-
-@st.composite
-def batch_logs(draw: st.DrawFn) -> Log:
-    kinds: list[Callable[[int], st.SearchStrategy[Log]]] = [_data_batches] * 5
-    kinds += [_control_batches, _empty_batches, _message_sets, _resealed_batches]
-    pieces: list[bytes] = []
-    offset = draw(st.sampled_from([0, 0, 0, 10**12]))
-    # The number of batches first: lists as such are mostly too short for anything to meet.
-    for _ in range(draw(st.integers(0, 8))):
-        kind = draw(st.sampled_from(kinds))
-        piece, offset = draw(kind(offset + draw(st.sampled_from([0, 0, 0, 7]))))
-        pieces.append(piece)
-    return b"".join(pieces), offset
-
-
-@st.composite
-def damaged_logs(draw: st.DrawFn) -> Log:
-    raw, next_offset = draw(batch_logs())
-    damaged = bytearray(raw)
-    for _ in range(draw(st.integers(0, 3)) if raw else 0):
-        damaged[draw(st.integers(0, len(raw) - 1))] ^= 1 << draw(st.integers(0, 7))
-    del damaged[len(damaged) - draw(st.sampled_from([0, 0, 1, 30, 70])) :]
-    return bytes(damaged), next_offset
 
 
 @st.composite

@@ -131,19 +131,21 @@ class RandomEvents:
         ]
 
 
-def logs(group_prefix: str = "", max_size: int = 30) -> st.SearchStrategy[list[Event]]:
-    """Random logs; `group_prefix` keeps the groups of several log partitions apart."""
-    events = RandomEvents(group_ids=[f"{group_prefix}{group}" for group in GROUPS])
-    # Drawn by size first: lists of hypothesis alone are mostly too short for anything to meet.
-    return (
-        st.integers(0, max_size)
-        .flatmap(lambda size: st.lists(st.integers(0, 1 << 32), min_size=size, max_size=size))
-        .map(lambda seeds: [event for seed in seeds for event in events.draw(seed)])
+def seed_lists(max_size: int) -> st.SearchStrategy[list[int]]:
+    """Seeds, by size first: lists of hypothesis are mostly too short for anything to meet."""
+    return st.integers(0, max_size).flatmap(
+        lambda size: st.lists(st.integers(0, 1 << 32), min_size=size, max_size=size)
     )
 
 
+def logs() -> st.SearchStrategy[list[Event]]:
+    """Random logs, all with the same groups."""
+    events = RandomEvents()
+    return seed_lists(30).map(lambda seeds: [event for s in seeds for event in events.draw(s)])
+
+
 def random_log(choose: random.Random, group_prefix: str = "", max_size: int = 30) -> list[Event]:
-    """A log as `logs` draws it, without hypothesis."""
+    """A log without hypothesis; `group_prefix` keeps the groups of log partitions apart."""
     events = RandomEvents(group_ids=[f"{group_prefix}{group}" for group in GROUPS])
     seeds = [choose.getrandbits(32) for _ in range(choose.randint(0, max_size))]
     return [event for seed in seeds for event in events.draw(seed)]

@@ -19,6 +19,7 @@ from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYP
 from coordinator_state.replay.share_partitions import replay_share_record
 from coordinator_state.replay.transactions import transaction_of
 from coordinator_state.wire.primitives import uuid_text
+from tests.support.logs.random_logs import seed_lists
 from tests.support.logs.topic_logs import (
     NOW_MS,
     UNKNOWN_TYPE,
@@ -109,13 +110,7 @@ def topic_logs(topic: str, log_partition: int = 0) -> st.SearchStrategy[TopicLog
             append_random(log, seed)
         return log
 
-    # Drawn by size first: lists of hypothesis alone are mostly too short for anything to meet.
-    seeds = st.integers(0, 1 << 32)
-    return (
-        st.integers(0, 25)
-        .flatmap(lambda size: st.lists(seeds, min_size=size, max_size=size))
-        .map(of_seeds)
-    )
+    return seed_lists(25).map(of_seeds)
 
 
 def reference(log: TopicLog) -> tuple[States, Outcomes]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay, Partitions
+from coordinator_state.log.record import read_control_key
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from coordinator_state.records.serde import decode_key, decode_value
 from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, name_of
 from coordinator_state.replay.groups import Group, GroupMember
 from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT, OffsetKey, Outcome, Semantics
 from coordinator_state.replay.releases import Release
 
 Client = tuple[str, str]
@@ -24,7 +25,8 @@ Client = tuple[str, str]
 class RecordByRecord:
     """The loader, and what happened between each record and the next.
 
-    `clients` has the client of every commit that was pending once, by its record offset.
+    `clients` has the client of every commit that was pending once, by its record offset. `outcomes`
+    has the outcome of every offset record that is not pending, and the record that decided it.
     """
 
     loader: ReferenceLoader
@@ -33,6 +35,7 @@ class RecordByRecord:
     retention_ms: int
     events: list[GroupEvent] = field(default_factory=list)
     clients: dict[int, Client | None] = field(default_factory=dict)
+    outcomes: dict[int, tuple[Outcome, int]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -80,10 +83,16 @@ class RecordByRecord:
                         key, before, after, record.record_offset, lambda _ids: self.topic_names
                     )
                 )
-        for record_offset, (key, producer_id) in self._pending().items():
+        still_pending = self._pending()
+        for record_offset, (key, producer_id) in still_pending.items():
             if record_offset not in pending:
                 group = groups.get(key.group_id)
                 self.clients[record_offset] = self._client(group, key, producer_id, pending)
+        for record_offset in pending.keys() - still_pending.keys():
+            self.outcomes[record_offset] = (_outcome_of_pending(batch), record.record_offset)
+        is_offset = (decoded := _decoded(batch)) and decoded.record_type in OFFSET_COMMIT_TYPES
+        if is_offset and record.record_offset not in still_pending:
+            self.outcomes[record.record_offset] = (Outcome.COMMITTED, record.record_offset)
 
     # --- events
 
@@ -150,6 +159,15 @@ class RecordByRecord:
                 topic = self.topic_names.get(assigned.topic_id or "", assigned.topic)
                 if (topic, assigned.partition) == (key.topic, key.partition):
                     yield member
+
+
+def _outcome_of_pending(batch: RecordBatch) -> Outcome:
+    """The outcome of commits that the only record of a batch resolves."""
+    (record,) = batch.records
+    if batch.is_control:
+        _, control_type = read_control_key(record.key or b"")
+        return Outcome.COMMITTED if control_type == CONTROL_TYPE_COMMIT else Outcome.ABORTED
+    return Outcome.CLEARED if record.value is None else Outcome.SUPERSEDED
 
 
 def _decoded(batch: RecordBatch) -> GroupRecord | None:

@@ -158,7 +158,7 @@ class Cluster:
         if self.is_run_up:
             self._sample()
             if self._rows:
-                applied = self._plan.apply(table_of(self._rows), self._next_offset)
+                applied = self._plan.apply(table_of(self._rows))
                 self._rows = []
                 for row in applied.groups.to_pylist():
                     key = row["log_partition"], row["group_id"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from coordinator_state.apply.group_rows import (
     member_rows,
     restored_groups,
 )
-from coordinator_state.apply.groups import GroupChange
+from coordinator_state.apply.groups import GroupChange, ReplayWarning
 from coordinator_state.apply.log_partitions import Applied, apply_log_partitions
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
@@ -28,7 +29,7 @@ from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
-from tests.support.logs.log_rows import LOG_PARTITION, Row, table_of
+from tests.support.logs.log_rows import Row, table_of
 
 OFFSET_VALUES = (
     "committed_offset",
@@ -44,81 +45,100 @@ OFFSET_VALUES = (
 RETENTION_MS = 1_000
 
 
+PlacedKey = tuple[int, OffsetKey]
+"""The key of an offset, with its log partition."""
+
+
 @dataclass
 class PlanTables:
-    """Tables of one log partition, with the rules of the MERGEs."""
+    """Tables of a few log partitions, with the rules of the MERGEs."""
 
     semantics: Semantics
     release: Release = NEWEST_RELEASE
     with_history: bool = True
     topic_names: dict[str, str] = field(default_factory=dict)
-    offsets: dict[OffsetKey, Row] = field(default_factory=dict)
+    offsets: dict[PlacedKey, Row] = field(default_factory=dict)
     groups: dict[GroupId, GroupState] = field(default_factory=dict)
     members: dict[tuple[int, str, str], Row] = field(default_factory=dict)
     records: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     pending: pa.Table = field(default_factory=PENDING_OFFSET_ROW.empty_table)
-    history: dict[int, Row] = field(default_factory=dict)
+    history: dict[tuple[int, int], Row] = field(default_factory=dict)
     events: list[Row] = field(default_factory=list)
     group_records: list[Row] = field(default_factory=list)
+    warnings: list[ReplayWarning] = field(default_factory=list)
+    newest_timestamps: dict[int, datetime] = field(default_factory=dict)
     counts: RecordCounts = field(default_factory=RecordCounts)
-    read: int = 0
-    next_offset: int = 0
+    next_offsets: dict[int, int] = field(default_factory=dict)
 
     def load(
         self,
-        buffer: bytes,
-        end: int,
+        logs: Mapping[int, tuple[bytes, int]],
         *,
         compact: bool = False,
         is_crashed: bool = False,
         is_redelivered: bool = False,
     ) -> pa.Table:
-        """Apply the next records of a log, up to `end`, and return their rows.
+        """Apply the next records of logs, each up to its end, and return their rows.
 
         After a crash the next start rolls the tables back to the snapshot.
         """
-        decoded = decode_record_set(
-            buffer,
-            log_partition=LOG_PARTITION,
-            from_offset=self.next_offset,
-            to_offset=end,
-            compact=compact,
-        )
-        rows = pa.Table.from_batches([decoded.rows])
+        batches, superseded = [], Counter[int]()
+        for log_partition, (buffer, end) in logs.items():
+            decoded = decode_record_set(
+                buffer,
+                log_partition=log_partition,
+                from_offset=self.next_offsets.get(log_partition, 0),
+                to_offset=end,
+                compact=compact,
+            )
+            batches.append(decoded.rows)
+            superseded[log_partition] = decoded.records_superseded
+        rows = pa.Table.from_batches(batches)
         if is_crashed:
             self._planned(rows)
-        self.apply(rows, end, decoded.records_superseded)
+        ends = {log_partition: end for log_partition, (_, end) in logs.items()}
+        self.apply(rows, ends, superseded)
         if is_redelivered:
-            self.apply(rows, end)
+            self.apply(rows, ends)
         return rows
 
     def apply_rows(self, *rows: Row) -> Mapping[GroupId, GroupChange]:
         """Apply a micro-batch of rows by hand, and return the changes of groups."""
-        return self.apply(table_of(rows), end=0).group_changes.changes
+        return self.apply(table_of(rows)).group_changes.changes
 
-    def apply(self, rows: pa.Table, end: int, superseded: int = 0) -> Applied:
-        """One micro-batch."""
-        keep = [offset >= self.next_offset for offset in rows["record_offset"].to_pylist()]
+    def apply(
+        self,
+        rows: pa.Table,
+        ends: Mapping[int, int] | None = None,
+        superseded: Mapping[int, int] | None = None,
+    ) -> Applied:
+        """One micro-batch; rows below the next offset of their log partition are left out."""
+        places = rows.select(["log_partition", "record_offset"]).to_pylist()
+        keep = [
+            row["record_offset"] >= self.next_offsets.get(row["log_partition"], 0) for row in places
+        ]
         rows = rows.filter(pa.array(keep, pa.bool_()))
         applied = self._planned(rows)
         changes = applied.group_offsets.to_pylist()
-        keys = [OffsetKey(row["group_id"], row["topic"], row["partition"]) for row in changes]
+        keys = [_key(row) for row in changes]
         assert len(set(keys)) == len(keys), "a MERGE takes one source row per key"
         for key, change in zip(keys, changes, strict=True):
             self._merge_offset(key, change)
         for row in applied.offset_commits.to_pylist():
-            previous = self.history.setdefault(row["record_offset"], row)
+            previous = self.history.setdefault((row["log_partition"], row["record_offset"]), row)
             assert previous == row, "two outcomes of one record"
         self._merge_groups(applied)
         self.events += applied.group_events.to_pylist()
         self.group_records += applied.group_records.to_pylist()
         for row in applied.coordinator_records.to_pylist():
-            self.records[row["group_id"], row["record_type"], row["record_key"]] = row
+            names = ("log_partition", "group_id", "record_type", "record_key")
+            self.records[tuple(row[name] for name in names)] = row
         self.pending = applied.pending_offsets
-        counter = RecordCounts(superseded=Counter({LOG_PARTITION: superseded}))
-        self.counts = RecordCounts.total([self.counts, applied.counts, counter])
-        self.read += rows.num_rows + superseded
-        self.next_offset = max(self.next_offset, end)
+        self.warnings += applied.warnings
+        self.newest_timestamps |= applied.newest_timestamps
+        compacted = RecordCounts(rows=superseded or {}, superseded=superseded or {})
+        self.counts = RecordCounts.total([self.counts, applied.counts, compacted])
+        self.next_offsets |= ends or {}
         return applied
 
     def _planned(self, rows: pa.Table) -> Applied:
@@ -158,7 +178,7 @@ class PlanTables:
             self.release,
         )
 
-    def _merge_offset(self, key: OffsetKey, change: Row) -> None:
+    def _merge_offset(self, key: PlacedKey, change: Row) -> None:
         stored = self.offsets.get(key)
         if stored is not None and change["guard_offset"] < stored["record_offset"]:
             return
@@ -181,3 +201,7 @@ class PlanTables:
                 assert self.members.pop(key), "only members of the table go"
             else:
                 self.members[key] = row
+
+
+def _key(row: Row) -> PlacedKey:
+    return row["log_partition"], OffsetKey(row["group_id"], row["topic"], row["partition"])

@@ -1,4 +1,8 @@
-"""What a micro-batch does to groups: where records, offsets and micro-batches meet."""
+"""What a micro-batch does to groups: where records, offsets and micro-batches meet.
+
+`tests/property/test_apply_plan.py` compares groups, members and the clients of pending offsets with
+a replay record by record.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,21 @@ from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
-from coordinator_state.replay.offsets import Semantics
-from tests.support.logs.log_rows import LOG_PARTITION, commit, record, table_of
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from tests.support.logs.log_rows import (
+    KEY,
+    LOG_PARTITION,
+    Row,
+    commit,
+    marker,
+    record,
+    table_of,
+)
 from tests.support.logs.logs import group_record_value, group_value
 from tests.support.tables.plan_tables import PlanTables
 
+COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA
 G = (LOG_PARTITION, "g")
-both = pytest.mark.parametrize("semantics", list(Semantics))
-
-
-def test_the_last_record_of_a_key_has_its_value_as_json() -> None:
-    rows = [record(number, group_value(["m1"], version=3)) for number in (10, 11)]
-    collected = collect(table_of(rows))
-    assert [one.is_last for one in collected.group_records] == [False, True]
-    (last,) = record_rows(collected.group_records).to_pylist()
-    assert (last["record_offset"], json.loads(last["value"])["protocol"]) == (11, "range")
 
 
 def test_records_come_decoded_and_in_log_order() -> None:
@@ -36,15 +40,11 @@ def test_records_come_decoded_and_in_log_order() -> None:
         record(11, group_record_value(5), 5, memberId="m"),
         commit(13, 1),
     ]
-    records = collect(table_of(rows)).group_records
+    value, member, tombstone = records = collect(table_of(rows)).group_records
 
     assert [one.record_offset for one in records] == [10, 11, 12]
-    assert [one.key.record_type.name for one in records] == [
-        "GroupMetadata",
-        "ConsumerGroupMemberMetadata",
-        "GroupMetadata",
-    ]
-    value, member, tombstone = records
+    assert [one.is_last for one in records] == [False, True, True]
+    assert [one.key.record_type.id for one in records] == [2, 5, 2]
     assert value.replayed.value is not None
     assert value.replayed.value["generation"] == 1
     assert value.value is not None
@@ -63,8 +63,8 @@ def test_the_last_record_of_each_key_is_kept_tombstones_included() -> None:
     rows = [
         record(10, group_value()),
         record(11, group_value(["m1"])),
-        record(12, group_value(), group="h"),
-        record(13, None, group="h"),
+        record(12, group_value(), group="\u0433\u2603"),
+        record(13, None, group="\u0433\u2603"),
         record(14, group_record_value(5), 5, memberId="m"),
         record(15, group_record_value(5), 5, memberId="n"),
     ]
@@ -74,16 +74,12 @@ def test_the_last_record_of_each_key_is_kept_tombstones_included() -> None:
     assert table.schema == COORDINATOR_RECORD_ROW
     assert table["record_offset"].to_pylist() == [11, 13, 14, 15]
     assert table["is_tombstone"].to_pylist() == [False, True, False, False]
+    # Readable JSON in any script.
+    assert table["record_key"].to_pylist()[1] == '{"group": "\u0433\u2603"}'
     assert (counts.applied[LOG_PARTITION], counts.superseded[LOG_PARTITION]) == (4, 2)
 
 
-def test_a_key_is_readable_json_in_any_script() -> None:
-    (only,) = collect(table_of([record(1, None, group="\u0433\u2603")])).group_records
-
-    assert only.record_key == '{"group": "\u0433\u2603"}'
-
-
-@both
+@pytest.mark.parametrize("semantics", list(Semantics))
 def test_an_offset_commit_makes_a_simple_group(semantics: Semantics) -> None:
     tables = PlanTables(semantics)
     assert tables.apply_rows(commit(1, 1)) == {
@@ -93,24 +89,26 @@ def test_an_offset_commit_makes_a_simple_group(semantics: Semantics) -> None:
     assert tables.apply_rows(commit(2, 2)) == {}
 
 
-def test_under_scala_offsets_do_not_matter_to_a_group_with_a_record() -> None:
-    tables = PlanTables(Semantics.SCALA)
-    tables.apply_rows(record(1, group_value(["m1"])), commit(2, 1))
-    assert tables.apply_rows(commit(3, None)) == {}
-    assert tables.groups[G].record_offset == 1
-
-
-def test_a_record_that_changes_nothing_leaves_the_group_alone() -> None:
-    tables = PlanTables(Semantics.COORDINATOR)
+@pytest.mark.parametrize(
+    ("semantics", "rows"),
+    [
+        (SCALA, [commit(2, 1)]),
+        (SCALA, [commit(2, 1), commit(3, None)]),
+        (COORDINATOR, [record(2, None, 9), commit(3, 1)]),
+    ],
+)
+def test_rows_that_change_nothing_leave_the_group_alone(
+    semantics: Semantics, rows: list[Row]
+) -> None:
+    tables = PlanTables(semantics)
     tables.apply_rows(record(1, group_value(["m1"])))
-
-    assert tables.apply_rows(record(2, None, 9), commit(3, 1)) == {}
+    assert tables.apply_rows(*rows) == {}
     assert tables.groups[G].record_offset == 1
 
 
 def test_a_row_of_a_deleted_group_has_its_id_and_guard_only() -> None:
     """`property/test_past.py` compares the rows of groups and members with the loader."""
-    tables = PlanTables(Semantics.COORDINATOR)
+    tables = PlanTables(COORDINATOR)
     changes = tables.apply_rows(
         record(1, group_value(["m1", "m2"], generation=4)),
         record(3, group_record_value(3), 3, groupId="consumer"),
@@ -127,3 +125,81 @@ def test_a_row_of_a_deleted_group_has_its_id_and_guard_only() -> None:
     }
     kept = {i: (row["is_deleted"], row["guard_offset"]) for i, row in rows.items() if i != "gone"}
     assert kept == {"g": (False, 1), "consumer": (False, 3)}
+
+
+# --- the clients of pending offsets
+
+Client = tuple[str | None, str | None]
+FIRST, SECOND, THIRD = (OffsetKey("g", "t", partition) for partition in range(3))
+A, B = ("client of a", "/127.0.0.1"), ("client of b", "/127.0.0.1")
+UNKNOWN = (None, None)
+
+
+def of_producer(record_offset: int, key: OffsetKey = KEY, producer_id: int = 9) -> Row:
+    return commit(record_offset, record_offset, producer_id=producer_id, key=key)
+
+
+CLIENTS: dict[str, tuple[list[list[Row]], dict[int, Client]]] = {
+    "the member with the partition": (
+        [[record(1, group_value(["a", "b"]))], [of_producer(2, FIRST), of_producer(3, SECOND)]],
+        {2: A, 3: B},
+    ),
+    "the member at the record offset of the commit": (
+        [
+            [
+                record(1, group_value(["a"])),
+                of_producer(2),
+                record(3, group_value(["b"])),
+                of_producer(4, producer_id=8),
+                record(5, group_value([])),
+            ]
+        ],
+        {2: A, 4: B},
+    ),
+    "the same after the member has left": (
+        [
+            [record(1, group_value(["a", "b"])), of_producer(2)],
+            [record(3, group_value([]))],
+            [of_producer(4), of_producer(5, THIRD)],
+        ],
+        {4: A, 5: A},
+    ),
+    "the only member": ([[record(1, group_value(["b"])), of_producer(2, THIRD)]], {2: B}),
+    "unknown without a candidate": (
+        [[of_producer(1), record(2, group_value(["a", "b"])), of_producer(3, THIRD)]],
+        {1: UNKNOWN, 3: UNKNOWN},
+    ),
+    "unknown in the next transaction of the producer": (
+        [
+            [record(1, group_value(["a", "b"])), of_producer(2), marker(3, 9)],
+            [record(4, group_value([])), of_producer(5)],
+        ],
+        {5: UNKNOWN},
+    ),
+}
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize(("micro_batches", "expected"), CLIENTS.values(), ids=CLIENTS)
+def test_the_client_of_a_pending_offset(
+    semantics: Semantics, micro_batches: list[list[Row]], expected: dict[int, Client]
+) -> None:
+    tables = PlanTables(semantics)
+    for rows in micro_batches:
+        tables.apply_rows(*rows)
+    assert _clients(tables) == expected
+
+
+def test_a_tombstone_clears_the_commit_and_its_client() -> None:
+    tables = PlanTables(COORDINATOR)
+    tables.apply_rows(record(1, group_value(["a", "b"])), of_producer(2))
+    tables.apply_rows(record(3, group_value([])), commit(4, None), of_producer(5))
+    assert _clients(tables) == {5: UNKNOWN}
+
+
+def _clients(tables: PlanTables) -> dict[int, Client]:
+    """The client of each pending offset by its record offset."""
+    return {
+        row["record_offset"]: (row["client_id"], row["client_host"])
+        for row in tables.pending.to_pylist()
+    }

@@ -1,14 +1,25 @@
 """The rows and counts of a micro-batch's offsets, their history and hung transactions.
 
-`tests/property/test_apply_plan.py` compares the offsets after any log with the reference loader.
+`tests/property/test_apply_plan.py` compares offsets, pending offsets and outcomes after any log
+with a replay record by record.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import random
 
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after
 from coordinator_state.apply.counts import by_log_partition
-from coordinator_state.replay.offsets import Semantics
+from coordinator_state.apply.group_placement import partitions_for
+from coordinator_state.apply.rows import OFFSET_CHANGE_SCHEMA
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.partitioner import partition_for
 from tests.support.logs.log_rows import (
     ABORT,
     KEY,
@@ -20,178 +31,110 @@ from tests.support.logs.log_rows import (
     places,
     table_of,
 )
-from tests.support.tables.offset_tables import (
-    COORDINATOR,
-    OTHER,
-    SCALA,
-    Tables,
-    both,
-    only_change,
-    outcomes,
-)
 from tests.support.tables.plan_tables import PlanTables
 
+COORDINATOR = Semantics.COORDINATOR
+OTHER = OffsetKey("g", "t", 1)
+COLUMNS: Row = {"leader_epoch": 5, "expire_timestamp_ms": NOW_MS + 9, "topic_id": "id"}
+VALUES: Row = {
+    **{"committed_offset": 100, "metadata": "m", "commit_timestamp_ms": NOW_MS - 1},
+    **COLUMNS,
+}
+both = pytest.mark.parametrize("semantics", list(Semantics))
+
+
+def counted(tables: PlanTables) -> list[int]:
+    """The number of applied, superseded and ignored records."""
+    counts = tables.counts
+    assert not counts.quarantined
+    return [
+        counts_of.get(LOG_PARTITION, 0)
+        for counts_of in (counts.applied, counts.superseded, counts.ignored)
+    ]
+
 
 @both
-def test_the_last_plain_record_of_a_key_wins_in_whatever_order_rows_come(
-    semantics: Semantics,
+@pytest.mark.parametrize(
+    ("micro_batches", "expected"),
+    [
+        # Of the plain records of a key, the last one is applied.
+        (
+            [
+                [
+                    *(commit(12, 3), commit(10, 1), commit(11, None)),
+                    *(commit(13, 9, key=OTHER), commit(14, None, key=OTHER)),
+                ]
+            ],
+            [2, 3, 0],
+        ),
+        # Two markers and two commits take part; one commit is superseded, one is aborted.
+        (
+            [
+                [commit(1, 1, producer_id=7), commit(2, 2, producer_id=8)],
+                [
+                    *(commit(3, 3, producer_id=7), commit(4, 4, producer_id=7, key=OTHER)),
+                    *(marker(5, 8, ABORT), marker(6, 7)),
+                ],
+            ],
+            [4, 1, 1],
+        ),
+    ],
+    ids=["plain", "transactional"],
+)
+def test_records_are_counted_by_what_became_of_them(
+    semantics: Semantics, micro_batches: list[list[Row]], expected: list[int]
 ) -> None:
-    tables = Tables(semantics)
-    plan = tables.apply(
-        commit(12, 3),
-        commit(10, 1),
-        commit(11, None),
-        commit(13, 9, key=OTHER),
-        commit(14, None, key=OTHER),
-    )
-
-    assert tables.committed() == {KEY: 3}
-    assert {c["partition"]: c["guard_offset"] for c in plan.changes.to_pylist()} == {0: 12, 1: 14}
-    assert tables.counted() == (2, 3, 0)
-    # To history each of them counts: it was what the group had committed for a while.
-    assert outcomes(plan) == {offset: ("committed", offset) for offset in range(10, 15)}
-
-
-@both
-def test_the_same_key_in_two_log_partitions_is_two_keys(semantics: Semantics) -> None:
-    """A topic that was expanded leaves orphans behind; the broker of each answers for its own."""
-    plan = Tables(semantics).apply(
-        commit(10, 1, log_partition=1), commit(5, 2, log_partition=2), marker(6, 9, log_partition=2)
-    )
-
-    assert {c["log_partition"]: c["committed_offset"] for c in plan.changes.to_pylist()} == {
-        1: 1,
-        2: 2,
-    }
+    tables = PlanTables(semantics)
+    for rows in micro_batches:
+        tables.apply(table_of(rows))
+    assert counted(tables) == expected
 
 
 @both
 def test_a_change_carries_what_the_record_says(semantics: Semantics) -> None:
-    columns: Row = {"leader_epoch": 5, "expire_timestamp_ms": NOW_MS + 9, "topic_id": "id"}
-    expected = {
-        "log_partition": LOG_PARTITION,
-        **KEY._asdict(),
-        "is_tombstone": False,
-        "committed_offset": 100,
-        "metadata": "m",
-        "commit_timestamp_ms": NOW_MS - 1,
-        **columns,
-    }
+    expected = {"log_partition": LOG_PARTITION, **KEY._asdict(), "is_tombstone": False, **VALUES}
+    expected |= {"guard_offset": 3, "record_offset": 3}
 
-    plain = only_change(Tables(semantics).apply(commit(3, 100, **columns)))
-    assert plain == {**expected, "guard_offset": 3, "record_offset": 3, "producer_id": None}
-    ended = Tables(semantics).apply(commit(3, 100, producer_id=9, **columns), marker(4, 9))
-    assert only_change(ended) == {**plain, "producer_id": 9}
-
-
-def test_an_offset_that_came_back_gives_way_to_every_later_one() -> None:
-    """Its record offset guards it from then on, not the tombstone's."""
-    tables = Tables(SCALA)
-    tables.apply(commit(2, 2, producer_id=7), commit(3, 3, producer_id=8))
-    tables.apply(commit(4, 4, producer_id=9), commit(5, 5))
-    tables.apply(commit(6, None), marker(7, 8))
-    assert tables.committed() == {KEY: 3}
-
-    tables.apply(marker(8, 7))
-    assert tables.committed() == {KEY: 3}
-    tables.apply(marker(9, 9))
-    assert tables.committed() == {KEY: 4}
+    plain = PlanTables(semantics).apply(table_of([commit(3, 100, **COLUMNS)]))
+    assert plain.group_offsets.to_pylist() == [{**expected, "producer_id": None}]
+    rows = [commit(3, 100, producer_id=9, **COLUMNS), marker(4, 9)]
+    ended = PlanTables(semantics).apply(table_of(rows))
+    assert ended.group_offsets.to_pylist() == [{**expected, "producer_id": 9}]
 
 
 @both
-def test_what_waits_is_carried_on_until_its_marker(semantics: Semantics) -> None:
-    tables = Tables(semantics)
-    tables.apply(commit(3, 3, producer_id=9, leader_epoch=5))
+def test_a_pending_offset_is_carried_on_until_its_marker(semantics: Semantics) -> None:
+    tables = PlanTables(semantics)
+    tables.apply(table_of([commit(3, 100, producer_id=9, **COLUMNS)]))
     before = tables.pending
-    tables.apply(commit(4, 4, key=OTHER))
-    tables.apply()
+    tables.apply(table_of([commit(4, 4, key=OTHER)]))
+    tables.apply(table_of([]))
 
     assert tables.pending.equals(before)
     assert before.to_pylist() == [
         {
-            "log_partition": LOG_PARTITION,
-            "producer_id": 9,
-            **KEY._asdict(),
-            "producer_epoch": 2,
-            "committed_offset": 3,
-            "leader_epoch": 5,
-            "metadata": "m",
-            "commit_timestamp_ms": NOW_MS - 1,
-            "expire_timestamp_ms": None,
-            "topic_id": None,
-            "record_offset": 3,
-            "record_timestamp_ms": NOW_MS + 3,
-            # A later stage adds the client.
-            "client_id": None,
-            "client_host": None,
+            **{"log_partition": LOG_PARTITION, **KEY._asdict(), **VALUES},
+            **{"producer_id": 9, "producer_epoch": 2},
+            **{"record_offset": 3, "record_timestamp_ms": NOW_MS + 3},
+            **{"client_id": None, "client_host": None},
         }
     ]
 
 
-def test_a_transactional_tombstone_under_scala_changes_nothing_stored() -> None:
-    tables = Tables(SCALA)
-    tables.apply(commit(1, 1), commit(2, 2, producer_id=9), commit(3, 3, producer_id=8))
-    plan = tables.apply(commit(4, None, producer_id=9))
-
-    assert plan.changes.num_rows == 0
-    assert outcomes(plan) == {2: ("cleared", 4), 4: ("committed", 4)}
-    assert tables.committed() == {KEY: 1}
-    assert tables.waiting() == {(8, KEY, 3)}
-
-
-@both
-def test_outcomes_and_what_decided_them(semantics: Semantics) -> None:
-    tables = Tables(semantics)
-    first = tables.apply(commit(1, 1, producer_id=7), commit(2, 2, producer_id=8))
-    second = tables.apply(
-        commit(3, 3, producer_id=7),  # the same producer and key: the first is superseded
-        commit(4, 4, producer_id=7, key=OTHER),
-        marker(5, 8, ABORT),
-        marker(6, 7),
-    )
-
-    assert outcomes(first) == {}
-    assert outcomes(second) == {
-        1: ("superseded", 3),
-        2: ("aborted", 5),
-        3: ("committed", 6),
-        4: ("committed", 6),
-    }
-    assert second.resolved_groups == {(LOG_PARTITION, "g")}
-    assert tables.committed() == {KEY: 3, OTHER: 4}
-    # Two markers and two commits took part; one commit was superseded, one dropped.
-    assert tables.counted() == (4, 1, 1)
-
-
 def test_a_cleared_offset_is_told_with_what_cleared_it() -> None:
-    tables = Tables(COORDINATOR)
-    tables.apply(commit(1, 1, producer_id=7), commit(2, 2, producer_id=8, key=OTHER))
-    plan = tables.apply(commit(3, None), marker(4, 7))
+    tables = PlanTables(COORDINATOR)
+    rows = [commit(1, 100, producer_id=7, **COLUMNS), commit(2, 2, producer_id=8, key=OTHER)]
+    tables.apply(table_of(rows))
+    tables.apply(table_of([commit(3, None), marker(4, 7)]))
 
-    assert outcomes(plan) == {1: ("cleared", 3), 3: ("committed", 3)}
-    assert plan.resolved_groups == {(LOG_PARTITION, "g")}
-    (cleared,) = (told for told in plan.history.to_pylist() if told["outcome"] == "cleared")
-    assert cleared == {
-        "log_partition": LOG_PARTITION,
-        "record_offset": 1,
-        "record_timestamp_ms": NOW_MS + 1,
-        **KEY._asdict(),
-        "is_tombstone": False,
-        "committed_offset": 1,
-        "leader_epoch": None,
-        "metadata": "m",
-        "commit_timestamp_ms": NOW_MS - 1,
-        "expire_timestamp_ms": None,
-        "topic_id": None,
-        "producer_id": 7,
-        "producer_epoch": 2,
-        "outcome": "cleared",
-        "outcome_record_offset": 3,
-        "outcome_timestamp_ms": NOW_MS + 3,
+    assert tables.history[LOG_PARTITION, 1] == {
+        **{"log_partition": LOG_PARTITION, **KEY._asdict(), **VALUES, "is_tombstone": False},
+        **{"record_offset": 1, "record_timestamp_ms": NOW_MS + 1},
+        **{"producer_id": 7, "producer_epoch": 2, "outcome": "cleared"},
+        **{"outcome_record_offset": 3, "outcome_timestamp_ms": NOW_MS + 3},
     }
     # The marker found nothing left to end.
-    assert tables.counted() == (1, 1, 1)
-    assert tables.waiting() == {(8, OTHER, 2)}
+    assert counted(tables) == [1, 1, 1]
 
 
 def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> None:
@@ -204,7 +147,7 @@ def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> N
         {**marker(5, 8), "record_timestamp_ms": NOW_MS + 100},
     ]
     tables = PlanTables(COORDINATOR)
-    tables.apply(table_of(rows), end=0)
+    tables.apply(table_of(rows))
     (event,) = tables.events
     assert (event["event"], event["record_offset"], event["producer_id"]) == (
         *("transaction_hung", 4),
@@ -219,3 +162,47 @@ def test_rows_are_counted_by_log_partition() -> None:
     assert by_log_partition(rows) == {0: 2, 7: 1}
     assert by_log_partition(rows, np.array([True, False, False])) == {0: 1}
     assert by_log_partition(rows.slice(0, 0)) == {}
+
+
+# --- the committed offsets that stay in memory from one micro-batch to the next
+
+
+def test_many_micro_batches_leave_few_chunks() -> None:
+    choose = random.Random(1)
+    committed, expected = COMMITTED_SCHEMA.empty_table(), dict[int, int]()
+    assert committed_after(committed, OFFSET_CHANGE_SCHEMA.empty_table()) is committed
+    for record_offset in range(0, 1_000, 5):
+        changes: list[Row] = [
+            {
+                **{"log_partition": LOG_PARTITION, "group_id": "g", "topic": "t"},
+                **dict.fromkeys(("record_offset", "guard_offset", "committed_offset"), offset),
+                **{"partition": partition, "is_tombstone": choose.random() < 0.2},
+            }
+            for offset, partition in enumerate(choose.sample(range(50), 5), record_offset)
+        ]
+        rows = pa.Table.from_pylist(changes, schema=OFFSET_CHANGE_SCHEMA)
+        committed = committed_after(committed, rows)
+        for change in changes:
+            expected.pop(change["partition"], None)
+            if not change["is_tombstone"]:
+                expected[change["partition"]] = change["record_offset"]
+        assert committed["record_offset"].num_chunks < 40
+    partitions, offsets = (committed[n].to_pylist() for n in ("partition", "record_offset"))
+    assert dict(zip(partitions, offsets, strict=True)) == expected
+    assert committed.num_rows == len(expected)
+
+
+# --- the log partitions of many groups
+
+# The hash of the first one is Integer.MIN_VALUE.
+_IDS = st.lists(st.text(max_size=5) | st.sampled_from(["polygenelubricants", "", "\u00e9"]))
+
+
+@given(chunks=st.lists(_IDS, max_size=3), log_partitions=st.integers(1, 100))
+def test_many_groups_live_where_each_of_them_lives(
+    chunks: list[list[str]], log_partitions: int
+) -> None:
+    column = pa.chunked_array([["left out", *chunk] for chunk in chunks], pa.string())
+    column = pa.chunked_array([chunk[1:] for chunk in column.chunks], pa.string())
+    wanted = [partition_for(group_id, log_partitions) for chunk in chunks for group_id in chunk]
+    assert partitions_for(column, log_partitions).tolist() == wanted

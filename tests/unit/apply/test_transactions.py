@@ -53,22 +53,14 @@ def state_of(value: bytes) -> Transaction:
     return transaction_of(decode_value(record_type, value).fields)
 
 
+def stored(applied: AppliedTopic) -> pa.Table:
+    """The rows as the table has them."""
+    return columns_of(applied.tables["transactions"], TRANSACTIONS.schema)
+
+
 def events(applied: AppliedTopic) -> list[str]:
     names: list[str] = applied.tables["transaction_events"]["event"].to_pylist()
     return names
-
-
-def reason(*record: bytes | None) -> str:
-    """The reason why the only record is in quarantine."""
-    key, value = record
-    applied = apply((key, value))
-    (row,) = applied.tables["quarantine"].to_pylist()
-    assert (row["log_topic"], row["log_partition"]) == (TRANSACTION_STATE_TOPIC, 7)
-    assert (row["record_offset"], row["raw_key"], row["raw_value"]) == (0, key, value)
-    assert changes(applied) == []
-    assert applied.counts.quarantined == applied.counts.rows == {7: 1}
-    assert not any(applied.counts.applied.values())
-    return str(row["reason"])
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -117,11 +109,12 @@ def test_null_partitions_and_no_times() -> None:
     assert row["last_update_timestamp_ms"] is row["start_timestamp_ms"] is None
 
 
-def test_only_an_ongoing_transaction_has_a_time_of_its_abort() -> None:
-    fields = {"transactionStartTimestampMs": NOW_MS, "transactionTimeoutMs": 900}
-    for state, abort_ms in (("Ongoing", NOW_MS + 900), ("PrepareCommit", None)):
-        (row,) = changes(apply((X, transaction_value(state, **fields))))
-        assert row["abort_timestamp_ms"] == abort_ms
+@pytest.mark.parametrize(("state", "timeout_ms"), [("Ongoing", 900), ("PrepareCommit", None)])
+def test_only_an_ongoing_transaction_has_a_time_of_its_abort(
+    state: str, timeout_ms: int | None
+) -> None:
+    (row,) = changes(apply((X, transaction_value(state, transactionTimeoutMs=900))))
+    assert row["abort_timestamp_ms"] == (timeout_ms and NOW_MS + timeout_ms)
 
 
 def test_a_tombstone_deletes_and_ends_no_transaction() -> None:
@@ -130,9 +123,7 @@ def test_a_tombstone_deletes_and_ends_no_transaction() -> None:
     assert (row["transactional_id"], row["record_offset"], row[IS_TOMBSTONE]) == ("x", 1, True)
     assert row["state"] is None
     assert events(applied) == ["begun"]
-
-
-def test_a_transactional_id_begins_again_after_its_tombstone() -> None:
+    # The transactional id begins again after it.
     applied = apply((X, transaction_value()), (X, None), (X, transaction_value()))
     assert [row[IS_TOMBSTONE] for row in changes(applied)] == [False]
     assert events(applied) == ["begun", "begun"]
@@ -140,12 +131,15 @@ def test_a_transactional_id_begins_again_after_its_tombstone() -> None:
 
 def test_the_state_before_decides_on_the_event() -> None:
     begun = apply((X, transaction_value()))
-    stored = columns_of(begun.tables["transactions"], TRANSACTIONS.schema)
-    before = transactions_of(stored)
+    before = transactions_of(stored(begun))
     assert before == {(7, "x"): state_of(transaction_value())}
-    log = log_of((X, transaction_value()), (X, transaction_value("PrepareCommit")))
-    assert events(apply_transactions(log.rows(), before, with_history=True)) == ["prepared"]
-    assert events(apply_transactions(log.rows(), {}, with_history=True)) == ["begun", "prepared"]
+    records = ((X, transaction_value()), (X, transaction_value("PrepareCommit")))
+    rows = log_of(*records).rows()
+    assert events(apply_transactions(rows, before, with_history=True)) == ["prepared"]
+    assert events(apply(*records)) == ["begun", "prepared"]
+    without = apply(*records, with_history=False)
+    assert (events(without), changes(without)) == ([], changes(apply(*records)))
+    assert without.counts == apply(*records).counts
 
 
 def test_an_event_has_the_place_of_its_record_and_its_duration() -> None:
@@ -158,27 +152,33 @@ def test_an_event_has_the_place_of_its_record_and_its_duration() -> None:
     assert row["topic_partitions"] == [{"topic": "t", "partition": 0}]
 
 
-def test_without_history_there_are_no_events() -> None:
-    records = ((X, transaction_value()), (X, transaction_value("PrepareCommit")))
-    without = apply(*records, with_history=False)
-    assert without.tables["transaction_events"].num_rows == 0
-    assert changes(without) == changes(apply(*records))
-    assert without.counts == apply(*records).counts
-
-
-def test_records_that_nobody_can_read() -> None:
-    value = transaction_value()
-    assert "unknown transactionStatus 8" in reason(X, transaction_value(8))
-    assert "unknown transactionStatus -1" in reason(X, transaction_value(-1))
-    assert "unknown record type 99" in reason(UNKNOWN_TYPE, value)
-    assert "unknown record type 99" in reason(UNKNOWN_TYPE, None)
-    assert "null key" in reason(None, value)
-    assert "null key" in reason(None, None)
-    assert "record key field type" in reason(b"", value)
-    assert "TransactionLogKey" in reason(X[:-1], value)
-    assert "unsupported version" in reason(X, b"\x00\x09")
-    assert "TransactionLogValue v1" in reason(X, value[:-3])
-    assert "TransactionLogValue" in reason(X, b"")
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (X, transaction_value(8), "unknown transactionStatus 8"),
+        (X, transaction_value(-1), "unknown transactionStatus -1"),
+        (UNKNOWN_TYPE, transaction_value(), "unknown record type 99"),
+        (UNKNOWN_TYPE, None, "unknown record type 99"),
+        (None, transaction_value(), "null key"),
+        (None, None, "null key"),
+        (b"", transaction_value(), "record key field type"),
+        (X[:-1], transaction_value(), "TransactionLogKey"),
+        (X, b"\x00\x09", "unsupported version"),
+        (X, transaction_value()[:-3], "TransactionLogValue v1"),
+        (X, b"", "TransactionLogValue"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_in_quarantine(
+    key: bytes | None, value: bytes | None, reason: str
+) -> None:
+    applied = apply((key, value))
+    (row,) = applied.tables["quarantine"].to_pylist()
+    assert reason in row["reason"]
+    assert (row["log_topic"], row["log_partition"]) == (TRANSACTION_STATE_TOPIC, 7)
+    assert (row["record_offset"], row["raw_key"], row["raw_value"]) == (0, key, value)
+    assert changes(applied) == []
+    assert applied.counts.quarantined == applied.counts.rows == {7: 1}
+    assert not any(applied.counts.applied.values())
 
 
 @pytest.mark.parametrize(
@@ -187,25 +187,28 @@ def test_records_that_nobody_can_read() -> None:
 def test_extreme_times_become_the_nearest_time_of_the_tables(
     timestamp_ms: int, kept_ms: int
 ) -> None:
+    fields = {"transactionStartTimestampMs": timestamp_ms, "producerId": INT64_MAX}
     value = transaction_value(
         "CompleteCommit",
-        transactionStartTimestampMs=timestamp_ms,
         transactionLastUpdateTimestampMs=timestamp_ms,
         transactionTimeoutMs=(1 << 31) - 1,
-        producerId=INT64_MAX,
+        **fields,
     )
     log = log_of()
     log.append((X, value), timestamp_ms=timestamp_ms)
     applied = apply_transactions(log.rows(), {}, with_history=True)
     (row,) = changes(applied)
     assert row["start_timestamp_ms"] == row["last_update_timestamp_ms"] == kept_ms
-    stored = columns_of(applied.tables["transactions"], TRANSACTIONS.schema)
-    assert transactions_of(stored) == {(7, "x"): state_of(value)}
+    assert transactions_of(stored(applied)) == {(7, "x"): state_of(value)}
     event = columns_of(applied.tables["transaction_events"], TRANSACTION_EVENTS.schema)
     (kept,) = timestamps(pa.chunked_array([pa.array([kept_ms])])).to_pylist()
     assert event["record_timestamp"].to_pylist() == event["start_timestamp"].to_pylist() == [kept]
     assert event["day"].to_pylist() == [kept.date()]
     assert event["duration_ms"].to_pylist() == [0]
+    # Of an ongoing transaction, the time of its abort is stored, too.
+    for timeout_ms in (-(1 << 31), (1 << 31) - 1):
+        value = transaction_value(transactionTimeoutMs=timeout_ms, **fields)
+        assert transactions_of(stored(apply((X, value)))) == {(7, "x"): state_of(value)}
 
 
 def test_the_longest_duration() -> None:
@@ -216,14 +219,3 @@ def test_the_longest_duration() -> None:
     )
     (row,) = apply((X, value)).tables["transaction_events"].to_pylist()
     assert row["duration_ms"] == MAX_TIMESTAMP_MS - MIN_TIMESTAMP_MS
-
-
-def test_an_ongoing_transaction_with_extreme_times_is_stored() -> None:
-    for timestamp_ms in (INT64_MIN, INT64_MAX):
-        for timeout_ms in (-(1 << 31), (1 << 31) - 1):
-            value = transaction_value(
-                transactionStartTimestampMs=timestamp_ms, transactionTimeoutMs=timeout_ms
-            )
-            applied = apply((X, value))
-            stored = columns_of(applied.tables["transactions"], TRANSACTIONS.schema)
-            assert transactions_of(stored) == {(7, "x"): state_of(value)}

@@ -9,10 +9,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 
@@ -26,10 +24,6 @@ from streaming.source.kernel_cache import (
 )
 
 pytestmark = pytest.mark.python_version
-
-NOBODY = 65534
-AS_NOBODY: Final[dict[str, Any]] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-SITE_PACKAGES = str(Path(pytest.__file__).parents[1])
 
 # As a Python worker of an executor does it.
 PROGRAM = """
@@ -62,36 +56,21 @@ print(sum(sum(loop.stats.cache_misses.values()) for loop in LOOPS))
 """
 
 
+# A loop that is compiled in no time, as those of the kernel are.
+LOOP = """
+from coordinator_state.log.kernel.numbers import compiled
+
+@compiled
+def twice(number: int) -> int:
+    return 2 * number
+
+assert twice(4) == 8
+"""
+
+
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that another user can reach: pytest's own are for this user alone."""
-    with tempfile.TemporaryDirectory(prefix="kernel-cache-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.fixture(params=["this user", "nobody"])
-def worker(request: pytest.FixtureRequest, place: Path) -> Worker:
-    """A worker of this user, and one of a user without any rights."""
-    if request.param == "this user":
-        return Worker(place, sys.executable, {})
-    if os.getuid() != 0:
-        # Only this parameter: the tests run as this user everywhere.
-        pytest.skip("only root may run a process as another user")
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
-        if _runs(python, AS_NOBODY):
-            return Worker(place, python, AS_NOBODY)
-    # A Python in the home folder of root, as pyenv installs it.
-    pytest.skip(f"no {version} that another user can run")
-
-
-def _runs(python: str, user: dict[str, Any]) -> bool:
-    try:
-        subprocess.run([python, "-c", "import zlib"], check=True, capture_output=True, **user)
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
+def worker(tmp_path: Path) -> Worker:
+    return Worker(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -99,15 +78,18 @@ class Worker:
     """Processes that have no home, and whose program is an archive."""
 
     place: Path
-    python: str
-    user: dict[str, Any]
+
+    @property
+    def blocked(self) -> Path:
+        """A file where a folder should be stops even root."""
+        path = self.place / "blocked"
+        path.touch()
+        return path
 
     def folder(self, name: str) -> Path:
-        """A folder that they may write, and nobody else."""
+        """A folder that the processes may write."""
         folder = self.place / name
-        folder.mkdir(mode=0o700)
-        if self.user:
-            os.chown(folder, NOBODY, NOBODY)
+        folder.mkdir()
         return folder
 
     def loads_kernel(self, application: str, **environment: Path) -> tuple[int, str]:
@@ -119,23 +101,18 @@ class Worker:
         if not archive.exists():
             archive.parent.mkdir()
             shutil.copy(_program_as_archive(), archive)
-            archive.chmod(0o644)
-        # A file where a folder should be stops even root.
-        blocked = self.place / "blocked"
-        blocked.touch()
         done = subprocess.run(
-            [self.python, "-c", PROGRAM],
+            [sys.executable, "-c", PROGRAM],
             env={
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": os.pathsep.join([str(archive), SITE_PACKAGES]),
-                "HOME": str(blocked / "home"),
+                "PYTHONPATH": str(archive),
+                "HOME": str(self.blocked / "home"),
                 **{name: str(path) for name, path in environment.items()},
             },
             cwd=self.place,
             capture_output=True,
             text=True,
             check=False,
-            **self.user,
         )
         assert done.returncode == 0, done.stderr
         hits, _, path = done.stdout.strip().partition(" ")
@@ -166,41 +143,50 @@ def test_the_named_folder_serves_every_application(worker: Worker) -> None:
     assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
 
 
-@pytest.mark.long
-def test_a_named_folder_that_cannot_be_written_is_passed_over(worker: Worker) -> None:
-    temporary = worker.folder("temporary")
-    blocked = worker.place / "blocked"
-    _, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=blocked, TMPDIR=temporary)
-    assert Path(path).is_relative_to(temporary)
+@pytest.mark.parametrize("can_write", [True, False])
+def test_a_loop_works_whether_or_not_it_can_be_cached(
+    can_write: bool, tmp_path: Path, repository: Path
+) -> None:
+    """Without a named folder, loops are kept beside their file, or else in the user's cache."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    # A file where a folder should be stops even a process that may write anywhere.
+    blocked = tmp_path / ("blocked" if can_write else "__pycache__")
+    blocked.touch()
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")
+    }
+    environment |= {"XDG_CACHE_HOME": str(blocked), "HOME": str(blocked)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(repository)])
+    subprocess.run([sys.executable, "-c", "import loop"], check=True, env=environment, cwd=tmp_path)
+    assert bool(list(tmp_path.rglob("*.nbi"))) == can_write
 
 
 def test_it_loads_where_nothing_at_all_can_be_written(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_folder(*_arguments: object, **_options: object) -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
-    (place / "blocked").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(place / "blocked"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(worker.blocked))
     monkeypatch.setattr(tempfile, "gettempdir", no_folder)
     ensure_kernel_cache()
-    assert os.environ["NUMBA_CACHE_DIR"] == str(place / "blocked")
+    assert os.environ["NUMBA_CACHE_DIR"] == str(worker.blocked)
 
 
 def test_a_temporary_folder_that_others_may_write_is_not_used(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (place / "blocked").touch()
+    place = worker.place
     theirs = place / f"coordinator-state-kernel-{os.getuid()}"
     theirs.mkdir()
     theirs.chmod(0o777)
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(place / "blocked"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(worker.blocked))
     ensure_kernel_cache()
-    found = Path(os.environ["NUMBA_CACHE_DIR"])
-    assert found.parent == place
-    assert found != theirs
-    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    chosen = Path(os.environ["NUMBA_CACHE_DIR"])
+    assert chosen.parent == place
+    assert chosen != theirs
+    assert stat.S_IMODE(chosen.stat().st_mode) == 0o700
 
 
 def test_the_mark_is_that_of_this_program_and_processor(

@@ -10,14 +10,71 @@ import pytest
 from crc32c import crc32c
 
 from coordinator_state.log import log_decoder
-from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from coordinator_state.log.log_decoder import (
+    MAX_TIMESTAMP_MS,
+    MIN_TIMESTAMP_MS,
+    DecodedRecordSet,
+    decode_record_set,
+)
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
-from tests.support.logs.decoded_rows import GROUP_KEY, KEY, VALUE, decode, row_of, rows_of
 from tests.support.logs.logs import group_value, offset_key, offset_value
+
+KEY = offset_key("g", "t", 3)
+VALUE = offset_value(100, metadata="m", commitTimestamp=1234)
+GROUP_KEY = encode_key(RECORD_TYPES[2], {"group": "g"})
+
+
+def decode(
+    raw: bytes,
+    *,
+    from_offset: int = 0,
+    to_offset: int = 1000,
+    compact: bool = False,
+    is_cut: bool = False,
+) -> DecodedRecordSet:
+    return decode_record_set(
+        raw,
+        log_partition=7,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        compact=compact,
+        is_cut=is_cut,
+    )
+
+
+def rows_of(raw: bytes, **offsets: Any) -> list[dict[str, Any]]:
+    """The rows without their nulls."""
+    rows = decode(raw, **offsets).rows
+    assert rows.schema.equals(LOG_ROW_SCHEMA)
+    return [
+        {name: value for name, value in row.items() if value is not None}
+        for row in rows.to_pylist()
+    ]
+
+
+def row_of(key: bytes | None, value: bytes | None, **batch: Any) -> dict[str, Any]:
+    """The row of one record, without the columns that every row has."""
+    (row,) = rows_of(write_record_batch(5, [(0, 9, key, value)], **batch))
+    assert (row.pop("log_partition"), row.pop("record_offset")) == (7, 5)
+    for name in ("record_timestamp_ms", "producer_id", "producer_epoch", "is_transactional"):
+        del row[name]
+    return row
+
+
+def damaged(raw: bytes) -> bytes:
+    """Its last byte is another one."""
+    return raw[:-1] + bytes([raw[-1] ^ 1])
+
+
+def commits(base_offset: int, count: int, **batch: Any) -> bytes:
+    """A batch of commits of different keys."""
+    records = [(n, 9, offset_key("g", "t", base_offset + n), VALUE) for n in range(count)]
+    return write_record_batch(base_offset, records, **batch)
 
 
 class TestOffset:
@@ -56,15 +113,6 @@ class TestOffset:
             }
         ]
 
-    def test_without_a_producer(self) -> None:
-        (row,) = rows_of(write_record_batch(5, [(0, 9, KEY, VALUE)]))
-        assert (row["producer_id"], row["producer_epoch"]) == (-1, -1)
-        assert row["is_transactional"] is False
-
-    def test_legacy_key(self) -> None:
-        row = row_of(offset_key("g", "t", 3, record_type=0), offset_value(1, 0))
-        assert (row["row_kind"], row["record_type"], row["value_version"]) == ("offset", 0, 0)
-
     def test_tombstone(self) -> None:
         assert row_of(KEY, None) == {
             "row_kind": "offset",
@@ -78,16 +126,22 @@ class TestOffset:
     @pytest.mark.parametrize(
         ("version", "field", "value", "column"),
         [
-            (3, "leaderEpoch", -1, "leader_epoch"),
-            (1, "expireTimestamp", -1, "expire_timestamp_ms"),
-            (4, "topicId", UUID(int=0), "topic_id"),
+            (0, "offset", 1, None),
+            (3, "leaderEpoch", -1, None),
+            (1, "expireTimestamp", -1, None),
+            (1, "expireTimestamp", 77, "expire_timestamp_ms"),
+            (4, "topicId", UUID(int=0), None),
         ],
     )
-    def test_sentinels_are_null(self, version: int, field: str, value: Any, column: str) -> None:
-        assert column not in row_of(KEY, offset_value(1, version, **{field: value}))
-
-    def test_expire_timestamp(self) -> None:
-        assert row_of(KEY, offset_value(1, 1, expireTimestamp=77))["expire_timestamp_ms"] == 77
+    def test_sentinels_are_null(
+        self, version: int, field: str, value: Any, column: str | None
+    ) -> None:
+        row = row_of(offset_key("g", "t", 3, 0), offset_value(1, version, **{field: value}))
+        assert (row["row_kind"], row["record_type"]) == ("offset", 0)
+        assert row["value_version"] == version
+        known = {"leader_epoch", "expire_timestamp_ms", "topic_id"} & row.keys()
+        assert known == ({column} if column else set())
+        assert column is None or row[column] == value
 
     @pytest.mark.parametrize(
         ("timestamp_ms", "expected"),
@@ -118,7 +172,8 @@ class TestOffset:
         raw = write_message_set([(5, 0, KEY, VALUE), (8, 0, KEY, None)], magic=0, compression="lz4")
         first, second = rows_of(raw)
         assert (first["record_offset"], second["record_offset"]) == (5, 8)
-        assert (first["producer_id"], first["is_transactional"]) == (-1, False)
+        assert (first["producer_id"], first["producer_epoch"]) == (-1, -1)
+        assert first["is_transactional"] is False
         assert "record_timestamp_ms" not in first
 
 
@@ -267,17 +322,6 @@ class TestUndecodable:
         assert decode(bytes(batch)).records_read == 2
 
 
-def damaged(raw: bytes) -> bytes:
-    """Its last byte is another one."""
-    return raw[:-1] + bytes([raw[-1] ^ 1])
-
-
-def commits(base_offset: int, count: int, **batch: Any) -> bytes:
-    """A batch of commits of different keys."""
-    records = [(n, 9, offset_key("g", "t", base_offset + n), VALUE) for n in range(count)]
-    return write_record_batch(base_offset, records, **batch)
-
-
 class TestRange:
     raw = commits(0, 5) + commits(5, 5, compression="gzip") + commits(12, 3)
 
@@ -368,3 +412,78 @@ class TestMisplaced:
         assert found[5]["row_kind"] == "undecodable"
         assert found[5]["reason"].startswith(f"base offset {base_offset} ")
         assert found[5]["reason"].endswith("record offsets 5 to 7 are lost")
+
+
+V = (KEY, VALUE)
+TOMBSTONE = (KEY, None)
+PRODUCERS: list[dict[str, Any]] = [
+    {"producer_id": 5, "is_transactional": True},
+    {"producer_id": 5},
+    {"is_transactional": True},
+]
+
+
+def group_tombstone(record_type: int, group: str) -> tuple[bytes, None]:
+    kind = RECORD_TYPES[record_type]
+    names = [field.name for field in kind.key_fields]
+    return encode_key(kind, dict(zip(names, [group, "m"], strict=False))), None
+
+
+COMPACTED: dict[str, tuple[list[Any], list[int]]] = {
+    # What the first says may be less than what was committed before this record set.
+    "a later commit supersedes": ([V, V, V, V], [0, 3]),
+    "the record type is no part of the key": (
+        [V, (offset_key("g", "t", 3, record_type=0), VALUE), V],
+        [0, 2],
+    ),
+    "other keys": (
+        [V, *((offset_key(*key), VALUE) for key in (("h", "t", 3), ("g", "u", 3), ("g", "t", 4)))],
+        [0, 1, 2, 3],
+    ),
+    "tombstones and the commit before one": ([V, V, V, TOMBSTONE, TOMBSTONE], [0, 2, 3, 4]),
+    "commits behind a tombstone": ([V, V, V, TOMBSTONE, V, V, V], [0, 2, 3, 4, 6]),
+    "both sides of a rewind": (
+        [(KEY, offset_value(offset)) for offset in (10, 20, 30, 5, 15, 40, 50)],
+        [0, 2, 3, 6],
+    ),
+    **{
+        f"records of producers neither go nor supersede: {', '.join(batch)}": (
+            [V, (*V, batch), (*V, batch), V, V, V],
+            [0, 1, 2, 3, 5],
+        )
+        for batch in PRODUCERS
+    },
+    "every other row": (
+        [
+            *((GROUP_KEY, group_value()), (GROUP_KEY, group_value())),
+            (b"\0\0\0\1", b"", {"is_control": True, "producer_id": 5, "is_transactional": True}),
+            *((KEY, b"broken"), V, (KEY, b"broken")),
+        ],
+        [0, 1, 2, 3, 4, 5],
+    ),
+    # A tombstone of a consumer group makes one of a group that has nothing but offsets.
+    "a record that may find a simple group": ([V, V, group_tombstone(8, "g"), V], [0, 1, 2, 3]),
+    "a record of another group": ([V, V, group_tombstone(8, "h"), V], [0, 2, 3]),
+    "a record of a classic group": ([V, V, group_tombstone(2, "g"), V], [0, 2, 3]),
+}
+
+
+@pytest.mark.parametrize(("records", "kept"), COMPACTED.values(), ids=COMPACTED)
+def test_compaction_drops_superseded_commits(records: list[Any], kept: list[int]) -> None:
+    batches = [
+        write_record_batch(offset, [(0, 9, key, value)], **(batch[0] if batch else {}))
+        for offset, (key, value, *batch) in enumerate(records)
+    ]
+    decoded = decode(b"".join(batches), compact=True)
+    assert decoded.rows.column("record_offset").to_pylist() == kept
+    assert (decoded.records_read, decoded.records_superseded) == (
+        len(records),
+        len(records) - len(kept),
+    )
+    assert decode(b"".join(batches)).records_superseded == 0
+
+
+def test_compaction_looks_at_the_range_only() -> None:
+    raw = b"".join(write_record_batch(offset, [(0, 9, KEY, VALUE)]) for offset in range(4))
+    decoded = decode(raw, compact=True, to_offset=3)
+    assert decoded.rows.column("record_offset").to_pylist() == [0, 2]

@@ -1,17 +1,24 @@
-"""Record batches: bytes of Kafka's own classes, read and written, and what is written read back."""
+"""Record batches and message sets: bytes of Kafka's own classes, read, written and damaged."""
 
 from __future__ import annotations
 
+import gzip
 import struct
+import zlib
 from dataclasses import replace
 
 import pytest
 
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record import NO_TIMESTAMP, Record
-from coordinator_state.log.record_batch import RecordBatch, read_batch_header, read_record_batches
+from coordinator_state.log.record_batch import (
+    CorruptBatch,
+    RecordBatch,
+    read_batch_header,
+    read_record_batches,
+)
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.wire.compression import COMPRESSIONS
+from coordinator_state.wire.compression import COMPRESSIONS, compress
 from tests.support.logs.record_batches import (
     DELTAS,
     KAFKA,
@@ -19,6 +26,7 @@ from tests.support.logs.record_batches import (
     MESSAGES,
     changed,
     only,
+    only_corrupt,
     only_good,
     records_of,
     with_body,
@@ -134,27 +142,32 @@ class TestRecordBatch:
         assert (batch.base_offset, batch.last_offset) == (5, 14)
         assert [record.record_offset for record in batch.records] == [7]
 
-    def test_record_headers_are_passed(self) -> None:
-        record = bytes.fromhex("14 00 00 00 02 6b 01 02 02 68 01")
-        raw = changed(with_body(record), 57, ">i", 1, reseal=True)
+    @pytest.mark.parametrize(
+        ("text", "key"),
+        [
+            # Record headers are passed over.
+            ("14 00 00 00 02 6b 01 02 02 68 01", b"k"),
+            # Any negative length is null.
+            ("0c 00 00 00 05 03 00", None),
+        ],
+    )
+    def test_one_record(self, text: str, key: bytes | None) -> None:
+        raw = changed(with_body(bytes.fromhex(text)), 57, ">i", 1, reseal=True)
         assert only_good(raw).records == (
-            Record(record_offset=0, timestamp_ms=0, key=b"k", value=None),
-        )
-
-    def test_any_negative_length_is_null(self) -> None:
-        record = bytes.fromhex("0c 00 00 00 05 03 00")
-        raw = changed(with_body(record), 57, ">i", 1, reseal=True)
-        assert only_good(raw).records == (
-            Record(record_offset=0, timestamp_ms=0, key=None, value=None),
+            Record(record_offset=0, timestamp_ms=0, key=key, value=None),
         )
 
 
 class TestReading:
     def test_goes_through_batches_of_every_magic(self) -> None:
-        raw = b"".join(
-            _moved(bytes.fromhex(vector), 10 * number)
-            for number, vector in enumerate(KAFKA.values())
-        )
+        raw = b""
+        for number, (magic, compression) in enumerate(KAFKA):
+            first = 10 * number
+            messages = [(first + delta, at, key, value) for delta, at, key, value in DELTAS]
+            if magic < 2:
+                raw += write_message_set(messages, magic=magic, compression=compression)
+            else:
+                raw += write_record_batch(first, DELTAS, compression=compression)
         assert len(records_of(raw)) == 3 * len(KAFKA)
         assert sum(batch.size_bytes for batch in read_record_batches(raw)) == len(raw)
 
@@ -166,25 +179,249 @@ class TestReading:
             assert [batch.base_offset for batch in batches] == [0]
             assert sum(batch.size_bytes for batch in batches) == len(whole)
 
-    def test_of_nothing(self) -> None:
-        assert list(read_record_batches(b"")) == []
-
     def test_takes_any_buffer(self) -> None:
         raw = write_record_batch(0, DELTAS)
         assert list(read_record_batches(memoryview(bytearray(raw)))) == [only(raw)]
-
-
-def _moved(raw: bytes, offsets: int) -> bytes:
-    """The batches so many offsets further on."""
-    out, position = bytearray(raw), 0
-    while position < len(raw):
-        offset, length = struct.unpack_from(">qi", raw, position)
-        struct.pack_into(">q", out, position, offset + offsets)
-        position += 12 + length
-    return bytes(out)
+        assert list(read_record_batches(b"")) == []
 
 
 def test_header_alone_is_a_batch_without_records() -> None:
     raw = write_record_batch(10, DELTAS, producer_id=5)
     header = read_batch_header(memoryview(raw)[:61])
     assert header == replace(only_good(raw), records=())
+
+
+class TestCorruptBatch:
+    good = write_record_batch(10, DELTAS)
+    following = write_record_batch(13, DELTAS)
+
+    def read_with_following(self, raw: bytes) -> CorruptBatch:
+        """Reading goes on behind the corrupt batch, which tells how far it reaches."""
+        corrupt, good = read_record_batches(raw + self.following)
+        assert isinstance(good, RecordBatch)
+        assert good.base_offset == 13
+        assert isinstance(corrupt, CorruptBatch)
+        assert corrupt.last_offset == 12
+        assert corrupt.raw == raw
+        return corrupt
+
+    def test_wrong_checksum(self) -> None:
+        corrupt = self.read_with_following(changed(self.good, 70, ">b", 99))
+        assert corrupt.reason.startswith("CRC-32C is 0x")
+        assert (corrupt.base_offset, corrupt.last_offset) == (10, 12)
+
+    @pytest.mark.parametrize("last_offset_delta", [-1, 0, 500, 2**31 - 1])
+    def test_a_header_with_a_wrong_checksum_is_not_believed(self, last_offset_delta: int) -> None:
+        raw = changed(self.good, 23, ">i", last_offset_delta)
+        self.read_with_following(raw)
+        assert only_corrupt(raw).last_offset is None
+
+    @pytest.mark.parametrize(
+        ("position", "layout", "value", "reason"),
+        [
+            (23, ">i", -1, "negative last offset delta -1"),
+            (57, ">i", -3, "negative records count -3"),
+            (21, ">h", 5, "unknown compression type 5"),
+            (0, ">q", -1, "impossible base offset -1"),
+            (0, ">q", 2**63 - 1, f"impossible base offset {2**63 - 1}"),
+            (16, ">b", 3, "unknown magic 3"),
+            (16, ">b", -1, "unknown magic 255"),
+        ],
+    )
+    def test_header_without_sense(
+        self, position: int, layout: str, value: int, reason: str
+    ) -> None:
+        raw = changed(self.good, position, layout, value, reseal=True)
+        assert self.read_with_following(raw).reason == reason
+
+    @pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 14, 48])
+    def test_impossible_length(self, length: int) -> None:
+        raw = changed(self.good, 8, ">i", length)
+        assert self.read_with_following(raw).reason == f"impossible batch length {length}"
+        assert (only_corrupt(raw).base_offset, only_corrupt(raw).last_offset) == (10, None)
+
+    @pytest.mark.parametrize("length", [50, 77, 79, 100, 168, 200])
+    def test_a_wrong_length_hides_no_sound_batch(self, length: int) -> None:
+        """Those of two batches together, among others."""
+        assert len(self.good) - 12 + len(self.following) == 168
+        self.read_with_following(changed(self.good, 8, ">i", length))
+        corrupt, *good = read_record_batches(
+            changed(self.good, 8, ">i", length)
+            + self.following
+            + write_record_batch(16, DELTAS)
+            + write_record_batch(19, DELTAS)
+        )
+        assert corrupt.last_offset == 12
+        assert [batch.base_offset for batch in good] == [13, 16, 19]
+
+    def test_a_batch_within_a_record_is_no_batch_of_the_log(self) -> None:
+        """Whoever writes a record could otherwise put any others behind a corrupt batch."""
+        within = write_record_batch(11, [(0, 0, b"forged", b"x")])
+        for forged in (within, within + write_record_batch(12, [(0, 0, b"forged", b"y")])):
+            raw = changed(write_record_batch(10, [(0, 0, b"k", forged)]), 62, ">b", 77)
+            corrupt, good = read_record_batches(raw + self.following)
+            assert corrupt.last_offset == good.base_offset - 1 == 12
+
+    def test_impossible_length_of_an_older_message(self) -> None:
+        raw = changed(write_message_set(MESSAGES[:1], magic=1), 8, ">i", 21)
+        assert only_corrupt(raw).reason == "impossible batch length 21"
+        corrupt, *good = read_record_batches(raw + write_message_set(MESSAGES[1:], magic=1))
+        assert corrupt.last_offset == 100
+        assert [batch.base_offset for batch in good] == [101, 102]
+
+    def test_length_alone(self) -> None:
+        corrupt = only_corrupt(struct.pack(">qi", 3, 2) + bytes(14))
+        assert (corrupt.base_offset, corrupt.reason) == (3, "impossible batch length 2")
+
+    @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+    def test_broken_compressed_stream(self, compression: str) -> None:
+        raw = write_record_batch(10, DELTAS, compression=compression)
+        corrupt = self.read_with_following(changed(raw, 61, ">q", 0, reseal=True))
+        assert corrupt.reason.startswith(f"{compression}: ")
+        assert (corrupt.base_offset, corrupt.last_offset) == (10, 12)
+
+
+class TestRemainder:
+    @pytest.mark.parametrize("compression", COMPRESSIONS)
+    def test_records_before_a_broken_one_are_good(self, compression: str) -> None:
+        raw = write_record_batch(0, [(0, 0, b"k", b"v"), (5, 0, b"k", b"w"), (7, 0, b"k", b"x")])
+        body = raw[61:]
+        broken = len(body) // 3
+        damaged = body[:broken] + b"\x7f" + body[broken + 1 :]
+        payload = compress(compression, damaged)
+        header = changed(raw[:61], 8, ">i", 49 + len(payload))
+        header = changed(header, 21, ">h", COMPRESSIONS.index(compression))
+        batch = only_good(changed(header + payload, 57, ">i", 3, reseal=True))
+        assert [record.record_offset for record in batch.records] == [0]
+        assert batch.remainder == CorruptBatch(
+            base_offset=1,
+            last_offset=7,
+            size_bytes=len(body) - broken,
+            reason="record 1 of 3: length -64, 17 bytes left",
+            raw=damaged[broken:],
+        )
+
+    def test_more_records_announced_than_there_are(self) -> None:
+        raw = changed(write_record_batch(10, DELTAS), 57, ">i", 2**31 - 1, reseal=True)
+        batch = only_good(raw)
+        assert len(batch.records) == 3
+        assert batch.remainder is not None
+        assert batch.remainder.reason == "record 3 of 2147483647: incomplete varint"
+        # Not beyond the batch: the offset after its last one may be another batch's.
+        assert batch.remainder.base_offset == 12
+
+    def test_bytes_behind_the_last_record(self) -> None:
+        raw = changed(write_record_batch(10, DELTAS), 57, ">i", 1, reseal=True)
+        batch = only_good(raw)
+        assert [record.record_offset for record in batch.records] == [10]
+        assert batch.remainder is not None
+        assert batch.remainder.base_offset == 11
+        assert batch.remainder.reason == f"{len(raw) - 61 - 11} bytes after the last record"
+
+    @pytest.mark.parametrize(
+        ("record", "reason"),
+        [
+            ("", "incomplete varint"),
+            ("01", "length -1, 0 bytes left"),
+            ("14 00", "length 10, 1 bytes left"),
+            ("ffffffffff0f", "varint longer than 5 bytes"),
+            ("00", "1 bytes needed, 0 left"),
+            ("0e 00 00 00 01 01 00 00", "length 7, 6 bytes used"),
+            ("0c 00 00 00 02 6b 00", "incomplete varint"),
+            ("0c 00 00 00 7e 01 00", "63 bytes needed, 2 left"),
+            ("0c 00 00 00 01 01 01", "negative header count -1"),
+            ("0e 00 00 00 01 01 02 01", "record header without a key"),
+        ],
+    )
+    def test_broken_first_record(self, record: str, reason: str) -> None:
+        raw = changed(with_body(bytes.fromhex(record)), 57, ">i", 1, reseal=True)
+        batch = only_good(raw)
+        assert batch.records == ()
+        assert batch.remainder is not None
+        assert batch.remainder.reason == f"record 0 of 1: {reason}"
+        assert batch.remainder.base_offset == 0
+
+
+class TestMessageSet:
+    @pytest.mark.parametrize("magic", [0, 1])
+    @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4"])
+    def test_round_trip_with_gaps(self, magic: int, compression: str) -> None:
+        messages = [
+            (1000 + 7 * i, 5000 + i if magic else NO_TIMESTAMP, b"k%d" % i, bytes(500))
+            for i in range(200)
+        ]
+        raw = write_message_set(messages, magic=magic, compression=compression)
+        assert records_of(raw) == messages
+        batches = list(read_record_batches(raw))
+        assert len(batches) == (200 if compression == "none" else 1)
+        assert (batches[0].base_offset, batches[-1].last_offset) == (1000, 1000 + 7 * 199)
+
+    def test_log_append_time_of_a_wrapper_is_that_of_all_inside(self) -> None:
+        raw = write_message_set(MESSAGES, magic=1, compression="gzip", is_log_append_time=True)
+        assert [timestamp_ms for _, timestamp_ms, _, _ in records_of(raw)] == [1005, 1005, 1005]
+
+    def test_wrong_checksum(self) -> None:
+        raw = bytes.fromhex(KAFKA[1, "none"])
+        corrupt, *good = read_record_batches(changed(raw, 30, ">b", 99))
+        assert isinstance(corrupt, CorruptBatch)
+        assert corrupt.reason == "CRC-32 is 0xb333cce1, not 0x60d6d754"
+        assert (corrupt.base_offset, corrupt.last_offset) == (100, 100)
+        assert [batch.base_offset for batch in good] == [101, 102]
+
+    @pytest.mark.parametrize(
+        ("message", "reason"),
+        [
+            ("00 00 ffffffff 00000005 6b", "message: 5 bytes needed, 1 left"),
+            ("00 00 ffffffff ffffffff 6b", "message of 15 bytes ends at byte 14"),
+            ("00 05 ffffffff ffffffff", "unknown compression type 5"),
+            ("00 01 ffffffff ffffffff", "compressed message without a value"),
+            ("00 04 ffffffff 00000001 6b", "message format 0 does not support zstd"),
+            ("00 01 ffffffff 00000001 6b", "gzip: "),
+            ("00 03 ffffffff 00000001 6b", "lz4: "),
+        ],
+    )
+    def test_broken_message(self, message: str, reason: str) -> None:
+        assert only_corrupt(entry(5, bytes.fromhex(message))).reason.startswith(reason)
+
+    @pytest.mark.parametrize(
+        ("magic", "inside", "reason"),
+        [
+            (0, b"", "compressed message without inner messages"),
+            (0, struct.pack(">qi", 0, 3), "message of 3 bytes inside a wrapper"),
+            (0, bytes.fromhex(KAFKA[1, "none"]), "magic 1 inside a wrapper of magic 0"),
+            (0, bytes.fromhex(KAFKA[0, "gzip"]), "compressed message inside a compressed one"),
+            (
+                0,
+                bytes.fromhex(KAFKA[0, "none"]),
+                "offset inside a wrapper is negative or larger than the wrapper's",
+            ),
+            (1, changed(bytes.fromhex(KAFKA[1, "none"]), 30, ">b", 9), "CRC-32 is 0x"),
+            (
+                1,
+                struct.pack(">qi", 0, 14) + bytes.fromhex("20d0b8e401") + bytes(9),
+                "message of 14",
+            ),
+        ],
+    )
+    def test_broken_inside_a_wrapper(self, magic: int, inside: bytes, reason: str) -> None:
+        packed = gzip.compress(inside)
+        timestamp = bytes(8) if magic else b""
+        message = bytes([magic, 1]) + timestamp + struct.pack(">ii", -1, len(packed)) + packed
+        corrupt = only_corrupt(entry(5, message))
+        assert corrupt.reason.startswith(reason)
+        assert (corrupt.base_offset, corrupt.last_offset) == (5, 5)
+
+    def test_message_cut_at_the_end_of_a_wrapper_is_left_out(self) -> None:
+        packed = gzip.compress(bytes.fromhex(KAFKA[0, "none"])[:-1])
+        message = b"\x00\x01" + struct.pack(">ii", -1, len(packed)) + packed
+        batch = only_good(entry(200, message))
+        assert [record.record_offset for record in batch.records] == [100, 101]
+
+    def test_negative_offset(self) -> None:
+        raw = changed(write_message_set(MESSAGES[:1], magic=0), 0, ">q", -5)
+        assert only_corrupt(raw).reason == "impossible offset -5"
+
+
+def entry(offset: int, message: bytes) -> bytes:
+    """An entry of a message set; `message` begins behind its checksum."""
+    return struct.pack(">qiI", offset, len(message) + 4, zlib.crc32(message)) + message

@@ -26,6 +26,13 @@ _VALUES = [
 ]
 
 
+def outline(raw: bytes) -> MembersOutline:
+    """The outline of a value that has one."""
+    members = MembersOutline.of(raw)
+    assert members is not None
+    return members
+
+
 def test_damaged_values_are_read_as_by_the_schema_or_not_at_all() -> None:
     mutations, choose = Mutations(5), random.Random(5)
     outcomes: Counter[str] = Counter()
@@ -67,9 +74,7 @@ def test_a_value_repeats_members_only_if_the_replay_finds_no_change_of_them() ->
     outcomes: Counter[bool] = Counter()
     for raws in pairwise(values):
         replay = GroupEventReplay()
-        before, after = map(MembersOutline.of, raws)
-        assert before is not None
-        assert after is not None
+        before, after = map(outline, raws)
         for record_offset, raw in enumerate(raws):
             value = decode_versioned(_TYPE.value, raw).fields
             record = GroupRecord(GROUP_METADATA_TYPE, "g", "", value, record_offset)
@@ -84,24 +89,18 @@ def test_a_value_repeats_members_only_if_the_replay_finds_no_change_of_them() ->
 
 def test_another_assignment_client_or_number_of_members_is_no_repetition() -> None:
     raw = group_value(["m1", "m2"], subscribed_generation=1)
-    one = MembersOutline.of(raw)
-    assert one is not None
-    same = MembersOutline.of(group_value(["m1", "m2"], generation=7, subscribed_generation=2))
-    assert same is not None
-    assert same.repeats(one)
+    first = outline(raw)
+    same = outline(group_value(["m1", "m2"], generation=7, subscribed_generation=2))
+    assert same.repeats(first)
     # A third value is compared at the places that the second one has from the first.
-    assert one.repeats(same)
+    assert first.repeats(same)
     for old, new in (
         (b"client of m2", b"client of m9"),
         (b"\x00\x00\x00\x01\x00\x00\x00\x01\xff", b"\x00\x00\x00\x01\x00\x00\x00\x05\xff"),
     ):
         assert old in raw
-        other = MembersOutline.of(raw.replace(old, new))
-        assert other is not None
-        assert not other.repeats(one)
-    fewer = MembersOutline.of(group_value(["m1"]))
-    assert fewer is not None
-    assert not fewer.repeats(one)
+        assert not outline(raw.replace(old, new)).repeats(first)
+    assert not outline(group_value(["m1"])).repeats(first)
     assert MembersOutline.of(group_value([])) is None
     assert MembersOutline.of(group_value(["m1"], version=4)) is None
 
@@ -127,10 +126,7 @@ def test_the_places_of_another_value_are_not_those_of_this_one() -> None:
         return encode_value(_TYPE, 0, {**fields, "members": [member]})
 
     raws = (value(100, 0, 1), value(0, 100, 1), value(0, 100, 2))
-    first, second, third = map(MembersOutline.of, raws)
-    assert first is not None
-    assert second is not None
-    assert third is not None
+    first, second, third = map(outline, raws)
     assert len(first.members) == len(second.members) == len(third.members)
     assert not second.repeats(first)
     assert not third.repeats(second)

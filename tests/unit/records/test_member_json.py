@@ -85,63 +85,55 @@ class TestConnect:
         assert isinstance((subscription_json("connect", None, cut) or {})["allocation"], str)
 
 
+PARTITIONS = [{"topic": "orders", "partition": 1}]
+TASK = {"topicGroupId": 0, "partition": 1}
+SUMS = [{"partition": 1, "offsetSum": -2}]
+Since = tuple[str, int, int, Any]
+"""A field, its first and its last version, and its value."""
+
+SUBSCRIPTION_INFO: list[Since] = [
+    ("latestSupportedVersion", 3, 11, 11),
+    ("processId", 1, 11, "AAAAAAAAAAEAAAAAAAAAAg"),
+    ("prevTasks", 1, 6, [TASK]),
+    ("standbyTasks", 1, 6, []),
+    ("userEndPoint", 2, 11, "host:8080"),
+    ("taskOffsetSums", 7, 9, [{"topicGroupId": 0, "partitionToOffsetSum": SUMS}]),
+    ("taskOffsetSums", 10, 11, [{**TASK, "offsetSum": -2, "namedTopology": "named"}]),
+    ("uniqueField", 8, 11, 3),
+    ("errorCode", 9, 11, 0),
+    ("clientTags", 11, 11, {"zone": "eu-1"}),
+]
+ASSIGNMENT_INFO: list[Since] = [
+    ("partitionsByHost", 2, 11, [{"host": "host", "port": 8080, "partitions": PARTITIONS}]),
+    ("commonlySupportedVersion", 3, 11, 11),
+    ("errCode", 4, 11, 3),
+    ("standbyPartitionsByHost", 6, 11, [{"host": "other", "port": 8081, "partitions": PARTITIONS}]),
+    ("nextRebalanceMs", 7, 11, 2**63 - 1),
+]
+
+
 class TestStreams:
     """SubscriptionInfoTest and AssignmentInfoTest: every version."""
 
+    def expected(self, fields: list[Since], version: int) -> dict[str, Any]:
+        known = (field for field in fields if field[1] <= version <= field[2])
+        return {"version": version, **{name: value for name, _, _, value in known}}
+
     @pytest.mark.parametrize("version", NUMBERED)
     def test_subscription_info(self, version: int) -> None:
-        expected: dict[str, Any] = {"version": version}
-        if version >= 3:
-            expected["latestSupportedVersion"] = 11
-        expected["processId"] = "AAAAAAAAAAEAAAAAAAAAAg"
-        if version <= 6:
-            expected |= {"prevTasks": [{"topicGroupId": 0, "partition": 1}], "standbyTasks": []}
-        if version >= 2:
-            expected["userEndPoint"] = "host:8080"
-        if version >= 10:
-            task = {"topicGroupId": 0, "partition": 1, "offsetSum": -2, "namedTopology": "named"}
-            expected["taskOffsetSums"] = [task]
-        elif version >= 7:
-            sums = [{"partition": 1, "offsetSum": -2}]
-            expected["taskOffsetSums"] = [{"topicGroupId": 0, "partitionToOffsetSum": sums}]
-        if version >= 8:
-            expected["uniqueField"] = 3
-        if version >= 9:
-            expected["errorCode"] = 0
-        if version >= 11:
-            expected["clientTags"] = {"zone": "eu-1"}
-
+        expected = self.expected(SUBSCRIPTION_INFO, version)
         assert streams("SubscriptionInfo", version) == expected
 
     @pytest.mark.parametrize("version", NUMBERED)
     def test_assignment_info(self, version: int) -> None:
         name = {"namedTopology": "named"} if version >= 10 else {}
         no_name = {"namedTopology": None} if version >= 10 else {}
-        partitions = [{"topic": "orders", "partition": 1}]
-        expected: dict[str, Any] = {
-            "version": version,
-            "activeTasks": [
-                {"topicGroupId": 0, "partition": 1, **name},
-                {"topicGroupId": 1, "partition": 0, **no_name},
-            ],
-            "standbyTasks": [
-                {"topicGroupId": 0, "partition": 2, **no_name, "partitions": partitions}
-            ],
+        standby = {"topicGroupId": 0, "partition": 2, **no_name, "partitions": PARTITIONS}
+        assert streams("AssignmentInfo", version) == {
+            "activeTasks": [{**TASK, **name}, {"topicGroupId": 1, "partition": 0, **no_name}],
+            "standbyTasks": [standby],
+            **self.expected(ASSIGNMENT_INFO, version),
         }
-        if version >= 2:
-            host = {"host": "host", "port": 8080, "partitions": partitions}
-            expected["partitionsByHost"] = [host]
-        if version >= 3:
-            expected["commonlySupportedVersion"] = 11
-        if version >= 4:
-            expected["errCode"] = 3
-        if version >= 6:
-            other = {"host": "other", "port": 8081, "partitions": partitions}
-            expected["standbyPartitionsByHost"] = [other]
-        if version >= 7:
-            expected["nextRebalanceMs"] = 2**63 - 1
-
-        assert streams("AssignmentInfo", version) == expected
 
     @pytest.mark.parametrize("version", [0, 12, -1])
     def test_another_version_stays_as_it_is(self, version: int) -> None:

@@ -1,7 +1,7 @@
-"""Coordinator records to bytes and back.
+"""Coordinator records to bytes and back, beyond the records of `test_golden.py`.
 
-Hex vectors are bytes that Kafka 4.2.0's own classes wrote; `test_golden.py` has many more. Tests
-that name one of Kafka's follow the Scala GroupMetadataManagerTest of 3.9.
+Tests that name one of Kafka's follow GroupCoordinatorRecordSerdeTest at 4.2.0 and the Scala
+GroupMetadataManagerTest of 3.9.
 """
 
 from __future__ import annotations
@@ -12,10 +12,24 @@ from uuid import UUID
 import pytest
 
 from coordinator_state.errors import (
+    BufferUnderflow,
+    DecodeError,
     EncodeError,
+    InvalidLength,
+    InvalidUtf8,
+    UnexpectedNull,
+    UnknownRecordType,
+    UnsupportedVersion,
 )
-from coordinator_state.records.record_types import RECORD_TYPES
-from coordinator_state.records.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.records.group_record_values import EARLY_ACCESS_VALUES
+from coordinator_state.records.record_types import RECORD_TYPES, RecordType
+from coordinator_state.records.serde import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    encode_versioned,
+)
 from coordinator_state.wire.primitives import ZERO_UUID
 from tests.support.logs.prefixes import assert_no_prefix_is_enough
 
@@ -23,21 +37,14 @@ OFFSET_COMMIT = RECORD_TYPES[1]
 GROUP_METADATA = RECORD_TYPES[2]
 
 TOPIC_ID = UUID("523e709f-f16a-4d78-ab10-04af559458d7")
-
-
-def offset_commit(**fields: Any) -> dict[str, Any]:
-    """Every field of an OffsetCommit value, as decoding gives them."""
-    return {
-        "offset": 100,
-        "leaderEpoch": -1,
-        "metadata": "m",
-        "commitTimestamp": 1234,
-        "expireTimestamp": -1,
-        "topicId": ZERO_UUID,
-        **fields,
-    }
-
-
+COMMIT = {
+    "offset": 100,
+    "leaderEpoch": -1,
+    "metadata": "m",
+    "commitTimestamp": 1234,
+    "expireTimestamp": -1,
+    "topicId": ZERO_UUID,
+}
 MEMBER = {
     "memberId": "m",
     "groupInstanceId": None,
@@ -56,122 +63,197 @@ GROUP = {
     "currentStateTimestamp": 1234,
     "members": [MEMBER],
 }
-GROUP_V4 = (
-    "0004 09 636f6e73756d6572 00000001 06 72616e6765 02 6d 00000000000004d2"
-    "02 02 6d 00 02 63 03 2f68 000003e8 000005dc 03 0001 03 0102 00 00"
-)
 
 
-def test_a_memoryview_is_read_as_bytes_are() -> None:
-    key = decode_key(memoryview(bytes.fromhex("0002 0001 67")))
-    value = decode_value(OFFSET_COMMIT, memoryview(encode_value(OFFSET_COMMIT, 3, offset_commit())))
+class TestDecode:
+    def test_a_memoryview_is_read_as_bytes_are(self) -> None:
+        key = decode_key(memoryview(bytes.fromhex("0002 0001 67")))
+        value = decode_value(OFFSET_COMMIT, memoryview(encode_value(OFFSET_COMMIT, 3, COMMIT)))
 
-    assert key.fields == {"group": "g"}
-    assert value.fields == offset_commit()
+        assert key.fields == {"group": "g"}
+        assert value.fields == COMMIT
+
+    def test_deserialize_future_offset_commit_value(self) -> None:
+        """As `testDeserializeFutureOffsetCommitValue`: unknown tags are skipped."""
+        body = "0004 0000000000000064 ffffffff 02 6d 00000000000004d2"
+        topic_id = f"00 10 {TOPIC_ID.hex}"
+        raw = bytes.fromhex(f"{body} 03 {topic_id} 01 05 0003 666f6f 02 04 00000fa0")
+        value = decode_value(OFFSET_COMMIT, raw)
+
+        assert (value.fields, value.trailing_bytes) == (COMMIT | {"topicId": TOPIC_ID}, 0)
+        assert_no_prefix_is_enough(lambda prefix: decode_value(OFFSET_COMMIT, prefix), raw)
+        without_topic_id = bytes.fromhex(f"{body} 01 8001 00")
+        assert decode_value(OFFSET_COMMIT, without_topic_id).fields == COMMIT
+        # Kafka's readers do not use the size of a tag that they know.
+        wrong_size = bytes.fromhex(f"{body} 01 00 7f {TOPIC_ID.hex}")
+        assert decode_value(OFFSET_COMMIT, wrong_size).fields["topicId"] == TOPIC_ID
+
+    def test_deserialize_future_group_metadata_value(self) -> None:
+        """As `testDeserializeFutureGroupMetadataValue`: unknown tags in group and member."""
+        tags = bytes.fromhex("02 00 05 0003 666f6f 01 04 00000fa0")
+        raw = encode_value(GROUP_METADATA, 4, GROUP).removesuffix(b"\x00\x00") + tags + tags
+        value = decode_value(GROUP_METADATA, raw)
+
+        assert (value.fields, value.trailing_bytes) == (GROUP, 0)
+        assert_no_prefix_is_enough(lambda prefix: decode_value(GROUP_METADATA, prefix), raw)
+
+    def test_an_epoch_alone_is_a_value_of_4_0(self) -> None:
+        """Both layouts have version 0, so only the bytes differ."""
+        raw = bytes.fromhex("0000 00000005 00")
+        value = decode_value(RECORD_TYPES[11], raw)
+
+        assert (value.schema, value.fields) == (EARLY_ACCESS_VALUES[11], {"epoch": 5})
+        assert encode_versioned(value.schema, 0, value.fields) == raw
+        # A cut value of a later release is no value of 4.0.
+        today = encode_value(RECORD_TYPES[11], 0, {"epoch": 5, "metadataHash": 1})
+        for prefix in (today[:end] for end in range(len(today)) if today[:end] != raw):
+            with pytest.raises(DecodeError, match="ShareGroupMetadataValue"):
+                decode_value(RECORD_TYPES[11], prefix)
 
 
-@pytest.mark.parametrize("version", range(5))
-def test_serde_offset_commit_value(version: int) -> None:
-    """As `testSerdeOffsetCommitValue`: what a version lacks reads as its default."""
-    fields = offset_commit(metadata="metadata", leaderEpoch=15 if version >= 3 else -1)
-    raw = encode_value(OFFSET_COMMIT, version, fields)
+class TestRefusedKey:
+    @pytest.mark.parametrize("record_type", [255, -1, 18, 24, 32767])
+    def test_deserialize_with_invalid_record_type(self, record_type: int) -> None:
+        """As `testDeserializeWithInvalidRecordType`, `testReadMessageKeyCanReadUnknownMessage`."""
+        raw = record_type.to_bytes(2, "big", signed=True)
 
-    assert int.from_bytes(raw[:2], "big") == version
-    assert decode_value(OFFSET_COMMIT, raw).fields == fields
+        with pytest.raises(UnknownRecordType, match=f"unknown record type {record_type}") as caught:
+            decode_key(raw + b"garbage")
+        assert caught.value.record_type == record_type
 
-
-def test_serde_offset_commit_value_with_expire_timestamp() -> None:
-    """As `testSerdeOffsetCommitValueWithExpireTimestamp`: only v1 has a place for it."""
-    fields = offset_commit(expireTimestamp=2234)
-
-    assert decode_value(OFFSET_COMMIT, encode_value(OFFSET_COMMIT, 1, fields)).fields == fields
-    for version in (0, 2, 3, 4):
-        with pytest.raises(
-            EncodeError, match=f"expireTimestamp does not exist in version {version}"
-        ):
-            encode_value(OFFSET_COMMIT, version, fields)
-
-
-def test_serde_offset_commit_value_with_none_expire_timestamp() -> None:
-    """As `testSerdeOffsetCommitValueWithNoneExpireTimestamp`: v1 says -1, the others nothing."""
-    assert encode_value(OFFSET_COMMIT, 1, offset_commit()).endswith(b"\xff" * 8)
-    assert not encode_value(OFFSET_COMMIT, 2, offset_commit()).endswith(b"\xff" * 8)
-
-
-def test_deserialize_future_offset_commit_value() -> None:
-    """As `testDeserializeFutureOffsetCommitValue`: unknown tags are skipped."""
-    body = "0004 00000000000003e8 00000064 09 6d65746164617461 00000000000007d0"
-    topic_id = f"00 10 {TOPIC_ID.hex}"
-    fields = offset_commit(
-        offset=1000, leaderEpoch=100, metadata="metadata", commitTimestamp=2000, topicId=TOPIC_ID
+    @pytest.mark.parametrize(
+        ("text", "error", "message"),
+        [
+            ("", BufferUnderflow, "record key field type at byte 0: 2 bytes needed, 0 left"),
+            ("00", BufferUnderflow, "record key field type at byte 0: 2 bytes needed, 1 left"),
+            ("0003", BufferUnderflow, "ConsumerGroupMetadataKey field groupId at byte 2: "),
+            ("0001 ffff 0001 74 00000003", UnexpectedNull, "OffsetCommitKey field group at byte 2"),
+        ],
     )
-
-    raw = bytes.fromhex(f"{body} 03 {topic_id} 01 05 0003 666f6f 02 04 00000fa0")
-    value = decode_value(OFFSET_COMMIT, raw)
-
-    assert (value.fields, value.trailing_bytes) == (fields, 0)
-    assert_no_prefix_is_enough(lambda prefix: decode_value(OFFSET_COMMIT, prefix), raw)
-    without_topic_id = bytes.fromhex(f"{body} 01 8001 00")
-    assert decode_value(OFFSET_COMMIT, without_topic_id).fields["topicId"] == ZERO_UUID
+    def test_key(self, text: str, error: type[DecodeError], message: str) -> None:
+        """As `testDeserializeWithKeyEmptyBuffer` and `testDeserializeWithInvalidKeyBytes`."""
+        with pytest.raises(error, match=f"^{message}"):
+            decode_key(bytes.fromhex(text))
 
 
-def test_deserialize_future_group_metadata_value() -> None:
-    """As `testDeserializeFutureGroupMetadataValue`: unknown tags in the group and in its member."""
-    tags = "02 00 05 0003 666f6f 01 04 00000fa0"
-    raw = bytes.fromhex(GROUP_V4.removesuffix("00 00") + tags + tags)
-    value = decode_value(GROUP_METADATA, raw)
-
-    assert (value.fields, value.trailing_bytes) == (GROUP, 0)
-    assert_no_prefix_is_enough(lambda prefix: decode_value(GROUP_METADATA, prefix), raw)
-
-
-def test_the_size_of_a_known_tag_is_not_used_as_in_kafkas_readers() -> None:
-    raw = "0004 0000000000000064 00000005 02 6d 00000000000004d2 01 00 7f" + TOPIC_ID.hex
-
-    assert decode_value(OFFSET_COMMIT, bytes.fromhex(raw)).fields["topicId"] == TOPIC_ID
-
-
-def test_defaults_need_not_be_given_to_encode() -> None:
-    short = {"offset": 100, "metadata": "m", "commitTimestamp": 1234}
-
-    for version in range(5):
-        raw = encode_value(OFFSET_COMMIT, version, short)
-        assert decode_value(OFFSET_COMMIT, raw).fields == offset_commit()
+NOT_NULL = "null in a field that is not nullable"
+COMMIT_V3, COMMIT_V4 = "0003 0000000000000064 00000005", "0004 0000000000000064 00000005"
+COMMIT_TIMESTAMP = "00000000000004d2"
+REFUSED_COMMITS = {
+    "": "field version at byte 0: 2 bytes needed, 0 left",
+    "00": "field version at byte 0: 2 bytes needed, 1 left",
+    "0000": "v0 field offset at byte 2: 8 bytes needed, 0 left",
+    f"{COMMIT_V3} ffff {COMMIT_TIMESTAMP}": f"v3 field metadata at byte 14: {NOT_NULL}",
+    f"{COMMIT_V4} 00 {COMMIT_TIMESTAMP} 00": f"v4 field metadata at byte 14: {NOT_NULL}",
+    f"{COMMIT_V3} 0001 ff {COMMIT_TIMESTAMP}": (
+        "v3 field metadata at byte 16: not UTF-8: invalid start byte (bytes ff)"
+    ),
+    # The size of an unknown tag.
+    f"{COMMIT_V4} 02 6d {COMMIT_TIMESTAMP} 01 05 ffffffff0f": (
+        "v4 field tagged fields at byte 31: negative length -1"
+    ),
+    f"{COMMIT_V4} 02 6d {COMMIT_TIMESTAMP} 01 00 10 00": (
+        "v4 field topicId at byte 27: 16 bytes needed, 1 left"
+    ),
+}
+GROUP_V0 = "0000 0001 70 00000001 ffff ffff"
+REFUSED_GROUPS = {
+    f"{GROUP_V0} ffffffff": f"v0 field members at byte 13: {NOT_NULL}",
+    f"0004 02 70 00000001 00 00 {COMMIT_TIMESTAMP} 00": f"v4 field members at byte 18: {NOT_NULL}",
+    f"{GROUP_V0} 7fffffff 0000": (
+        "v0 field members at byte 13: array of 2147483647 elements, 2 bytes left"
+    ),
+    f"{GROUP_V0} 00000001 0001 6d 0001 63 0001 68 000005dc ffffffff 00000000": (
+        f"v0 field members[0].subscription at byte 30: {NOT_NULL}"
+    ),
+}
+ERRORS = {
+    "bytes needed": BufferUnderflow,
+    "elements": BufferUnderflow,
+    "null": UnexpectedNull,
+    "length": InvalidLength,
+    "UTF-8": InvalidUtf8,
+}
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("record_type", "text", "message"),
     [
-        ({"offset": None}, "OffsetCommitValue.offset is not nullable"),
-        ({"metadata": None}, "OffsetCommitValue.metadata is not nullable"),
-        ({"offset": 2**63}, f"{2**63} does not fit into int64"),
-        ({"leaderEpoch": 7, "offsett": 1, "a": 2}, "OffsetCommitValue has no field a, offsett"),
-        ({"topicId": TOPIC_ID}, "OffsetCommitValue.topicId does not exist in version 3"),
+        *((OFFSET_COMMIT, text, message) for text, message in REFUSED_COMMITS.items()),
+        *((GROUP_METADATA, text, message) for text, message in REFUSED_GROUPS.items()),
     ],
 )
-def test_what_does_not_fit_is_not_written(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(EncodeError) as caught:
-        encode_value(OFFSET_COMMIT, 3, {**offset_commit(), **fields})
-    assert str(caught.value) == message
+def test_a_refused_value_names_type_version_field_and_position(
+    record_type: RecordType, text: str, message: str
+) -> None:
+    """As `testDeserializeWithValueEmptyBuffer`, `testDeserializeWithInvalidValueBytes`."""
+    with pytest.raises(DecodeError) as caught:
+        decode_value(record_type, bytes.fromhex(text))
+
+    assert str(caught.value) == f"{record_type.value_name} {message}"
+    assert type(caught.value) in {error for word, error in ERRORS.items() if word in message}
 
 
-def test_a_missing_field_is_named() -> None:
-    with pytest.raises(EncodeError, match=r"^OffsetCommitKey\.partition is missing$"):
-        encode_key(OFFSET_COMMIT, {"group": "g", "topic": "t"})
-    with pytest.raises(
-        EncodeError, match=r"^GroupMetadataValue\.members\[1\]\.memberId is missing$"
-    ):
-        encode_value(GROUP_METADATA, 3, {**GROUP, "members": [MEMBER, {}]})
+@pytest.mark.parametrize("version", [-32768, -1, 5, 10])
+@pytest.mark.parametrize("record_type", [0, 1, 2])
+def test_an_unsupported_version_is_neither_read_nor_written(record_type: int, version: int) -> None:
+    """As `testShouldThrowExceptionForUnsupportedGroupMetadataVersion`, and of offset commits."""
+    raw = version.to_bytes(2, "big", signed=True) + b"\x00" * 40
+    name = RECORD_TYPES[record_type].value_name
+
+    with pytest.raises(UnsupportedVersion) as caught:
+        decode_value(RECORD_TYPES[record_type], raw)
+    assert str(caught.value) == (
+        f"{name} v{version} field version at byte 0: unsupported version; known: 0 to 4"
+    )
+    with pytest.raises(EncodeError, match=f"{name} has versions 0 to 4, not {version}"):
+        encode_value(RECORD_TYPES[record_type], version, {})
 
 
-def test_null_members_are_not_written() -> None:
-    with pytest.raises(EncodeError, match=r"^GroupMetadataValue\.members is not nullable$"):
-        encode_value(GROUP_METADATA, 3, {**GROUP, "members": None})
-    with pytest.raises(EncodeError, match=r"^GroupMetadataValue\.members\[0\] is not nullable$"):
-        encode_value(GROUP_METADATA, 3, {**GROUP, "members": [None]})
+class TestEncode:
+    def test_defaults_need_not_be_given(self) -> None:
+        short = {"offset": 100, "metadata": "m", "commitTimestamp": 1234}
+        for version in range(5):
+            raw = encode_value(OFFSET_COMMIT, version, short)
+            assert decode_value(OFFSET_COMMIT, raw).fields == COMMIT
 
+    @pytest.mark.parametrize("version", [0, 2, 3, 4])
+    def test_serde_offset_commit_value_with_expire_timestamp(self, version: int) -> None:
+        """As `testSerdeOffsetCommitValueWithExpireTimestamp`: only v1 has a place for it."""
+        message = f"expireTimestamp does not exist in version {version}"
+        with pytest.raises(EncodeError, match=message):
+            encode_value(OFFSET_COMMIT, version, COMMIT | {"expireTimestamp": 2234})
 
-@pytest.mark.parametrize("version", [-1, 5])
-def test_an_unknown_version_is_not_written(version: int) -> None:
-    with pytest.raises(EncodeError, match=f"OffsetCommitValue has versions 0 to 4, not {version}"):
-        encode_value(OFFSET_COMMIT, version, offset_commit())
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"offset": None}, "OffsetCommitValue.offset is not nullable"),
+            ({"metadata": None}, "OffsetCommitValue.metadata is not nullable"),
+            ({"offset": 2**63}, f"{2**63} does not fit into int64"),
+            ({"leaderEpoch": 7, "offsett": 1, "a": 2}, "OffsetCommitValue has no field a, offsett"),
+            ({"topicId": TOPIC_ID}, "OffsetCommitValue.topicId does not exist in version 3"),
+        ],
+    )
+    def test_what_does_not_fit_is_not_written(self, fields: dict[str, Any], message: str) -> None:
+        with pytest.raises(EncodeError) as caught:
+            encode_value(OFFSET_COMMIT, 3, COMMIT | fields)
+        assert str(caught.value) == message
+
+    @pytest.mark.parametrize(
+        ("members", "message"),
+        [
+            (None, "GroupMetadataValue.members is not nullable"),
+            ([None], "GroupMetadataValue.members[0] is not nullable"),
+            ([MEMBER, {}], "GroupMetadataValue.members[1].memberId is missing"),
+        ],
+    )
+    def test_members_that_are_incomplete_are_not_written(
+        self, members: list[Any] | None, message: str
+    ) -> None:
+        with pytest.raises(EncodeError) as caught:
+            encode_value(GROUP_METADATA, 3, GROUP | {"members": members})
+        assert str(caught.value) == message
+
+    def test_a_missing_field_of_a_key_is_named(self) -> None:
+        with pytest.raises(EncodeError, match=r"^OffsetCommitKey\.partition is missing$"):
+            encode_key(OFFSET_COMMIT, {"group": "g", "topic": "t"})

@@ -46,83 +46,71 @@ BY_COMMIT = Expiry(at_ms=COMMITTED + RETENTION, reason=ExpiryReason.COMMIT)
 BY_EMPTY_GROUP = Expiry(at_ms=EMPTIED + RETENTION, reason=ExpiryReason.EMPTY_GROUP)
 SUBSCRIBED = Expiry(at_ms=None, reason=ExpiryReason.SUBSCRIBED)
 ACTIVE_GROUP = Expiry(at_ms=None, reason=ExpiryReason.ACTIVE_GROUP)
+SHARE_GROUP = Expiry(at_ms=None, reason=ExpiryReason.SHARE_GROUP)
+NO_GROUP = Expiry(at_ms=None, reason=ExpiryReason.NO_GROUP)
+ACTIVE_CONNECT = group(state="Stable", protocol_type="connect", subscribed=None)
 EXPLICIT_MS = 7
 """The expire timestamp of an offset of an old client."""
 EXPLICIT = Expiry(at_ms=EXPLICIT_MS, reason=ExpiryReason.EXPLICIT)
 
 
+CASES = [
+    (SIMPLE, BY_COMMIT, EXPLICIT),
+    (group(), BY_EMPTY_GROUP, EXPLICIT),
+    (group(state_timestamp_ms=None), BY_COMMIT, EXPLICIT),
+    (group(protocol_type="connect", subscribed=None), BY_EMPTY_GROUP, EXPLICIT),
+    (group(state="Stable", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
+    (group(state="Stable", subscribed=["t", "u"]), SUBSCRIBED, SUBSCRIBED),
+    (group(state="Stable", subscribed=["u"]), BY_COMMIT, EXPLICIT),
+    (group(state="Stable", subscribed=None), ACTIVE_GROUP, ACTIVE_GROUP),
+    (ACTIVE_CONNECT, ACTIVE_GROUP, ACTIVE_GROUP),
+    (group(state="PreparingRebalance"), ACTIVE_GROUP, ACTIVE_GROUP),
+    (group("consumer", "Reconciling", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
+    (group("consumer", "Empty"), BY_COMMIT, EXPLICIT),
+    (group("streams", "NotReady", "streams"), BY_COMMIT, EXPLICIT),
+    (group("share", "Empty", "share"), SHARE_GROUP, SHARE_GROUP),
+    # Members without a protocol type make it a type all the same.
+    (group(state="Stable", protocol_type="", subscribed=None), ACTIVE_GROUP, ACTIVE_GROUP),
+    (None, NO_GROUP, NO_GROUP),
+]
+
+
+def expiry_of(
+    of: Group | None,
+    semantics: Semantics,
+    *,
+    expire_timestamp_ms: int | None = None,
+    is_pending: bool = False,
+) -> Expiry:
+    """The expiry of an offset of topic `t`."""
+    return expiry(
+        of,
+        "t",
+        commit_timestamp_ms=COMMITTED,
+        expire_timestamp_ms=expire_timestamp_ms,
+        is_pending=is_pending,
+        retention_ms=RETENTION,
+        semantics=semantics,
+    )
+
+
 @pytest.mark.parametrize("semantics", list(Semantics))
-@pytest.mark.parametrize(
-    ("of", "by_retention", "with_expire_timestamp"),
-    [
-        (SIMPLE, BY_COMMIT, EXPLICIT),
-        (group(), BY_EMPTY_GROUP, EXPLICIT),
-        (group(state_timestamp_ms=None), BY_COMMIT, EXPLICIT),
-        (group(protocol_type="connect", subscribed=None), BY_EMPTY_GROUP, EXPLICIT),
-        (group(state="Stable", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
-        (group(state="Stable", subscribed=["t", "u"]), SUBSCRIBED, SUBSCRIBED),
-        (group(state="Stable", subscribed=["u"]), BY_COMMIT, EXPLICIT),
-        (group(state="Stable", subscribed=None), ACTIVE_GROUP, ACTIVE_GROUP),
-        (
-            group(state="Stable", protocol_type="connect", subscribed=None),
-            *(ACTIVE_GROUP, ACTIVE_GROUP),
-        ),
-        (group(state="PreparingRebalance"), ACTIVE_GROUP, ACTIVE_GROUP),
-        (group("consumer", "Reconciling", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
-        (group("consumer", "Empty"), BY_COMMIT, EXPLICIT),
-        (group("streams", "NotReady", "streams"), BY_COMMIT, EXPLICIT),
-        (
-            group("share", "Empty", "share"),
-            *(Expiry(at_ms=None, reason=ExpiryReason.SHARE_GROUP),) * 2,
-        ),
-        # Members without a protocol type make it a type all the same.
-        (
-            group(state="Stable", protocol_type="", subscribed=None),
-            *(ACTIVE_GROUP, ACTIVE_GROUP),
-        ),
-        (None, *(Expiry(at_ms=None, reason=ExpiryReason.NO_GROUP),) * 2),
-    ],
-)
+@pytest.mark.parametrize(("of", "by_retention", "with_expire_timestamp"), CASES)
 def test_by_type_and_state(
     semantics: Semantics, of: Group | None, by_retention: Expiry, with_expire_timestamp: Expiry
 ) -> None:
     """As `testOffsetExpiration…` of GroupMetadataManagerTest and `testCleanupExpiredOffsets…`."""
-    for expire_timestamp_ms, expected in (
-        (None, by_retention),
-        (EXPLICIT_MS, with_expire_timestamp),
-    ):
-        assert expected == expiry(
-            of,
-            "t",
-            commit_timestamp_ms=COMMITTED,
-            expire_timestamp_ms=expire_timestamp_ms,
-            is_pending=False,
-            retention_ms=RETENTION,
-            semantics=semantics,
-        )
+    assert expiry_of(of, semantics) == by_retention
+    explicit = expiry_of(of, semantics, expire_timestamp_ms=EXPLICIT_MS)
+    assert explicit == with_expire_timestamp
 
 
-@pytest.mark.parametrize(
-    ("semantics", "of", "expected"),
-    [
-        (Semantics.COORDINATOR, group(), Expiry(at_ms=None, reason=ExpiryReason.PENDING)),
-        # KAFKA-19163 is fixed in the new coordinator only.
-        (Semantics.SCALA, SIMPLE, BY_COMMIT),
-    ],
-)
-def test_of_an_offset_beside_a_pending_one(
-    semantics: Semantics, of: Group, expected: Expiry
-) -> None:
+def test_of_an_offset_beside_a_pending_one() -> None:
     """As `testCleanupExpiredOffsetsWithPendingTransactionalOffsets`."""
-    assert expected == expiry(
-        of,
-        "t",
-        commit_timestamp_ms=COMMITTED,
-        expire_timestamp_ms=None,
-        is_pending=True,
-        retention_ms=RETENTION,
-        semantics=semantics,
-    )
+    pending = Expiry(at_ms=None, reason=ExpiryReason.PENDING)
+    assert expiry_of(group(), Semantics.COORDINATOR, is_pending=True) == pending
+    # KAFKA-19163 is fixed in the new coordinator only.
+    assert expiry_of(SIMPLE, Semantics.SCALA, is_pending=True) == BY_COMMIT
 
 
 def test_the_view_over_the_tables(tmp_path: Path) -> None:
@@ -162,14 +150,11 @@ def test_the_view_over_the_tables(tmp_path: Path) -> None:
         pending_offsets=[offset("simple", "p", days=0)],
         progress=[{"log_partition": n, "next_offset": 9} for n in range(4)],
     )
-    found = expiring_offsets(TableReader(tables), retention_ms=7 * 86_400_000)
+    table = expiring_offsets(TableReader(tables), retention_ms=7 * 86_400_000)
 
-    assert found.schema == EXPIRING_OFFSETS
-    rows = [
-        (row["group_id"], row["topic"], row["expires_at"], row["reason"])
-        for row in found.to_pylist()
-    ]
-    assert rows == [
+    assert table.schema == EXPIRING_OFFSETS
+    columns = ("group_id", "topic", "expires_at", "reason")
+    assert list(zip(*(table[name].to_pylist() for name in columns), strict=True)) == [
         ("live", "u", now + timedelta(hours=1), ExpiryReason.EXPLICIT.value),
         ("simple", "t", now + timedelta(days=1), ExpiryReason.COMMIT.value),
         ("gone", "t", None, ExpiryReason.NO_GROUP.value),

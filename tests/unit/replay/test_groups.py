@@ -21,11 +21,31 @@ from coordinator_state.replay.groups import (
     STABLE,
     AssignedPartition,
     Group,
+    GroupMember,
     simple_group,
 )
 
+Json = dict[str, Any]
 
-def member(member_id: str = "member1", **fields: Any) -> dict[str, Any]:
+SUBSCRIPTION = encode_subscription(
+    {"topics": ["t", "u"], "userData": b"\x00", "rackId": "r1", "generationId": 3}
+)
+ASSIGNMENT = encode_assignment(
+    {
+        "assignedPartitions": [
+            {"topic": "t", "partitions": [2, 0]},
+            {"topic": "u", "partitions": []},
+            {"topic": "v", "partitions": [1]},
+        ],
+        "userData": None,
+    }
+)
+ASSIGNED = tuple(
+    AssignedPartition(topic=topic, partition=p) for topic, p in (("t", 2), ("t", 0), ("v", 1))
+)
+
+
+def member(member_id: str = "member1", **fields: Any) -> Json:
     """A member as a decoded GroupMetadata value has it."""
     return {
         "memberId": member_id,
@@ -34,13 +54,13 @@ def member(member_id: str = "member1", **fields: Any) -> dict[str, Any]:
         "clientHost": "clientHost",
         "rebalanceTimeout": 60_000,
         "sessionTimeout": 10_000,
-        "subscription": encode_subscription({"topics": ["foo"], "userData": None}),
-        "assignment": b"",
+        "subscription": SUBSCRIPTION,
+        "assignment": ASSIGNMENT,
         **fields,
     }
 
 
-def group_value(*members: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def group_value(*members: Json, **fields: Any) -> Json:
     """A decoded GroupMetadata value."""
     return {
         "protocolType": "consumer",
@@ -51,6 +71,11 @@ def group_value(*members: dict[str, Any], **fields: Any) -> dict[str, Any]:
         "members": list(members),
         **fields,
     }
+
+
+def only_member(value: Json) -> GroupMember:
+    (only,) = classic_group("g", value, 0).members
+    return only
 
 
 def test_a_simple_group_is_what_an_offset_commit_makes() -> None:
@@ -68,74 +93,17 @@ def test_a_simple_group_is_what_an_offset_commit_makes() -> None:
         replay_warning=None,
     )
     assert simple_group("g").is_simple
-
-
-def test_load_group_with_static_member() -> None:
-    """As `testloadGroupWithStaticMember`."""
-    static = member("staticMemberId", groupInstanceId="bar")
-    group = classic_group("g", group_value(static, member("dynamicMemberId")), 0)
-
-    assert {m.member_id: m.group_instance_id for m in group.members} == {
-        "staticMemberId": "bar",
-        "dynamicMemberId": None,
-    }
-
-
-def test_load_consumer_group_with_faulty_consumer_protocol() -> None:
-    """As `testLoadConsumerGroupWithFaultyConsumerProtocol`: the group is there, its topics not."""
-    group = classic_group("g", group_value(member(subscription=b"")), 0)
-
-    assert (group.state, group.protocol) == (STABLE, "range")
-    (only,) = group.members
-    assert (only.subscribed_topics, only.rack_id, only.subscription_bytes) == (None, None, b"")
-    assert only.assignment == ()
-
-
-def test_a_faulty_assignment_leaves_the_subscription_alone() -> None:
-    (only,) = classic_group("g", group_value(member(assignment=b"\x00")), 0).members
-
-    assert (only.assignment, only.assignment_bytes) == (None, b"\x00")
-    assert only.subscribed_topics == ("foo",)
-
-
-def test_what_a_member_subscribes_to_and_owns() -> None:
-    subscription = encode_subscription(
-        {"topics": ["t", "u"], "userData": b"\x00", "rackId": "r1", "generationId": 3}
-    )
-    assignment = encode_assignment(
-        {
-            "assignedPartitions": [
-                {"topic": "t", "partitions": [2, 0]},
-                {"topic": "u", "partitions": []},
-                {"topic": "v", "partitions": [1]},
-            ],
-            "userData": None,
-        }
-    )
-    value = group_value(member(subscription=subscription, assignment=assignment))
-    (only,) = classic_group("g", value, 0).members
-
-    assert (only.subscribed_topics, only.rack_id) == (("t", "u"), "r1")
-    assert only.assignment == (
-        AssignedPartition(topic="t", partition=2),
-        AssignedPartition(topic="t", partition=0),
-        AssignedPartition(topic="v", partition=1),
-    )
-    assert (only.subscription_bytes, only.assignment_bytes) == (subscription, assignment)
-
-
-@pytest.mark.parametrize("protocol_type", ["connect", "sr", ""])
-def test_the_bytes_of_other_protocol_types_are_not_read(protocol_type: str) -> None:
-    (only,) = classic_group("g", group_value(member(), protocolType=protocol_type), 0).members
-
-    assert (only.subscribed_topics, only.assignment) == (None, None)
-    assert only.subscription_bytes
+    # What the new coordinator writes when the first member joins an unknown id.
+    value = group_value(protocolType="", generation=0, protocol=None, leader=None)
+    assert classic_group("g", value, 3).is_simple
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_read_from_old_group_metadata(version: int) -> None:
     """As `testReadFromOldGroupMetadata`, `testCurrentStateTimestampForAllGroupMetadataVersions`."""
     fields = group_value(member(rebalanceTimeout=30_000))
+    if version >= 3:
+        fields["members"][0]["groupInstanceId"] = "bar"
     if version < 2:
         del fields["currentStateTimestamp"]
     if version < 1:
@@ -143,12 +111,55 @@ def test_read_from_old_group_metadata(version: int) -> None:
     raw = encode_value(RECORD_TYPES[2], version, fields)
     group = classic_group("g", decode_value(RECORD_TYPES[2], raw).fields, 0)
 
-    assert (group.generation, group.protocol_type, group.protocol) == (27, "consumer", "range")
-    assert group.state_timestamp_ms == (1234 if version >= 2 else None)
+    assert group == Group(
+        group_id="g",
+        group_type=CLASSIC,
+        state=STABLE,
+        protocol_type="consumer",
+        protocol="range",
+        leader="member1",
+        generation=27,
+        state_timestamp_ms=1234 if version >= 2 else None,
+        subscribed_topics=("t", "u"),
+        members=(
+            GroupMember(
+                member_id="member1",
+                group_instance_id="bar" if version >= 3 else None,
+                client_id="clientId",
+                client_host="clientHost",
+                rack_id="r1",
+                # v0 has no rebalance timeout: the session timeout stands for it.
+                rebalance_timeout_ms=30_000 if version >= 1 else 10_000,
+                session_timeout_ms=10_000,
+                subscribed_topics=("t", "u"),
+                assignment=ASSIGNED,
+                subscription_bytes=SUBSCRIPTION,
+                assignment_bytes=ASSIGNMENT,
+            ),
+        ),
+        record_offset=0,
+    )
+
+
+def test_load_consumer_group_with_faulty_consumer_protocol() -> None:
+    """As `testLoadConsumerGroupWithFaultyConsumerProtocol`: the group is there, its topics not."""
+    group = classic_group("g", group_value(member(subscription=b"")), 0)
+    assert (group.state, group.protocol) == (STABLE, "range")
     (only,) = group.members
-    assert (only.member_id, only.group_instance_id) == ("member1", None)
-    # v0 has no rebalance timeout: the session timeout stands for it.
-    assert only.rebalance_timeout_ms == (30_000 if version >= 1 else 10_000)
+    assert (only.subscribed_topics, only.rack_id, only.subscription_bytes) == (None, None, b"")
+    assert only.assignment == ASSIGNED
+
+    only = only_member(group_value(member(assignment=b"\x00")))
+    assert (only.assignment, only.assignment_bytes) == (None, b"\x00")
+    assert only.subscribed_topics == ("t", "u")
+    assert only_member(group_value(member(assignment=b""))).assignment == ()
+
+
+@pytest.mark.parametrize("protocol_type", ["connect", "sr", ""])
+def test_the_bytes_of_other_protocol_types_are_not_read(protocol_type: str) -> None:
+    only = only_member(group_value(member(), protocolType=protocol_type))
+    assert (only.subscribed_topics, only.assignment) == (None, None)
+    assert only.subscription_bytes
 
 
 def test_a_member_id_that_is_there_twice_counts_once() -> None:
@@ -156,13 +167,6 @@ def test_a_member_id_that_is_there_twice_counts_once() -> None:
     group = classic_group("g", group_value(first, other, again), 0)
 
     assert [(m.member_id, m.client_id) for m in group.members] == [("m", "2"), ("n", "clientId")]
-
-
-def test_a_group_value_without_a_protocol_type_is_simple() -> None:
-    """What the new coordinator writes when the first member joins an unknown id."""
-    value = group_value(protocolType="", generation=0, protocol=None, leader=None)
-
-    assert classic_group("g", value, 3).is_simple
 
 
 @pytest.mark.parametrize(
@@ -183,9 +187,7 @@ def test_a_group_value_without_a_protocol_type_is_simple() -> None:
         ),
     ],
 )
-def test_what_a_coordinator_would_not_load(
-    members: list[dict[str, Any]], expected: str | None
-) -> None:
+def test_what_a_coordinator_would_not_load(members: list[Json], expected: str | None) -> None:
     assert refusal("g", group_value(*members)) == expected
 
 

@@ -1,26 +1,30 @@
-"""The reference loader, from record batches to what a coordinator answers: Kafka's own tests.
+"""The reference loader, from record batches to what a coordinator answers.
 
-They follow the Scala GroupMetadataManagerTest of 3.9 (folder
+Tests that name one of Kafka's follow the Scala GroupMetadataManagerTest of 3.9 (folder
 core/src/test/scala/unit/kafka/coordinator/group) and, where they say so, CoordinatorLoaderImplTest
-of 4.2, and run under both semantics.
+of 4.2. Worked results are those of `GroupCoordinatorShard` at 4.2.0. `test_offsets.py` has the
+rules of transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pytest
+from crc32c import crc32c
 
+from coordinator_state.errors import ReplayError
+from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_record_batch
-from coordinator_state.replay.groups import (
-    EMPTY,
-    STABLE,
-    simple_group,
-)
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
+from coordinator_state.replay.groups import CLASSIC, CONSUMER, EMPTY, STABLE, simple_group
 from coordinator_state.replay.loader import LoadWarning
-from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.offsets import CommittedOffset, Semantics
 from tests.support.logs.loader_log import (
     ABORT,
     COMMIT,
@@ -42,13 +46,15 @@ from tests.support.logs.loader_log import (
     waiting,
 )
 
-Step = Callable[[Log], int]
-"""Appends to a log and returns the record offset."""
+Step = Callable[[Log], object]
+"""Appends to a log."""
 
 Stored = dict[Partition, tuple[int, int, int | None]]
 """By topic and partition: the committed offset, its record offset and its producer id."""
 
+FOO_0, FOO_1, BAR_0 = ("foo", 0), ("foo", 1), ("bar", 0)
 PENDING = {("foo", 3): 2312, ("foo", 4): 45512, ("bar", 2): 899212}
+GROUP_TOMBSTONE: KeyAndValue = (group_key(), None)
 
 
 def plain(*records: KeyAndValue) -> Step:
@@ -63,6 +69,29 @@ def marker(producer_id: int, control_type: int = COMMIT, *, epoch: int = 2) -> S
     return lambda log: log.marker(producer_id, control_type, epoch=epoch)
 
 
+def empty_control_batch(log: Log) -> None:
+    """What is left where the cleaner took a marker."""
+    log.raw += write_record_batch(
+        log.next_offset,
+        [],
+        producer_id=1000,
+        producer_epoch=2,
+        is_transactional=True,
+        is_control=True,
+    )
+    log.next_offset += 1
+
+
+def message_set(magic: int) -> Step:
+    def append(log: Log) -> None:
+        records = commits(COMMITTED, version=1)
+        messages = [(offset, NOW_MS, *record) for offset, record in enumerate(records)]
+        log.raw += write_message_set(messages, magic=magic)
+        log.next_offset += len(messages)
+
+    return append
+
+
 def stored(
     offsets: Mapping[Partition, int], first_record_offset: int, producer_id: int | None = None
 ) -> Stored:
@@ -75,29 +104,37 @@ def stored(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A log of one group, and the state after its load."""
+    """A log of one group, and the state after its load; the group is simple unless it has fields.
+
+    A coordinator answers for the offsets of a group that it has.
+    """
 
     steps: list[Step]
     offsets: Stored = field(default_factory=dict)
     pending: dict[int, dict[Partition, int]] = field(default_factory=dict)
-    has_group: bool = True
+    group: dict[str, Any] | None = None
+    has_group: Collection[Semantics] = tuple(Semantics)
+    expires: dict[Partition, int] = field(default_factory=dict)
+    warnings: dict[int, str] = field(default_factory=dict)
 
 
+STABLE_GROUP = {"state": STABLE, "generation": 935, "protocol": "range", "leader": "m"}
+EMPTY_GROUP = {
+    **{"state": EMPTY, "generation": 15, "protocol_type": "consumer"},
+    **{"protocol": None, "leader": None, "record_offset": 3},
+}
 CASES = {
     "testLoadOffsetsWithoutGroup": Case(
         steps=[plain(*commits(COMMITTED))], offsets=stored(COMMITTED, 0)
     ),
-    "testLoadTransactionalOffsetsWithoutGroup": Case(
-        steps=[transactional(1000, *commits(COMMITTED)), marker(1000)],
-        offsets=stored(COMMITTED, 0, 1000),
-    ),
-    "testGroupLoadedWithPendingCommits": Case(
-        steps=[transactional(1000, *commits(COMMITTED))], pending={1000: COMMITTED}
+    "testDoNotLoadAbortedTransactionalOffsetCommits: a commit makes its group at once": Case(
+        steps=[transactional(1000, *commits(COMMITTED)), marker(1000, ABORT)],
+        has_group={COORDINATOR},
     ),
     "testLoadWithCommittedAndAbortedAndPendingTransactionalOffsetCommits": Case(
         steps=[
             transactional(1000, *commits(COMMITTED)),
-            marker(1000),
+            marker(1000, epoch=3),
             transactional(1000, *commits(OTHERS)),
             marker(1000, ABORT),
             transactional(1000, *commits(PENDING)),
@@ -105,58 +142,106 @@ CASES = {
         offsets=stored(COMMITTED, 0, 1000),
         pending={1000: PENDING},
     ),
-    "the same after the end of the last transaction": Case(
-        steps=[
-            transactional(1000, *commits(OTHERS)),
-            marker(1000, ABORT),
-            transactional(1000, *commits(PENDING)),
-            marker(1000),
-        ],
-        offsets=stored(PENDING, 4, 1000),
-    ),
-    "testLoadTransactionalOffsetCommitsFromMultipleProducers": Case(
-        steps=[
-            transactional(1000, *commits(COMMITTED)),
-            marker(1000),
-            transactional(1001, *commits(OTHERS)),
-            marker(1001, epoch=3),
-        ],
-        offsets=stored(COMMITTED, 0, 1000) | stored(OTHERS, 4, 1001),
-    ),
-    "testGroupLoadWithConsumerAndTransactionalOffsetCommitsConsumerWins": Case(
-        steps=[
-            transactional(1000, *commits({("foo", 0): 23})),
-            plain(*commits({("foo", 0): 24})),
-            marker(1000),
-        ],
-        offsets=stored({("foo", 0): 24}, 1),
-    ),
-    "testGroupLoadWithConsumerAndTransactionalOffsetCommitsTransactionWins": Case(
-        steps=[
-            plain(*commits({("foo", 0): 24})),
-            transactional(1000, *commits({("foo", 0): 23})),
-            marker(1000),
-        ],
-        offsets=stored({("foo", 0): 23}, 1, 1000),
-    ),
     "testLoadOffsetsWithTombstones": Case(
-        steps=[plain(*commits(COMMITTED), *commits({("foo", 1): None}))],
-        offsets={("foo", 0): (23, 0, None), ("bar", 0): (8992, 2, None)},
+        steps=[plain(*commits(COMMITTED), *commits({FOO_1: None}))],
+        offsets={FOO_0: (23, 0, None), BAR_0: (8992, 2, None)},
     ),
     "testLoadGroupWithTombstone": Case(
-        steps=[plain(group_record("98098230493"), (group_key(), None))], has_group=False
+        steps=[plain(group_record("98098230493"), GROUP_TOMBSTONE)], has_group=()
     ),
     "testOffsetWriteAfterGroupRemoved": Case(
-        steps=[plain(group_record("98098230493"), (group_key(), None), *commits(COMMITTED))],
+        steps=[plain(group_record("98098230493"), GROUP_TOMBSTONE, *commits(COMMITTED))],
         offsets=stored(COMMITTED, 2),
+    ),
+    "testLoadEmptyGroupWithOffsets": Case(
+        steps=[plain(*commits(COMMITTED), group_record(generation=15))],
+        offsets=stored(COMMITTED, 0),
+        group=EMPTY_GROUP,
+    ),
+    "testLoadOffsetsAndGroup": Case(
+        steps=[plain(*commits(COMMITTED), group_record("m"))],
+        offsets=stored(COMMITTED, 0),
+        group=STABLE_GROUP,
+    ),
+    "testLoadOffsetFromOldCommit: value v1 of Kafka 1.1, group value v1": Case(
+        steps=[
+            plain(
+                *commits(COMMITTED, version=1, expireTimestamp=NOW_MS + 100),
+                group_record("m", version=1),
+            )
+        ],
+        offsets=stored(COMMITTED, 0),
+        group=STABLE_GROUP | {"state_timestamp_ms": None},
+        expires=dict.fromkeys(COMMITTED, NOW_MS + 100),
+    ),
+    "testLoadOffsetWithExplicitRetention: v1 among newer values": Case(
+        steps=[
+            plain(
+                *commits({FOO_0: 23}, version=1, expireTimestamp=NOW_MS + 100),
+                *commits({FOO_1: 455}, version=1),
+                *commits({BAR_0: 8992}),
+            )
+        ],
+        offsets=stored(COMMITTED, 0),
+        expires={FOO_0: NOW_MS + 100},
+    ),
+    "testLoadOffsetsWithEmptyControlBatch": Case(
+        steps=[
+            transactional(1000, *commits({("foo", 7): 1})),
+            empty_control_batch,
+            plain(*commits(COMMITTED)),
+        ],
+        offsets=stored(COMMITTED, 2),
+        pending={1000: {("foo", 7): 1}},
+    ),
+    "testLoadGroupAndOffsetsWithCorruptedLog: nothing where something should be": Case(
+        steps=[], has_group=()
+    ),
+    "testLoadGroupsAndOffsetsWillIgnoreUnknownMessage": Case(
+        steps=[
+            plain(
+                *commits(COMMITTED),
+                (b"\x7f\xffgarbage", b"garbage"),
+                (b"\xff\xff", None),
+                group_record("m"),
+            )
+        ],
+        offsets=stored(COMMITTED, 0),
+        group=STABLE_GROUP,
+        warnings={3: "unknown record type 32767", 4: "unknown record type -1"},
+    ),
+    **{
+        f"messages of magic {magic} are plain": Case(
+            steps=[message_set(magic), plain(*commits({FOO_1: None}))],
+            offsets={FOO_0: (23, 0, None), BAR_0: (8992, 2, None)},
+        )
+        for magic in (0, 1)
+    },
+    "worked result: a simple group without offsets left": Case(
+        steps=[plain(*commits({FOO_0: 1}), *commits({FOO_0: None}))], has_group={COORDINATOR}
+    ),
+    "KAFKA-4704: under scala, surviving offsets keep a removed group alive": Case(
+        steps=[plain(*commits({FOO_0: 1}), group_record("m"), GROUP_TOMBSTONE)],
+        offsets=stored({FOO_0: 1}, 0),
+        has_group={SCALA},
+    ),
+    "worked result: offsets of a removed group show again with its next commit": Case(
+        steps=[plain(*commits({FOO_0: 1}), GROUP_TOMBSTONE, *commits({FOO_1: 2}))],
+        offsets={FOO_0: (1, 0, None), FOO_1: (2, 2, None)},
+    ),
+    "a control record key of a later version ends its transaction": Case(
+        steps=[
+            transactional(1000, *commits({FOO_0: 1})),
+            lambda log: log.control(b"\x00\x09\x00\x01and more"),
+        ],
+        offsets=stored({FOO_0: 1}, 0, 1000),
     ),
 }
 
 
 @both
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_load_of_offsets(semantics: Semantics, case: Case) -> None:
-    """A group known only from its offsets is a simple group."""
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_load(semantics: Semantics, case: Case) -> None:
     log = Log()
     for append in case.steps:
         append(log)
@@ -166,131 +251,183 @@ def test_load_of_offsets(semantics: Semantics, case: Case) -> None:
         (key.topic, key.partition): (value.committed_offset, value.record_offset, value.producer_id)
         for key, value in loader.offsets.items()
     }
-    assert committed(loader) == {key: value for key, (value, *_) in case.offsets.items()}
     assert waiting(loader) == case.pending
-    assert loader.groups == ({GROUP: simple_group(GROUP)} if case.has_group else {})
+    assert case.expires == {
+        (key.topic, key.partition): value.expire_timestamp_ms
+        for key, value in loader.offsets.items()
+        if value.expire_timestamp_ms is not None
+    }
+    assert {w.record_offset: w.reason for w in loader.warnings} == case.warnings
+    answered = {key: value for key, (value, *_) in case.offsets.items()}
+    if semantics not in case.has_group:
+        assert (loader.groups, committed(loader)) == ({}, {})
+    elif case.group is None:
+        assert (loader.groups, committed(loader)) == ({GROUP: simple_group(GROUP)}, answered)
+    else:
+        (group,) = loader.groups.values()
+        assert {name: getattr(group, name) for name in case.group} == case.group
+        members = [member.member_id for member in group.members]
+        assert members == ([] if group.leader is None else [group.leader])
+        assert committed(loader) == answered
+
+
+def damaged_batch(log: Log) -> None:
+    """A batch whose last byte is another one, and a sound batch behind it."""
+    log.append(*commits({FOO_0: 2}))
+    log.raw[-1] ^= 0xFF
+    log.append(*commits({FOO_1: 2}))
+
+
+def announces_one_record_more(log: Log) -> None:
+    """The checksum fits."""
+    batch = log.raw
+    struct.pack_into(">i", batch, 57, 2)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+
+
+def control(key: bytes | None) -> list[Step]:
+    return [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control(key)]
+
+
+OFFSET_KEY = commits({FOO_0: 0})[0][0]
+BAD: dict[str, tuple[list[Step], str]] = {
+    "null key": ([plain((None, b"x"), *commits({FOO_1: 2}))], "null key"),
+    "unsupported version": (
+        [plain((OFFSET_KEY, b"\x00\x05"), *commits({FOO_1: 2}))],
+        "OffsetCommitValue v5 field version at byte 0: unsupported version; known: 0 to 4",
+    ),
+    "cut value": (
+        [plain((OFFSET_KEY, b"\x00\x03"), *commits({FOO_1: 2}))],
+        "OffsetCommitValue v3 field offset at byte 2: 8 bytes needed, 0 left",
+    ),
+    "corrupt batch": ([damaged_batch], "CRC-32C"),
+}
+NO_MARKER: dict[bytes | None, str] = {
+    None: "null key",
+    b"\x00\x00\x00": "control record key at byte 2: 2 bytes needed, 1 left",
+    b"\xff\xff\x00\x01": "control record key: negative version -1",
+}
+REFUSED: dict[str, tuple[list[Step], int, str, dict[Partition, int]]] = {
+    **{
+        name: ([plain(*commits({FOO_0: 1})), *steps], 1, reason, {FOO_0: 1, FOO_1: 2})
+        for name, (steps, reason) in BAD.items()
+    },
+    # The records before it count.
+    "broken record": (
+        [plain(*commits({FOO_0: 1})), announces_one_record_more],
+        *(0, "record 1 of 2: ", {FOO_0: 1}),
+    ),
+    # It ends nothing: the commit before it waits.
+    **{
+        f"control record: {reason}": (control(key), 1, reason, {})
+        for key, reason in NO_MARKER.items()
+    },
+}
 
 
 @both
-def test_load_empty_group_with_offsets(semantics: Semantics) -> None:
-    """As `testLoadEmptyGroupWithOffsets`."""
-    log = Log(next_offset=15)
-    log.append(*commits(COMMITTED), group_record(generation=15))
-    loader = log.load(semantics)
-
-    group = loader.groups[GROUP]
-    assert (group.state, group.generation, group.protocol_type) == (EMPTY, 15, "consumer")
-    assert (group.leader, group.protocol, group.record_offset) == (None, None, 18)
-    assert committed(loader) == COMMITTED
-
-
-@both
-def test_load_offsets_and_group(semantics: Semantics) -> None:
-    """As `testLoadOffsetsAndGroup`."""
-    log = Log(next_offset=15)
-    log.append(*commits(COMMITTED), group_record("98098230493"))
-    loader = log.load(semantics)
-
-    group = loader.groups[GROUP]
-    assert (group.state, group.generation, group.protocol) == (STABLE, 935, "range")
-    assert (group.leader, [m.member_id for m in group.members]) == ("98098230493", ["98098230493"])
-    assert committed(loader) == COMMITTED
-    assert all(offset.expire_timestamp_ms is None for offset in loader.offsets.values())
-
-
 @pytest.mark.parametrize(
-    ("semantics", "expected"), [(COORDINATOR, {GROUP: simple_group(GROUP)}), (SCALA, {})]
+    ("steps", "record_offset", "reason", "expected"), REFUSED.values(), ids=REFUSED
 )
-def test_do_not_load_aborted_transactional_offset_commits(
-    semantics: Semantics, expected: dict[str, Any]
+def test_deserialization_error_fails_the_loading(
+    semantics: Semantics,
+    steps: list[Step],
+    record_offset: int,
+    reason: str,
+    expected: dict[Partition, int],
 ) -> None:
-    """As `testDoNotLoadAbortedTransactionalOffsetCommits`; a commit makes its group at once."""
+    """As `testDeserializationErrorFailsTheLoading` of CoordinatorLoaderImplTest.
+
+    A load that is not strict leaves the record out.
+    """
     log = Log()
-    log.transactional(1000, *commits(COMMITTED))
-    log.marker(1000, ABORT)
-    loader = log.load(semantics)
+    for append in steps:
+        append(log)
+    with pytest.raises(ReplayError, match=f"^record offset {record_offset}: {reason}") as caught:
+        log.load(semantics)
+    assert caught.value.record_offset == record_offset
 
-    assert (loader.offsets, loader.pending) == ({}, {})
-    assert loader.groups == expected
-    assert loader.offset_fetch(GROUP) == {}
-
-
-@both
-def test_load_offset_from_old_commit(semantics: Semantics) -> None:
-    """As `testLoadOffsetFromOldCommit`: value v1 of Kafka 1.1, group value v1."""
-    expire_ms = NOW_MS + 100
-    log = Log(next_offset=15)
-    log.append(
-        *commits(COMMITTED, version=1, expireTimestamp=expire_ms), group_record("m", version=1)
-    )
-    loader = log.load(semantics)
-
-    assert committed(loader) == COMMITTED
-    assert {offset.expire_timestamp_ms for offset in loader.offsets.values()} == {expire_ms}
-    group = loader.groups[GROUP]
-    assert (group.state, group.leader, group.state_timestamp_ms) == (STABLE, "m", None)
+    loader = log.load(semantics, strict=False)
+    (warning,) = loader.warnings
+    assert (warning.record_offset, warning.reason.startswith(reason)) == (record_offset, True)
+    assert committed(loader) == expected
+    assert waiting(loader) == ({} if expected else {1000: {FOO_0: 1}})
+    assert loader.groups == {GROUP: simple_group(GROUP)}
 
 
 @both
-def test_load_offset_with_explicit_retention(semantics: Semantics) -> None:
-    """As `testLoadOffsetWithExplicitRetention`: v1 among newer values."""
-    log = Log(next_offset=15)
-    log.append(
-        *commits({("foo", 0): 23}, version=1, expireTimestamp=NOW_MS + 100),
-        *commits({("foo", 1): 455}, version=1),
-        *commits({("bar", 0): 8992}, version=3),
-        group_record("m"),
-    )
-    loader = log.load(semantics)
+@pytest.mark.parametrize("version", range(5))
+def test_a_key_of_type_0_is_the_same_key(semantics: Semantics, version: int) -> None:
+    """Brokers up to 4.0 read any value behind it; 4.1 and later fail on all but v0."""
+    log = Log()
+    log.append(*commits({FOO_0: 1}, record_type=0, version=version))
+    log.append(*commits({FOO_0: 2}))
+    log.append(*commits({FOO_1: 3}), *commits({FOO_1: None}, record_type=0))
 
-    assert committed(loader) == COMMITTED
-    assert [loader.offsets[key_of(p)].expire_timestamp_ms for p in COMMITTED] == [
-        NOW_MS + 100,
-        None,
-        None,
-    ]
+    loader = log.load(semantics, strict=False)
+    assert committed(loader) == {FOO_0: 2}
+    is_refused = version > 0 and semantics is COORDINATOR
+    reason = f"unknown record version {version} for 0 type"
+    assert loader.replay_warnings == [LoadWarning(record_offset=0, reason=reason)][:is_refused]
 
 
 @both
-def test_load_offsets_with_empty_control_batch(semantics: Semantics) -> None:
-    """As `testLoadOffsetsWithEmptyControlBatch`: the cleaner took the marker, not its batch."""
-    log = Log(next_offset=15)
-    log.transactional(1000, *commits({("foo", 7): 1}))
-    log.raw += write_record_batch(
-        16, [], producer_id=1000, producer_epoch=2, is_transactional=True, is_control=True
-    )
-    log.next_offset = 17
-    log.append(*commits(COMMITTED), group_record(generation=15))
+def test_what_a_commit_says(semantics: Semantics) -> None:
+    log = Log()
+    topic_id = UUID("523e709f-f16a-4d78-ab10-04af559458d7")
+    log.append(*commits({FOO_0: 1}, version=4, leaderEpoch=7, topicId=topic_id, metadata="m"))
+    log.append(*commits({FOO_1: 2}, version=4))
     loader = log.load(semantics)
 
-    assert committed(loader) == COMMITTED
-    assert waiting(loader) == {1000: {("foo", 7): 1}}
-    assert loader.groups[GROUP].generation == 15
+    # `offset_value` dates a commit by its offset.
+    assert loader.offsets == {
+        key_of(FOO_0): CommittedOffset(
+            committed_offset=1,
+            leader_epoch=7,
+            metadata="m",
+            commit_timestamp_ms=NOW_MS + 1,
+            topic_id="Uj5wn_FqTXirEASvVZRY1w",
+            record_offset=0,
+        ),
+        key_of(FOO_1): CommittedOffset(
+            committed_offset=2, commit_timestamp_ms=NOW_MS + 2, record_offset=1
+        ),
+    }
 
 
-@both
-def test_load_group_and_offsets_with_corrupted_log(semantics: Semantics) -> None:
-    """As `testLoadGroupAndOffsetsWithCorruptedLog`: nothing where something should be."""
-    loader = Log().load(semantics)
+def test_offset_fetch_answers_for_the_group_alone() -> None:
+    log = Log()
+    log.append(*commits({FOO_0: 1}), *commits({FOO_0: 2}, group_id="other"))
+    loader = log.load()
 
-    assert (loader.offsets, loader.pending, loader.groups, loader.warnings) == ({}, {}, {}, [])
+    assert committed(loader) == {FOO_0: 1}
+    assert committed(loader, "other") == {FOO_0: 2}
+    assert loader.offset_fetch("nobody") == {}
 
 
-@both
-def test_load_groups_and_offsets_will_ignore_unknown_message(semantics: Semantics) -> None:
-    """As `testLoadGroupsAndOffsetsWillIgnoreUnknownMessage`, `testUnknownRecordTypeAreIgnored`."""
-    log = Log(next_offset=15)
-    log.append(
-        *commits(COMMITTED),
-        (b"\x7f\xffgarbage", b"garbage"),
-        (b"\xff\xff", None),
-        group_record("m"),
-    )
-    loader = log.load(semantics)
+def test_groups_of_other_types_are_known_by_name_to_coordinator_and_unknown_to_scala() -> None:
+    key = encode_key(RECORD_TYPES[3], {"groupId": "c"})
+    log = Log()
+    log.append(*commits({FOO_0: 1}, group_id="c"), (key, b"\x00\x00\x00\x00\x00\x05\x00"))
 
-    assert committed(loader) == COMMITTED
-    assert loader.groups[GROUP].state == STABLE
-    assert loader.warnings == [
-        LoadWarning(record_offset=18, reason="unknown record type 32767"),
-        LoadWarning(record_offset=19, reason="unknown record type -1"),
-    ]
+    group = log.load(COORDINATOR).groups["c"]
+    assert (group.group_type, group.record_offset) == (CONSUMER, 1)
+    assert committed(log.load(COORDINATOR), "c") == {FOO_0: 1}
+    assert log.load(SCALA).groups == {"c": simple_group("c")}
+
+    epoch_key = encode_key(RECORD_TYPES[6], {"groupId": "c"})
+    log.append((epoch_key, None), (key, None))
+    assert log.load(COORDINATOR).groups == {}
+    assert log.load(SCALA).groups["c"].group_type == CLASSIC
+
+
+def test_a_static_member_that_is_there_twice_stops_a_strict_load() -> None:
+    log = Log()
+    log.append(group_record("m", "n"))
+
+    reason = f"Static member with groupInstanceId=bar cannot be added to group {GROUP} "
+    with pytest.raises(ReplayError, match=f"^record offset 0: {reason}"):
+        log.load()
+    group = log.load(strict=False).groups[GROUP]
+    assert (group.replay_warning or "").startswith(f"record offset 0: {reason}")
+    assert len(group.members) == 2

@@ -17,14 +17,12 @@ from coordinator_state.replay.groups import (
     RECONCILING,
     SHARE,
     STREAMS,
-    AssignedPartition,
-    AssignedTask,
 )
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_text
-from tests.support.logs.group_log import Log, T
+from tests.support.logs.group_log import Log, T, only_member
 from tests.support.logs.logs import offset_key, offset_value
 
 V_4_0, V_4_1, V_4_2, V_4_3 = Release
@@ -69,9 +67,9 @@ def test_a_broker_before_4_1_skips_records_of_streams_groups() -> None:
 def test_before_4_2_no_record_says_that_a_streams_group_is_ready() -> None:
     for release, state in ((V_4_1, NOT_READY), (V_4_2, RECONCILING)):
         log = Log(release)
-        log.put(STREAMS, Part.GROUP, epoch=1, validatedTopologyEpoch=1)
+        log.put(STREAMS, Part.GROUP, validatedTopologyEpoch=1)
         log.put(STREAMS, Part.TOPOLOGY)
-        log.put(STREAMS, Part.TARGET_EPOCH, assignmentEpoch=1)
+        log.put(STREAMS, Part.TARGET_EPOCH)
         assert log.group.state == EMPTY
         log.put(STREAMS, Part.MEMBER, "m")
         assert log.group.state == state
@@ -85,58 +83,62 @@ def test_since_4_3_a_streams_group_replaces_a_simple_one() -> None:
         assert (log.group.group_type, log.reasons) == (STREAMS, reasons)
 
 
-def test_since_4_3_the_last_entry_of_a_topic_counts() -> None:
-    """`Utils.assignmentFromTopicPartitions` at 4.3.1 puts them into a map; before it was toMap."""
-    entries = [{"topicId": T, "partitions": [0]}, {"topicId": T, "partitions": [1]}]
-    for release, partitions in ((V_4_2, [0, 1]), (V_4_3, [1])):
+def topics(*partitions: int) -> list[dict[str, Any]]:
+    """An entry of the same topic for each partition."""
+    return [{"topicId": T, "partitions": [partition]} for partition in partitions]
+
+
+def tasks(partitions: list[int], **fields: Any) -> dict[str, Any]:
+    return {"subtopologyId": "0", "partitions": partitions, **fields}
+
+
+EPOCHS = (
+    "Assignment epochs must be provided for all partitions. Subtopology 0 has 2 partitions but 1 "
+    "epochs"
+)
+CURRENT: dict[str, tuple[str, dict[str, Any], dict[Release, tuple[list[int], str]]]] = {
+    # `Utils.assignmentFromTopicPartitions` at 4.3.1 puts them into a map; before it was toMap.
+    "since 4.3 the last entry of a topic counts": (
+        CONSUMER,
+        {"assignedPartitions": topics(0, 1)},
+        {V_4_2: ([0, 1], f"Duplicate key {uuid_text(T)}"), V_4_3: ([1], "")},
+    ),
+    # `TasksTupleWithEpochs.fromCurrentAssignmentRecord` at 4.2.0, `TasksTuple` at 4.1.2.
+    "since 4.2 the last entry of a subtopology counts": (
+        STREAMS,
+        {"standbyTasks": [tasks([0]), tasks([1])]},
+        {V_4_1: ([0, 1], "Duplicate key 0"), V_4_2: ([1], "")},
+    ),
+    "only 4.2 refuses tasks with another number of epochs": (
+        STREAMS,
+        {"activeTasks": [tasks([0, 1], assignmentEpochs=[1])]},
+        {V_4_1: ([0, 1], ""), V_4_2: ([0, 1], EPOCHS), V_4_3: ([0, 1], "")},
+    ),
+    "the same number of epochs is always read": (
+        STREAMS,
+        {"activeTasks": [tasks([0, 1], assignmentEpochs=[1, 2])]},
+        {V_4_1: ([0, 1], ""), V_4_2: ([0, 1], ""), V_4_3: ([0, 1], "")},
+    ),
+    "since 4.3 a described assignment has the partitions pending revocation": (
+        CONSUMER,
+        {"assignedPartitions": topics(0), "partitionsPendingRevocation": topics(1)},
+        {V_4_2: ([0], ""), V_4_3: ([0, 1], "")},
+    ),
+}
+
+
+@pytest.mark.parametrize(("group_type", "fields", "by_release"), CURRENT.values(), ids=CURRENT)
+def test_current_assignments(
+    group_type: str, fields: dict[str, Any], by_release: dict[Release, tuple[list[int], str]]
+) -> None:
+    for release, (partitions, reason) in by_release.items():
         log = Log(release)
-        log.put(CONSUMER, Part.CURRENT, "m", assignedPartitions=entries)
-        (member,) = log.group.members
-        assert [assigned.partition for assigned in member.assignment or ()] == partitions
-        assert bool(log.reasons) == (release is V_4_2)
-
-
-def test_since_4_2_the_last_entry_of_a_subtopology_counts() -> None:
-    """`TasksTupleWithEpochs.fromCurrentAssignmentRecord` at 4.2.0, `TasksTuple` at 4.1.2."""
-    entries = [{"subtopologyId": "0", "partitions": [p]} for p in (0, 1)]
-    for release, partitions in ((V_4_1, [0, 1]), (V_4_2, [1])):
-        log = Log(release)
-        log.put(STREAMS, Part.CURRENT, "m", standbyTasks=entries)
-        (member,) = log.group.members
-        assert member.tasks == tuple(
-            AssignedTask(task_type="standby", subtopology_id="0", partition=partition)
-            for partition in partitions
-        )
-        assert bool(log.reasons) == (release is V_4_1)
-
-
-def test_only_4_2_refuses_tasks_with_another_number_of_epochs() -> None:
-    tasks = {"subtopologyId": "0", "partitions": [0, 1]}
-    for release in (V_4_1, V_4_2, V_4_3):
-        log = Log(release)
-        log.put(STREAMS, Part.CURRENT, "m", activeTasks=[{**tasks, "assignmentEpochs": [1, 2]}])
-        assert log.warnings == []
-        log.put(STREAMS, Part.CURRENT, "m", activeTasks=[{**tasks, "assignmentEpochs": [1]}])
-        reason = (
-            "Assignment epochs must be provided for all partitions. Subtopology 0 has 2 partitions "
-            "but 1 epochs"
-        )
-        assert log.reasons == ([reason] if release is V_4_2 else [])
-
-
-def test_since_4_3_a_described_assignment_has_the_partitions_pending_revocation() -> None:
-    lists: dict[str, Any] = {
-        "assignedPartitions": [{"topicId": T, "partitions": [0]}],
-        "partitionsPendingRevocation": [{"topicId": T, "partitions": [1]}],
-    }
-    for release, partitions in ((V_4_2, [0]), (V_4_3, [0, 1])):
-        log = Log(release)
-        log.put(CONSUMER, Part.CURRENT, "m", **lists)
-        (member,) = log.group.members
-        assert member.assignment == tuple(
-            AssignedPartition(topic=None, topic_id=uuid_text(T), partition=p) for p in partitions
-        )
-        assert len(member.pending_revocation or ()) == 1
+        log.put(group_type, Part.CURRENT, "m", **fields)
+        member = only_member(log)
+        owned = member.tasks if group_type == STREAMS else member.assignment
+        assert [assigned.partition for assigned in owned or ()] == partitions
+        assert log.reasons == [reason] * bool(reason)
+        assert len(member.pending_revocation or ()) == ("partitionsPendingRevocation" in fields)
 
 
 def test_since_4_1_a_key_of_type_0_refuses_a_value_above_version_0() -> None:

@@ -1,20 +1,21 @@
-"""The replay rules of share partitions.
+"""The replay rules of share partitions, and how their state batches are combined.
 
 Tests that name one of Kafka's follow ShareCoordinatorShardTest.java (share-coordinator/src/test/
-java/org/apache/kafka/coordinator/share at trunk, commit 004b22768f69).
+java/org/apache/kafka/coordinator/share at trunk, commit 004b22768f69), and
+PersisterStateBatchCombinerTest.java and PersisterStateBatchCombinerStressTest.java (commits
+1d302da7157d and 62d5e3b7a783), after KAFKA-20691.
 `tests/golden/test_share_state_replay.py` compares the replay with Kafka's own shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from coordinator_state.records.serde import decode_value, encode_value, encode_versioned
+from coordinator_state.records.serde import decode_value, encode_versioned
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.replay.share_partitions import (
     SHARE_SNAPSHOT,
@@ -24,28 +25,44 @@ from coordinator_state.replay.share_partitions import (
     combine_state_batches,
     replay_share_record,
 )
+from coordinator_state.wire.schema import Schema
 
 Json = dict[str, Any]
-Batch = tuple[int, int, int, int]
-"""First offset, last offset, delivery state, delivery count."""
-
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
+Record = tuple[int, Json | None]
+"""Record type and fields; no fields are a tombstone."""
 
 
-def state_batches(*batches: Batch) -> tuple[StateBatch, ...]:
-    return tuple(
-        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-        for first, last, state, count in batches
-    )
+def state_batches(text: str) -> tuple[StateBatch, ...]:
+    """Batches as `first-last:state/count`; state 0 is available, 1 acquired, 2 acknowledged."""
+    batches = []
+    for batch in text.split():
+        offsets, delivery = batch.split(":")
+        (first, last), (state, count) = offsets.split("-"), delivery.split("/")
+        batches.append(
+            StateBatch(
+                first_offset=int(first),
+                last_offset=int(last),
+                delivery_state=int(state),
+                delivery_count=int(count),
+            )
+        )
+    return tuple(batches)
 
 
-def batch_fields(batches: Iterable[Batch]) -> list[Json]:
-    names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
-    return [dict(zip(names, batch, strict=True)) for batch in batches]
+def batch_fields(text: str) -> list[Json]:
+    return [
+        {
+            "firstOffset": batch.first_offset,
+            "lastOffset": batch.last_offset,
+            "deliveryState": batch.delivery_state,
+            "deliveryCount": batch.delivery_count,
+        }
+        for batch in state_batches(text)
+    ]
 
 
-def snapshot(*batches: Batch, **fields: Any) -> Json:
-    return {
+def snapshot(batches: str = "5-9:0/1", **fields: Any) -> Record:
+    value = {
         "snapshotEpoch": 2,
         "stateEpoch": 3,
         "leaderEpoch": 4,
@@ -54,21 +71,22 @@ def snapshot(*batches: Batch, **fields: Any) -> Json:
         "createTimestamp": 7,
         "writeTimestamp": 8,
         "stateBatches": batch_fields(batches),
-        **fields,
     }
+    return SHARE_SNAPSHOT, value | fields
 
 
-def update(*batches: Batch, **fields: Any) -> Json:
-    return {
+def update(batches: str = "", **fields: Any) -> Record:
+    value = {
         "snapshotEpoch": 2,
         "leaderEpoch": -1,
         "startOffset": -1,
         "deliveryCompleteCount": 6,
         "stateBatches": batch_fields(batches),
-        **fields,
     }
+    return SHARE_UPDATE, value | fields
 
 
+TOMBSTONE: Record = (SHARE_SNAPSHOT, None)
 STATE = SharePartition(
     snapshot_epoch=2,
     state_epoch=3,
@@ -77,199 +95,209 @@ STATE = SharePartition(
     delivery_complete_count=6,
     create_timestamp_ms=7,
     write_timestamp_ms=8,
-    state_batches=state_batches((5, 9, AVAILABLE, 1)),
+    state_batches=state_batches("5-9:0/1"),
 )
+OF_AN_UPDATE = replace(STATE, state_epoch=0, create_timestamp_ms=None, write_timestamp_ms=None)
+"""The state after an update that finds none."""
+APART, JOINED = "0-3:0/1 4-9:0/1", "0-9:0/1"
+
+REPLAYED: dict[str, tuple[list[Record], SharePartition | None]] = {
+    "a snapshot is the state": ([snapshot()], STATE),
+    "testReplayWithShareSnapshot: the second replaces the first": (
+        [snapshot("0-10:0/1", snapshotEpoch=0, leaderEpoch=1), snapshot()],
+        STATE,
+    ),
+    "batches of a snapshot are stored as they are": (
+        [snapshot(APART)],
+        replace(STATE, state_batches=state_batches(APART)),
+    ),
+    "the next update combines them": (
+        [snapshot(APART, startOffset=0), update()],
+        replace(STATE, start_offset=0, state_batches=state_batches(JOINED)),
+    ),
+    "an update has no snapshot epoch": (
+        [snapshot(), update(snapshotEpoch=20, leaderEpoch=40, deliveryCompleteCount=60)],
+        replace(STATE, leader_epoch=40, delivery_complete_count=60),
+    ),
+    "-1 leaves an epoch and a start offset unchanged": ([snapshot(), update()], STATE),
+    "0 changes a leader epoch": (
+        [snapshot(), update(leaderEpoch=0)],
+        replace(STATE, leader_epoch=0),
+    ),
+    "-1 is a delivery complete count": (
+        [snapshot(), update(deliveryCompleteCount=-1)],
+        replace(STATE, delivery_complete_count=-1),
+    ),
+    "a start offset may move back": (
+        [snapshot(), update(startOffset=0)],
+        replace(STATE, start_offset=0),
+    ),
+    "a start offset cuts a batch": (
+        [snapshot(), update(startOffset=7)],
+        replace(STATE, start_offset=7, state_batches=state_batches("7-9:0/1")),
+    ),
+    "a start offset past all batches drops them": (
+        [snapshot(), update(startOffset=10)],
+        replace(STATE, start_offset=10, state_batches=()),
+    ),
+    "the start offset before cuts new batches": (
+        [snapshot(), update("0-6:2/1")],
+        replace(STATE, state_batches=state_batches("5-6:2/1 7-9:0/1")),
+    ),
+    "an update without a snapshot is the state": (
+        [update(APART, leaderEpoch=4, startOffset=5)],
+        replace(OF_AN_UPDATE, state_batches=state_batches(APART)),
+    ),
+    "the update after it": (
+        [update(APART, leaderEpoch=4, startOffset=5), update()],
+        replace(OF_AN_UPDATE, state_batches=state_batches("5-9:0/1")),
+    ),
+    "an update without a start offset": (
+        [update(leaderEpoch=4)],
+        replace(OF_AN_UPDATE, start_offset=-1, state_batches=()),
+    ),
+    "a tombstone removes the state": ([snapshot(), TOMBSTONE], None),
+    "a tombstone of the type of an update": ([snapshot(), (SHARE_UPDATE, None)], None),
+    "a tombstone alone": ([TOMBSTONE], None),
+    "testDeleteStateSuccess: an update after the tombstone finds no state": (
+        [snapshot(), TOMBSTONE, update("5-9:0/1", leaderEpoch=4, startOffset=5)],
+        OF_AN_UPDATE,
+    ),
+    "records of other types are ignored": ([snapshot(), (2, snapshot()[1]), (2, None)], STATE),
+    "testNonSequentialBatchUpdates: the second batch is not lost": (
+        [
+            snapshot("100-109:1/1 110-119:1/2 120-129:1/0", startOffset=100),
+            update("100-109:2/1", deliveryCompleteCount=10),
+            update("120-129:2/1", startOffset=110, deliveryCompleteCount=10),
+        ],
+        replace(
+            STATE,
+            start_offset=110,
+            delivery_complete_count=10,
+            state_batches=state_batches("110-119:1/2 120-129:2/1"),
+        ),
+    ),
+}
 
 
-def replayed(*records: tuple[int, Json | None]) -> SharePartition:
+@pytest.mark.parametrize(("records", "expected"), REPLAYED.values(), ids=REPLAYED)
+def test_replay(records: list[Record], expected: SharePartition | None) -> None:
     state = None
     for record_type, value in records:
         state = replay_share_record(state, record_type, value)
-    assert state is not None
-    return state
-
-
-def test_a_snapshot_is_the_state() -> None:
-    assert replayed((SHARE_SNAPSHOT, snapshot((5, 9, AVAILABLE, 1)))) == STATE
+    assert state == expected
 
 
 def test_the_delivery_timestamp_is_that_of_the_last_change() -> None:
     """A snapshot of an idle share partition has only another epoch and write timestamp."""
-    states = []
+    records = [
+        snapshot(),
+        snapshot(snapshotEpoch=3, writeTimestamp=99),
+        update("5-5:2/1"),
+        update(leaderEpoch=9),
+        update(startOffset=6),
+        update(deliveryCompleteCount=7),
+        TOMBSTONE,
+        update(startOffset=6),
+    ]
+    timestamps = []
     state: SharePartition | None = None
-    for timestamp_ms, (record_type, value) in enumerate(
-        (
-            (SHARE_SNAPSHOT, snapshot((5, 9, AVAILABLE, 1))),
-            (SHARE_SNAPSHOT, snapshot((5, 9, AVAILABLE, 1), snapshotEpoch=3, writeTimestamp=99)),
-            (SHARE_UPDATE, update((5, 5, ACKNOWLEDGED, 1))),
-            (SHARE_UPDATE, update(leaderEpoch=9)),
-            (SHARE_UPDATE, update(startOffset=6)),
-            (SHARE_UPDATE, update(deliveryCompleteCount=7)),
-            (SHARE_SNAPSHOT, None),
-            (SHARE_UPDATE, update(startOffset=6)),
-        )
-    ):
+    for timestamp_ms, (record_type, value) in enumerate(records):
         state = replay_share_record(state, record_type, value, timestamp_ms)
-        states.append(state and state.delivery_timestamp_ms)
-    assert states == [0, 0, 2, 2, 4, 5, None, 7]
+        timestamps.append(state and state.delivery_timestamp_ms)
+    assert timestamps == [0, 0, 2, 2, 4, 5, None, 7]
 
 
-def test_replay_with_share_snapshot() -> None:
-    """A second snapshot replaces the first."""
-    first = snapshot((0, 10, AVAILABLE, 1), snapshotEpoch=0, leaderEpoch=1)
-    second = snapshot((11, 12, AVAILABLE, 1), snapshotEpoch=1, leaderEpoch=2)
-    assert replayed((SHARE_SNAPSHOT, first), (SHARE_SNAPSHOT, second)) == replace(
-        STATE,
-        snapshot_epoch=1,
-        leader_epoch=2,
-        state_batches=state_batches((11, 12, AVAILABLE, 1)),
-    )
-
-
-def test_batches_of_a_snapshot_are_stored_as_they_are() -> None:
-    batches = ((0, 3, AVAILABLE, 1), (4, 9, AVAILABLE, 1))
-    state = replayed((SHARE_SNAPSHOT, snapshot(*batches)))
-    assert state.state_batches == state_batches(*batches)
-    # The next update combines them.
-    state = replayed((SHARE_SNAPSHOT, snapshot(*batches, startOffset=0)), (SHARE_UPDATE, update()))
-    assert state.state_batches == state_batches((0, 9, AVAILABLE, 1))
-
-
-def test_an_update_changes_its_fields_only() -> None:
-    fields = {"snapshotEpoch": 20, "leaderEpoch": 40, "startOffset": 7, "deliveryCompleteCount": 60}
-    assert replay_share_record(STATE, SHARE_UPDATE, update(**fields)) == replace(
-        STATE,
-        leader_epoch=40,
-        start_offset=7,
-        delivery_complete_count=60,
-        state_batches=state_batches((7, 9, AVAILABLE, 1)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("field", "attribute", "value"),
-    [("leaderEpoch", "leader_epoch", 4), ("startOffset", "start_offset", 5)],
-)
-def test_minus_one_leaves_a_field_unchanged(field: str, attribute: str, value: int) -> None:
-    after = replay_share_record(STATE, SHARE_UPDATE, update(**{field: -1}))
-    assert getattr(after, attribute) == value
-    after = replay_share_record(STATE, SHARE_UPDATE, update(**{field: 0}))
-    assert getattr(after, attribute) == 0
-
-
-def test_minus_one_is_a_delivery_complete_count() -> None:
-    after = replay_share_record(STATE, SHARE_UPDATE, update(deliveryCompleteCount=-1))
-    assert after == replace(STATE, delivery_complete_count=-1)
-
-
-def test_a_start_offset_may_move_back() -> None:
-    after = replay_share_record(STATE, SHARE_UPDATE, update(startOffset=0))
-    assert after == replace(STATE, start_offset=0)
-
-
-def test_a_start_offset_past_all_batches_drops_them() -> None:
-    after = replay_share_record(STATE, SHARE_UPDATE, update(startOffset=10))
-    assert after == replace(STATE, start_offset=10, state_batches=())
-
-
-def test_the_start_offset_before_cuts_new_batches() -> None:
-    after = replay_share_record(STATE, SHARE_UPDATE, update((0, 6, ACKNOWLEDGED, 1)))
-    assert after is not None
-    assert after.state_batches == state_batches((5, 6, ACKNOWLEDGED, 1), (7, 9, AVAILABLE, 1))
-
-
-def test_an_update_without_a_snapshot_is_the_state() -> None:
-    batches = ((0, 3, AVAILABLE, 1), (4, 9, AVAILABLE, 1))
-    value = update(*batches, leaderEpoch=4, startOffset=5)
-    first = SharePartition(
-        snapshot_epoch=2,
-        state_epoch=0,
-        leader_epoch=4,
-        start_offset=5,
-        delivery_complete_count=6,
-        create_timestamp_ms=None,
-        write_timestamp_ms=None,
-        state_batches=state_batches(*batches),
-    )
-    assert replayed((SHARE_UPDATE, value)) == first
-    assert replayed((SHARE_UPDATE, value), (SHARE_UPDATE, update())) == replace(
-        first, state_batches=state_batches((5, 9, AVAILABLE, 1))
-    )
-    assert replayed((SHARE_UPDATE, update())).start_offset == -1
-
-
-@pytest.mark.parametrize("record_type", [SHARE_SNAPSHOT, SHARE_UPDATE])
-@pytest.mark.parametrize("before", [STATE, None])
-def test_a_tombstone_removes_the_state(before: SharePartition | None, record_type: int) -> None:
-    assert replay_share_record(before, record_type, None) is None
-
-
-def test_delete_state_success() -> None:
-    """An update after the tombstone finds no state."""
-    value = update((5, 9, AVAILABLE, 1), leaderEpoch=1)
-    state = replayed((SHARE_SNAPSHOT, snapshot()), (SHARE_SNAPSHOT, None), (SHARE_UPDATE, value))
-    assert (state.state_epoch, state.create_timestamp_ms) == (0, None)
-
-
-@pytest.mark.parametrize("value", [snapshot(), None])
-def test_records_of_other_types_are_ignored(value: Json | None) -> None:
-    assert replay_share_record(STATE, 2, value) == STATE
-
-
-def test_non_sequential_batch_updates() -> None:
-    """The second batch is not lost while the first and the third are acknowledged."""
-    state = replayed(
-        (
-            SHARE_SNAPSHOT,
-            snapshot(
-                (100, 109, ACQUIRED, 1),
-                (110, 119, ACQUIRED, 2),
-                (120, 129, ACQUIRED, 0),
-                startOffset=100,
-            ),
-        ),
-        (SHARE_UPDATE, update((100, 109, ACKNOWLEDGED, 1), deliveryCompleteCount=10)),
-        (
-            SHARE_UPDATE,
-            update((120, 129, ACKNOWLEDGED, 1), startOffset=110, deliveryCompleteCount=10),
-        ),
-    )
-    assert (state.start_offset, state.delivery_complete_count) == (110, 10)
-    assert state.state_batches == state_batches(
-        (110, 119, ACQUIRED, 2), (120, 129, ACKNOWLEDGED, 1)
-    )
-
-
-def test_decoded_records_are_replayed() -> None:
-    kind, kind_of_update = (SHARE_STATE_RECORD_TYPES[number] for number in (0, 1))
-    value = snapshot((5, 9, AVAILABLE, 1))
-    decoded = decode_value(kind, encode_value(kind, 0, value)).fields
-    assert replay_share_record(None, SHARE_SNAPSHOT, decoded) == STATE
-    value = update((5, 9, ARCHIVED, 2))
-    decoded = decode_value(kind_of_update, encode_value(kind_of_update, 0, value)).fields
-    assert replay_share_record(STATE, SHARE_UPDATE, decoded) == replace(
-        STATE, state_batches=state_batches((5, 9, ARCHIVED, 2))
-    )
-
-
-def test_records_of_early_access_have_no_times_and_no_count() -> None:
+@pytest.mark.parametrize("is_early_access", [False, True])
+def test_decoded_records_are_replayed(is_early_access: bool) -> None:
+    """Records of early access have no times and no count."""
+    expected = STATE
+    if is_early_access:
+        expected = replace(expected, delivery_complete_count=-1)
+        expected = replace(expected, create_timestamp_ms=None, write_timestamp_ms=None)
     state: SharePartition | None = None
-    for record_type, value in (
-        (SHARE_SNAPSHOT, snapshot((5, 9, AVAILABLE, 1))),
-        (SHARE_UPDATE, update()),
-    ):
+    for record_type, value in (snapshot(), update()):
+        assert value is not None
         kind = SHARE_STATE_RECORD_TYPES[record_type]
-        schema = kind.early_access_value
+        schema: Schema | None = kind.early_access_value if is_early_access else kind.value
         assert schema is not None
-        early = {field.name: value[field.name] for field in schema.fields}
-        decoded = decode_value(kind, encode_versioned(schema, 0, early)).fields
+        fields = {field.name: value[field.name] for field in schema.fields}
+        decoded = decode_value(kind, encode_versioned(schema, 0, fields)).fields
         state = replay_share_record(state, record_type, decoded)
-        assert state == replace(
-            STATE, delivery_complete_count=-1, create_timestamp_ms=None, write_timestamp_ms=None
-        )
+        assert state == expected
+
+
+COMBINED: list[tuple[str, str, int, str]] = [
+    # testStateBatchCombineSameState
+    ("100-110:0/1", "100-110:0/1", -1, "100-110:0/1"),
+    ("100-110:0/1", "100-105:0/1", -1, "100-110:0/1"),
+    ("100-110:0/1", "100-115:0/1", -1, "100-115:0/1"),
+    ("100-110:0/1", "105-108:0/1", -1, "100-110:0/1"),
+    ("100-110:0/1", "105-110:0/1", -1, "100-110:0/1"),
+    ("100-110:0/1", "105-115:0/1", -1, "100-115:0/1"),
+    ("100-110:0/1", "111-115:0/1", -1, "100-115:0/1"),
+    # testStateBatchCombineDifferentStates
+    ("100-110:0/1", "100-110:0/2", -1, "100-110:0/2"),
+    ("100-110:0/3", "100-110:0/1", -1, "100-110:0/3"),
+    ("100-110:0/1", "100-105:0/2", -1, "100-105:0/2 106-110:0/1"),
+    ("100-110:0/3", "100-105:0/1", -1, "100-110:0/3"),
+    ("100-110:0/1", "100-115:0/2", -1, "100-115:0/2"),
+    ("100-110:0/3", "100-115:0/1", -1, "100-110:0/3 111-115:0/1"),
+    ("100-115:0/1", "105-110:1/1", -1, "100-104:0/1 105-110:1/1 111-115:0/1"),
+    ("100-115:1/1", "105-110:0/1", -1, "100-115:1/1"),
+    ("100-110:0/1", "105-110:0/2", -1, "100-104:0/1 105-110:0/2"),
+    ("100-110:0/2", "105-110:0/1", -1, "100-110:0/2"),
+    ("100-110:0/1", "105-115:0/2", -1, "100-104:0/1 105-115:0/2"),
+    ("100-110:0/2", "105-115:0/1", -1, "100-110:0/2 111-115:0/1"),
+    # testStateBatchCombineComplexCases
+    (
+        *("100-110:0/1 121-130:0/1", "111-119:2/2 116-123:2/2", -1),
+        "100-110:0/1 111-123:2/2 124-130:0/1",
+    ),
+    ("100-110:0/1", "101-105:1/2 101-115:2/2 101-120:3/2", -1, "100-100:0/1 101-120:3/2"),
+    (
+        *("100-110:0/1 121-130:0/1", "111-119:2/2 116-123:2/2", 120),
+        "120-123:2/2 124-130:0/1",
+    ),
+    (
+        *("111-120:0/1", "111-113:0/2 114-114:2/1 115-119:0/2", -1),
+        "111-113:0/2 114-114:2/1 115-119:0/2 120-120:0/1",
+    ),
+    # testStateBatchCombineCornerCases
+    ("100-130:0/1", "", 120, "120-130:0/1"),
+    ("", "100-130:0/1", 120, "120-130:0/1"),
+    ("", "", 120, ""),
+    ("", "", -1, ""),
+    ("100-110:0/1", "100-110:0/1 120-130:2/1", -1, "100-110:0/1 120-130:2/1"),
+    ("0-5:2/1", "0-5:2/1 11-15:0/1", -1, "0-5:2/1 11-15:0/1"),
+    ("0-5:0/1", "0-5:0/1 11-15:0/1", -1, "0-5:0/1 11-15:0/1"),
+    # A batch may end at the greatest offset.
+    (
+        *(f"0-{2**63 - 1}:0/1", "7-7:4/2", -1),
+        f"0-6:0/1 7-7:4/2 8-{2**63 - 1}:0/1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("stored", "new", "start_offset", "expected"), COMBINED)
+def test_state_batch_combine(stored: str, new: str, start_offset: int, expected: str) -> None:
+    combined = combine_state_batches(state_batches(f"{stored} {new}"), start_offset)
+    assert tuple(combined) == state_batches(expected)
+
+
+def test_many_contiguous_batches_of_one_state_become_one() -> None:
+    """As `manyShuffledSameStateBatchesCoalesceIntoOne`; other states stay apart."""
+    one_state = [f"{first}-{first + 9}:0/1" for first in range(0, 50_000, 10)]
+    Random(42).shuffle(one_state)
+    combined = combine_state_batches(state_batches(" ".join(one_state)), -1)
+    assert tuple(combined) == state_batches("0-49999:0/1")
+    alternating = " ".join(f"{10 * n}-{10 * n + 9}:{n % 2 * 2}/1" for n in range(1_000))
+    combined = combine_state_batches(state_batches(alternating), -1)
+    assert tuple(combined) == state_batches(alternating)
 
 
 def test_each_offset_has_the_state_of_the_batch_that_wins() -> None:
+    """As `resultIsSortedDisjointCoverage`, and with the state of every offset."""
     random = Random(1)
     for _ in range(300):
         firsts = [random.randrange(40) for _ in range(random.randrange(8))]
@@ -282,20 +310,13 @@ def test_each_offset_has_the_state_of_the_batch_that_wins() -> None:
         for first, last, state, count in batches:
             for offset in range(max(first, start_offset), last + 1):
                 expected[offset] = max(expected.get(offset, (0, 0)), (count, state))
-        combined = combine_state_batches(state_batches(*batches), start_offset)
-        assert {
-            offset: (batch.delivery_count, batch.delivery_state)
+        text = " ".join(f"{first}-{last}:{state}/{count}" for first, last, state, count in batches)
+        combined = combine_state_batches(state_batches(text), start_offset)
+        assert [
+            (offset, (batch.delivery_count, batch.delivery_state))
             for batch in combined
             for offset in range(batch.first_offset, batch.last_offset + 1)
-        } == expected
+        ] == sorted(expected.items())
         # No fewer batches have these states.
         starts = [o for o, state in expected.items() if expected.get(o - 1) != state]
         assert [batch.first_offset for batch in combined] == sorted(starts)
-
-
-def test_a_batch_may_end_at_the_greatest_offset() -> None:
-    greatest = 2**63 - 1
-    batches = state_batches((0, greatest, AVAILABLE, 1), (7, 7, ARCHIVED, 2))
-    assert combine_state_batches(batches, -1) == state_batches(
-        (0, 6, AVAILABLE, 1), (7, 7, ARCHIVED, 2), (8, greatest, AVAILABLE, 1)
-    )

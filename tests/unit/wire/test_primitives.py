@@ -7,17 +7,18 @@ common/utils/ByteUtilsTest.java at 4.2.0).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from coordinator_state.errors import BufferUnderflow, EncodeError, InvalidLength, InvalidUtf8
+from coordinator_state.records.serde import decode_versioned, encode_versioned
 from coordinator_state.wire import primitives
 from coordinator_state.wire.primitives import (
     as_int32,
     read_compact_length,
-    read_compact_nullable_bytes,
     read_compact_nullable_string,
     read_exactly,
     read_nullable_bytes,
@@ -27,100 +28,42 @@ from coordinator_state.wire.primitives import (
     read_varint,
     read_varlong,
     uuid_text,
-    write_compact_nullable_bytes,
     write_compact_nullable_string,
-    write_nullable_bytes,
     write_nullable_string,
     write_unsigned_varint,
     write_varint,
 )
+from coordinator_state.wire.schema import Field, Schema
 from tests.support.logs.prefixes import assert_no_prefix_is_enough
 
-INTEGERS = [
-    ("int8", 0, "00"),
-    ("int8", 127, "7f"),
-    ("int8", -128, "80"),
-    ("int16", 0x0102, "0102"),
-    ("int16", 32767, "7fff"),
-    ("int16", -32768, "8000"),
-    ("int16", -1, "ffff"),
-    ("uint16", 65535, "ffff"),
-    ("int32", 0x01020304, "01020304"),
-    ("int32", 2**31 - 1, "7fffffff"),
-    ("int32", -(2**31), "80000000"),
-    ("uint32", 2**32 - 1, "ffffffff"),
-    ("int64", 100, "0000000000000064"),
-    ("int64", 2**63 - 1, "7fffffffffffffff"),
-    ("int64", -(2**63), "8000000000000000"),
-]
-"""Type name, value, bytes."""
+UNSIGNED_VARINTS = {
+    0: "00",
+    1: "01",
+    63: "3f",
+    64: "40",
+    127: "7f",
+    128: "8001",
+    8191: "ff3f",
+    8192: "8040",
+    16383: "ff7f",
+    16384: "808001",
+    1048575: "ffff3f",
+    1048576: "808040",
+    134217727: "ffffff3f",
+    134217728: "80808040",
+    2**31 - 1: "ffffffff07",
+    2**31: "8080808008",
+    2**32 - 1: "ffffffff0f",
+}
 
-TOO_GREAT = [
-    ("int8", 128),
-    ("int8", -129),
-    ("int16", 2**15),
-    ("uint16", -1),
-    ("uint16", 2**16),
-    ("int32", 2**31),
-    ("uint32", -1),
-    ("uint32", 2**32),
-    ("int64", 2**63),
-]
-
-UNSIGNED_VARINTS = [
-    (0, "00"),
-    (1, "01"),
-    (63, "3f"),
-    (64, "40"),
-    (127, "7f"),
-    (128, "8001"),
-    (8191, "ff3f"),
-    (8192, "8040"),
-    (16383, "ff7f"),
-    (16384, "808001"),
-    (1048575, "ffff3f"),
-    (1048576, "808040"),
-    (134217727, "ffffff3f"),
-    (134217728, "80808040"),
-    (2**31 - 1, "ffffffff07"),
-    (2**31, "8080808008"),
-    (2**32 - 1, "ffffffff0f"),
-]
-
-VARINTS = [
-    (0, "00"),
-    (-1, "01"),
-    (1, "02"),
-    (63, "7e"),
-    (-64, "7f"),
-    (64, "8001"),
-    (-65, "8101"),
-    (8191, "fe7f"),
-    (-8192, "ff7f"),
-    (8192, "808001"),
-    (-8193, "818001"),
-    (1048575, "feff7f"),
-    (-1048576, "ffff7f"),
-    (1048576, "80808001"),
-    (-1048577, "81808001"),
-    (134217727, "feffff7f"),
-    (-134217728, "ffffff7f"),
-    (134217728, "8080808001"),
-    (-134217729, "8180808001"),
-    (2**31 - 1, "feffffff0f"),
-    (-(2**31), "ffffffff0f"),
-]
-"""As int32 and as int64 alike."""
-
-VARLONGS = [
-    *VARINTS,
-    (17179869183, "feffffff7f"),
-    (-17179869184, "ffffffff7f"),
-    (17179869184, "808080808001"),
-    (-17179869185, "818080808001"),
-    (2**63 - 1, "feffffffffffffffff01"),
-    (-(2**63), "ffffffffffffffffff01"),
-]
+VARLONGS = {
+    17179869183: "feffffff7f",
+    -17179869184: "ffffffff7f",
+    17179869184: "808080808001",
+    -17179869185: "818080808001",
+    2**63 - 1: "feffffffffffffffff01",
+    -(2**63): "ffffffffffffffffff01",
+}
 
 
 def _read(reader: Callable[[memoryview, int], tuple[Any, int]], text: str) -> Any:
@@ -141,16 +84,28 @@ def _written(writer: Callable[[bytearray, Any], None], value: Any) -> str:
     return out[6:].hex()
 
 
-@pytest.mark.parametrize(("name", "value", "text"), INTEGERS)
-def test_an_integer_is_big_endian(name: str, value: int, text: str) -> None:
-    assert _read(getattr(primitives, f"read_{name}"), text) == value
-    assert _written(getattr(primitives, f"write_{name}"), value) == text
-
-
-@pytest.mark.parametrize(("name", "value"), TOO_GREAT)
-def test_an_integer_out_of_range_is_not_written(name: str, value: int) -> None:
-    with pytest.raises(EncodeError, match=f"{value} does not fit into {name}"):
-        getattr(primitives, f"write_{name}")(bytearray(), value)
+@pytest.mark.parametrize(
+    ("name", "size", "signed"),
+    [
+        ("int8", 1, True),
+        ("int16", 2, True),
+        ("uint16", 2, False),
+        ("int32", 4, True),
+        ("uint32", 4, False),
+        ("int64", 8, True),
+    ],
+)
+def test_an_integer_is_big_endian_and_in_its_range(name: str, size: int, signed: bool) -> None:
+    read, write = (getattr(primitives, f"{verb}_{name}") for verb in ("read", "write"))
+    least = -(1 << (8 * size - 1)) if signed else 0
+    most = least + (1 << 8 * size) - 1
+    counting = int.from_bytes(bytes(range(1, size + 1)), "big")
+    for value in (least, least + 1, 0, 1, counting, most - 1, most):
+        text = value.to_bytes(size, "big", signed=signed).hex()
+        assert (_read(read, text), _written(write, value)) == (value, text)
+    for value in (least - 1, most + 1):
+        with pytest.raises(EncodeError, match=f"{value} does not fit into {name}"):
+            write(bytearray(), value)
 
 
 def test_an_integer_behind_the_end_tells_what_is_left() -> None:
@@ -159,20 +114,18 @@ def test_an_integer_behind_the_end_tells_what_is_left() -> None:
     assert caught.value.position == 7
 
 
-@pytest.mark.parametrize(("value", "text"), UNSIGNED_VARINTS)
-def test_unsigned_varint(value: int, text: str) -> None:
+@pytest.mark.parametrize(("value", "text"), UNSIGNED_VARINTS.items())
+def test_varint(value: int, text: str) -> None:
+    """Signed ones are zigzag: as int32 and as int64 alike."""
     assert _read(read_unsigned_varint, text) == value
     assert _written(write_unsigned_varint, value) == text
+    signed = (value >> 1) ^ -(value & 1)
+    assert _read(read_varint, text) == _read(read_varlong, text) == signed
+    assert _written(write_varint, signed) == text
 
 
-@pytest.mark.parametrize(("value", "text"), VARINTS)
-def test_varint_is_zigzag(value: int, text: str) -> None:
-    assert _read(read_varint, text) == value
-    assert _written(write_varint, value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), VARLONGS)
-def test_varlong_is_zigzag(value: int, text: str) -> None:
+@pytest.mark.parametrize(("value", "text"), VARLONGS.items())
+def test_varlong(value: int, text: str) -> None:
     assert _read(read_varlong, text) == value
     assert _written(write_varint, value) == text
 
@@ -223,48 +176,40 @@ def test_read_exactly_takes_neither_more_nor_less() -> None:
         read_exactly(raw, 0, -1)
 
 
-STRINGS = [
+CLASSIC_AND_FLEXIBLE: list[tuple[str | bytes | None, str, str]] = [
     ("", "0000", "01"),
     ("t", "000174", "0274"),
     ("\u00e9\U0001f600", "0006c3a9f09f9880", "07c3a9f09f9880"),
     ("x" * 127, "007f" + "78" * 127, "8001" + "78" * 127),
-    (None, "ffff", "00"),
+    (b"", "00000000", "01"),
+    (b"\x00\xff", "0000000200ff", "0300ff"),
+    (b"x" * 128, "00000080" + "78" * 128, "8101" + "78" * 128),
 ]
 """Value, classic bytes, flexible bytes."""
 
 
-@pytest.mark.parametrize(("value", "classic", "flexible"), STRINGS)
-def test_string(value: str | None, classic: str, flexible: str) -> None:
-    assert _read(read_nullable_string, classic) == value
-    assert _read(read_compact_nullable_string, flexible) == value
-    assert _written(write_nullable_string, value) == classic
-    assert _written(write_compact_nullable_string, value) == flexible
+@pytest.mark.parametrize(("value", "classic", "flexible"), CLASSIC_AND_FLEXIBLE)
+def test_strings_and_bytes(value: str | bytes, classic: str, flexible: str) -> None:
+    kind = "string" if isinstance(value, str) else "bytes"
+    for prefix, text in (("nullable", classic), ("compact_nullable", flexible)):
+        assert _read(getattr(primitives, f"read_{prefix}_{kind}"), text) == value
+        assert _written(getattr(primitives, f"write_{prefix}_{kind}"), value) == text
 
 
-BYTES = [
-    (b"", "00000000", "01"),
-    (b"\x00\xff", "0000000200ff", "0300ff"),
-    (b"x" * 128, "00000080" + "78" * 128, "8101" + "78" * 128),
-    (None, "ffffffff", "00"),
-]
-
-
-@pytest.mark.parametrize(("value", "classic", "flexible"), BYTES)
-def test_bytes(value: bytes | None, classic: str, flexible: str) -> None:
-    assert _read(read_nullable_bytes, classic) == value
-    assert _read(read_compact_nullable_bytes, flexible) == value
-    assert _written(write_nullable_bytes, value) == classic
-    assert _written(write_compact_nullable_bytes, value) == flexible
-
-
-@pytest.mark.parametrize("text", ["fffe", "8000"])
-def test_any_negative_length_of_a_string_is_null_as_in_kafkas_readers(text: str) -> None:
-    assert _read(read_nullable_string, text) is None
-
-
-@pytest.mark.parametrize("text", ["fffffffe", "80000000"])
-def test_any_negative_length_of_bytes_is_null_as_in_kafkas_readers(text: str) -> None:
-    assert _read(read_nullable_bytes, text) is None
+@pytest.mark.parametrize(
+    ("kind", "written", "others"),
+    [
+        # In Kafka's readers, any negative length is null.
+        ("nullable_string", "ffff", ["fffe", "8000"]),
+        ("nullable_bytes", "ffffffff", ["fffffffe", "80000000"]),
+        ("compact_nullable_string", "00", ["ffffffff0f"]),
+        ("compact_nullable_bytes", "00", ["ffffffff0f"]),
+    ],
+)
+def test_null(kind: str, written: str, others: list[str]) -> None:
+    assert _written(getattr(primitives, f"write_{kind}"), None) == written
+    for text in (written, *others):
+        assert _read(getattr(primitives, f"read_{kind}"), text) is None
 
 
 @pytest.mark.parametrize(
@@ -273,11 +218,6 @@ def test_any_negative_length_of_bytes_is_null_as_in_kafkas_readers(text: str) ->
 )
 def test_a_flexible_length_wraps_as_javas_int(text: str, length: int) -> None:
     assert _read(read_compact_length, text) == length
-
-
-def test_a_flexible_length_of_minus_two_is_null() -> None:
-    assert _read(read_compact_nullable_string, "ffffffff0f") is None
-    assert _read(read_compact_nullable_bytes, "ffffffff0f") is None
 
 
 @pytest.mark.parametrize(
@@ -345,3 +285,28 @@ def test_uuid_prints_as_kafka_prints_it() -> None:
     assert topic_id == UUID(text)
     assert uuid_text(topic_id) == "Uj5wn_FqTXirEASvVZRY1w"
     assert uuid_text(UUID(int=2**128 - 1)) == "_____________________w"
+
+
+# --- the schema language: what no record type has yet
+
+
+def test_a_nullable_array_is_classic_too() -> None:
+    field = Field(name="partitions", type="int32", is_array=True, is_nullable=True)
+    schema = Schema(name="Assignment", versions=(0, 0), fields=(field,))
+
+    for text, partitions in (("0000 ffffffff", None), ("0000 00000001 00000007", [7])):
+        raw = bytes.fromhex(text)
+        assert decode_versioned(schema, raw).fields == {"partitions": partitions}
+        assert encode_versioned(schema, 0, {"partitions": partitions}) == raw
+        assert_no_prefix_is_enough(partial(decode_versioned, schema), raw)
+    assert decode_versioned(schema, bytes.fromhex("0000 80000000")).fields == {"partitions": None}
+
+
+def test_a_field_is_in_the_versions_it_names_both_ends_included() -> None:
+    field = Field(name="f", type="int8", versions=(1, 3))
+    assert [version for version in range(6) if field.is_in(version)] == [1, 2, 3]
+
+
+def test_a_schema_without_a_flexible_version_is_never_flexible() -> None:
+    schema = Schema(name="s", versions=(0, 9), fields=())
+    assert not any(schema.is_flexible(version) for version in range(10))
