@@ -9,9 +9,9 @@ from typing import NamedTuple
 from coordinator_state.insight.evidence import Cause
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.backdate import backdate
 from tests.support.tables.explained_incidents import Case, Incident
 from tests.support.tables.incident import START, write_tables
+from tests.support.tables.tables_folder import backdate
 
 _LOG_PARTITIONS = 50
 _LASTS = timedelta(minutes=34, seconds=5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
+from shutil import copyfile, copytree
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
@@ -123,11 +125,27 @@ def assert_undisturbed(tables: str) -> None:
     assert different == []
 
 
+def load(tables: str, count: int) -> str:
+    """Create tables and apply micro-batches; return the folder."""
+    create(tables)
+    apply = start_apply(tables)
+    for _ in range(count):
+        apply_next(apply)
+    return tables
+
+
+def copy_of_load(folder: Path, count: int) -> str:
+    """A copy of tables that are loaded once for each process; its files are new."""
+    return str(copytree(_loaded(count).name, folder / "tables", copy_function=copyfile))
+
+
+@cache
+def _loaded(count: int) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="loaded-")
+    load(folder.name, count)
+    return folder
+
+
 @cache
 def _undisturbed_rows(count: int) -> Rows:
-    with TemporaryDirectory(prefix="undisturbed-") as tables:
-        create(tables)
-        apply = start_apply(tables)
-        for _ in range(count):
-            apply_next(apply)
-        return table_rows(tables)
+    return table_rows(_loaded(count).name)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shutil import copyfile, copytree
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from coordinator_state.log.log_rows import pack
@@ -31,12 +36,19 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
     TABLES,
+    Table,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+
+SPARK_ENGINE: Final = pytest.param("spark", marks=(pytest.mark.spark, pytest.mark.long))
+"""A micro-batch of the engine `spark` takes seconds."""
+
+ENGINES: Final = ("driver", SPARK_ENGINE)
+"""The parameters of the fixture `engine_session`."""
 
 Row = dict[str, Any]
 
@@ -116,6 +128,17 @@ _DEFAULTS: dict[str, Row] = {
         "record_offset": 0,
         "record_timestamp": NOW,
     },
+    "offset_commits": {"is_tombstone": False, "outcome": "committed"},
+    "group_events": {"event_number": 0},
+    "log_offsets": {"state": "present", "topic_id": "T"},
+    "transactions": {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "timeout_ms": 60_000,
+        "topic_partitions": [],
+        "client_transaction_version": 2,
+        "record_offset": 0,
+    },
     "load_progress": {
         "state": "current",
         "next_offset": 0,
@@ -152,12 +175,7 @@ _DEFAULTS: dict[str, Row] = {
 
 def create_tables(folder: Path, **properties: str) -> str:
     """Empty tables with the properties that `run` gives them; returns the folder's name."""
-    for table in ALL_TABLES:
-        DeltaTable.create(
-            table.path(str(folder)),
-            schema=table.schema,
-            partition_by=list(table.partition_by) or None,
-        )
+    copytree(_empty_tables().name, folder, copy_function=copyfile, dirs_exist_ok=True)
     _set_properties(
         folder,
         {
@@ -173,12 +191,25 @@ def create_tables(folder: Path, **properties: str) -> str:
     return str(folder)
 
 
+@cache
+def _empty_tables() -> TemporaryDirectory[str]:
+    """Tables without properties, built once for each process."""
+    folder = TemporaryDirectory(prefix="empty-tables-")
+    for table in ALL_TABLES:
+        DeltaTable.create(
+            table.path(folder.name),
+            schema=table.schema,
+            partition_by=list(table.partition_by) or None,
+        )
+    return folder
+
+
 def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) -> None:
     """Replace the rows of the named tables and, last, those of `load_progress`."""
-    for name, found in rows.items():
-        write_rows(folder, name, found)
+    for name, table_rows in rows.items():
+        write_rows(folder, name, table_rows)
     versions = {
-        table.name: DeltaTable(table.path(folder)).version()
+        table.name: int(max(_log_entries(folder, table)).stem)
         for table in TABLES
         if table is not LOAD_PROGRESS
     }
@@ -189,20 +220,52 @@ def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) ->
 def write_rows(folder: str, name: str, rows: list[Row]) -> None:
     """Replace the rows of one table, each filled up with defaults."""
     (table,) = (table for table in ALL_TABLES if table.name == name)
-    found = pa.Table.from_pylist([with_defaults(name, row) for row in rows], schema=table.schema)
-    write_deltalake(table.path(folder), found, mode="overwrite")
+    filled = pa.Table.from_pylist([with_defaults(name, row) for row in rows], schema=table.schema)
+    write_deltalake(table.path(folder), filled, mode="overwrite")
 
 
 def with_defaults(name: str, row: Row) -> Row:
     """A row of a table, with defaults for the columns that it lacks."""
-    return {"log_partition": 0, **_DEFAULTS.get(name, {}), **row}
+    row = {"log_partition": 0, **_DEFAULTS.get(name, {}), **row}
+    if name == "log_offsets":
+        end = row.get("log_end_offset")
+        start = None if end is None else 0
+        derived = {"log_start_offset": start, "last_stable_offset": end}
+        return {**derived, "day": row["sampled_at"].date(), **row}
+    if name == "offset_commits":
+        at = row.get("commit_timestamp")
+        row = {"record_timestamp": at, "outcome_record_offset": row["record_offset"], **row}
+    if name in ("offset_commits", "group_events", "transaction_events"):
+        at = row["record_timestamp"]
+        return {"day": None if at is None else at.date(), **row}
+    return row
+
+
+def backdate(tables: str, table: Table, moment: datetime) -> None:
+    """Let the versions of a table that are younger than a moment be as old as it."""
+    for entry in _log_entries(tables, table):
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        for action in actions:
+            if "commitInfo" in action:
+                written_ms = min(
+                    action["commitInfo"]["timestamp"], round(1000 * moment.timestamp())
+                )
+                action["commitInfo"]["timestamp"] = written_ms
+        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+        os.utime(entry, (written_ms / 1000, written_ms / 1000))
+
+
+def _log_entries(tables: str, table: Table) -> list[Path]:
+    return list(Path(table.path(tables), "_delta_log").glob("*.json"))
 
 
 def _set_properties(folder: Path, properties: dict[str, str]) -> None:
     """Spark creates tables with any property; delta-rs only reads them."""
-    log = Path(LOAD_PROGRESS.path(str(folder))) / "_delta_log" / f"{0:020d}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    (entry,) = _log_entries(str(folder), LOAD_PROGRESS)
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
     for action in actions:
         if "metaData" in action:
             action["metaData"]["configuration"] = properties
-    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = round(1000 * datetime.now(timezone.utc).timestamp())
+    entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))

@@ -17,7 +17,7 @@ from tests.support.clients.agent import Agent, connected
 from tests.support.clients.incident_search import findings
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.demo_incidents import END, HEALTHY, INCIDENTS, create_demo_tables
-from tests.support.tables.pinned_moment import pin_moment
+from tests.support.tables.held_moment import held_at
 from tests.support.tables.status_tables import NOW, create_status_tables
 
 SHOWN = printable(HOSTILE)
@@ -59,13 +59,14 @@ def test_groups_in_trouble_come_first(agent: Agent) -> None:
     assert datetime.fromisoformat(answer["at"].replace("Z", "+00:00")).tzinfo == timezone.utc
 
 
-def test_an_agent_finds_every_incident_of_the_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_finds_every_incident_of_the_demo(tmp_path: Path) -> None:
     """It has no hint which groups have an incident; the other causes are in `unit/lag`."""
     tables = create_demo_tables(tmp_path / "tables")
-    pin_moment(monkeypatch, END)
-    with opened_server({"demo": tables}) as server, connected(server) as agent:
+    with (
+        held_at(tables, END),
+        opened_server({"demo": tables}) as server,
+        connected(server) as agent,
+    ):
         causes_of = findings(agent)
         healthy = agent.call("explain_group", group=HEALTHY[0])
     causes = {incident.group: incident.cause.value for incident in INCIDENTS}

@@ -29,9 +29,8 @@ from streaming.tables.writer import Writer
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
-from tests.support.tables.engines import SPARK_ENGINE
 from tests.support.tables.every_table import create
-from tests.support.tables.tables_folder import Crash, start_apply
+from tests.support.tables.tables_folder import SPARK_ENGINE, Crash, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,8 +37,7 @@ from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
-from tests.support.tables.engines import SPARK_ENGINE
-from tests.support.tables.tables_folder import start_apply
+from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

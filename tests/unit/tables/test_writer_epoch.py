@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +34,13 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from tests.support.brokers.object_store import served_object_store
-from tests.support.tables.every_table import apply_next, assert_undisturbed, create
+from tests.support.tables.every_table import (
+    apply_next,
+    assert_undisturbed,
+    copy_of_load,
+    create,
+    load,
+)
 from tests.support.tables.tables_folder import Crash, start_apply
 
 
@@ -63,15 +68,6 @@ def in_store(is_loaded: bool, *names: str) -> list[Any]:
     return [pytest.param(STORE, is_loaded, name, marks=pytest.mark.long) for name in names]
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder after its first micro-batch."""
-    tables = str(tmp_path_factory.mktemp("loaded") / "tables")
-    create(tables)
-    apply_next(start_apply(tables))
-    return tables
-
-
 @pytest.mark.parametrize(
     ("tables", "is_loaded", "table"),
     [
@@ -83,15 +79,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
     indirect=["tables"],
 )
 def test_an_older_run_ends_at_its_next_commit(
-    tables: str, loaded: str, is_loaded: bool, table: str
+    tables: str, tmp_path: Path, is_loaded: bool, table: str
 ) -> None:
     """The newer one takes over after the older one wrote a table, or between two micro-batches."""
     if is_loaded and "://" not in tables:
-        shutil.copytree(loaded, tables)
+        copy_of_load(tmp_path, 1)
     else:
-        create(tables)
-        if is_loaded:
-            apply_next(start_apply(tables))
+        load(tables, int(is_loaded))
     newer: list[MicroBatchApply[pa.Table]] = []
 
     def take_over() -> None:
@@ -247,9 +241,7 @@ def test_maintenance_and_the_query_of_a_run_do_not_fence_each_other(
 
 
 def test_an_unfinished_micro_batch_is_rolled_back_and_nothing_else(tmp_path: Path) -> None:
-    tables = str(tmp_path)
-    create(tables)
-    apply_next(start_apply(tables))
+    tables = copy_of_load(tmp_path, 1)
     versions = TableReader(tables).table_versions
     with pytest.raises(Crash):
         apply_next(start_apply(tables, fault=OFFSET_COMMITS.name))
