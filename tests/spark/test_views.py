@@ -84,7 +84,7 @@ def test_a_view_has_the_rows_of_the_local_reader(
     expected: pa.Table = Snapshot(TableReader(tables)).queried(name)
     assert of_spark.column_names == expected.column_names
     times = [n for n in of_spark.column_names if n.endswith("_age_ms")]
-    assert of_spark.drop_columns(times).to_pylist() == expected.drop_columns(times).to_pylist()
+    assert rows(of_spark.drop_columns(times)) == rows(expected.drop_columns(times))
 
 
 def test_the_past_is_shown(spark: SparkSession, tables: str) -> None:
