@@ -25,16 +25,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
-from coordinator_state.replay.offsets import Semantics
 from streaming.engine.spark import reloads, spark_engine
 from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
 from streaming.engine.spark.staging import StagedRows
 from streaming.run.session import build_session
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import Table
 from tests.support.logs.logs import segment
 from tests.support.logs.random_logs import RandomEvents
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import start_apply
 
 LOG_PARTITIONS: Final = 8
@@ -145,10 +143,7 @@ def load(
         after: an executor is killed after the write of this table.
     """
     if number == 0:
-        nothing = LoadProgress.nothing(
-            cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR
-        )
-        tables_folder.create(tables, nothing, log_partitions=LOG_PARTITIONS)
+        create(tables, log_partitions=LOG_PARTITIONS)
     spark = SparkSession.getActiveSession() if on_spark else None
     markers = markers or Markers(Path(tables))
     read = StagedRows.read

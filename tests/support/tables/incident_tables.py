@@ -78,7 +78,6 @@ class Log:
     start: int = 0
     open_at: int | None = None
     """The last stable offset while a transaction is open."""
-    topic_id: str = "T"
     state: str = "present"
 
 
@@ -197,17 +196,12 @@ class Cluster:
             (OWN_LOG, Log(self._next_offset)),
             ((SHARE_STATE_TOPIC, 0), Log(self._share_offset)),
         ):
-            is_there = log.state == "present"
-            offsets = {
-                "log_start_offset": log.start,
-                "log_end_offset": log.end,
-                "last_stable_offset": log.end if log.open_at is None else log.open_at,
-            }
-            self._samples.append(
-                {"topic": topic, "partition": partition, "sampled_at": at, "state": log.state}
-                | {"topic_id": log.topic_id, "day": at.date()}
-                | (offsets if is_there else {})
-            )
+            row = {"topic": topic, "partition": partition, "sampled_at": at, "state": log.state}
+            if log.state == "present":
+                row |= {"log_start_offset": log.start, "log_end_offset": log.end}
+                if log.open_at is not None:
+                    row["last_stable_offset"] = log.open_at
+            self._samples.append(with_defaults("log_offsets", row))
 
     def _snapshot(self) -> _Snapshot:
         plan = self._plan
@@ -220,28 +214,19 @@ class Cluster:
             "share_partitions": pa.Table.from_pylist(
                 [*self._shares.values()], _SCHEMAS["share_partitions"]
             ),
-            "topic_progress": pa.Table.from_pylist(
-                [
-                    with_defaults(
-                        "topic_progress",
-                        {"log_topic": SHARE_STATE_TOPIC, **_read_to(self._share_offset)},
-                    )
-                ],
-                _SCHEMAS["topic_progress"],
+            "topic_progress": self._read_to(
+                "topic_progress", self._share_offset, log_topic=SHARE_STATE_TOPIC
             ),
-            "load_progress": pa.Table.from_pylist(
-                [
-                    {
-                        **{"log_partition": 0, "state": "current", "semantics": "coordinator"},
-                        **_read_to(self._next_offset),
-                        "updated_at": moment(self.seconds),
-                    }
-                ],
-                _SCHEMAS["load_progress"],
-            ),
+            "load_progress": self._read_to("load_progress", self._next_offset),
         }
         sizes = {"offset_commits": len(plan.history), "group_events": len(plan.events)}
         return _Snapshot(moment(self.seconds), state, sizes)
+
+    def _read_to(self, table: str, log_end: int, **columns: str) -> pa.Table:
+        """A table of progress, by which all records of a log are applied."""
+        ends = {"next_offset": log_end, "high_watermark": log_end}
+        row = with_defaults(table, {"updated_at": moment(self.seconds), **ends, **columns})
+        return pa.Table.from_pylist([row], _SCHEMAS[table])
 
 
 @dataclass(frozen=True)
@@ -308,10 +293,6 @@ class _MemoryReader(TableReader):
     ) -> pa.Table:
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         return self.read(name, wanted, of_groups(group_ids))
-
-
-def _read_to(log_end: int) -> Row:
-    return {"next_offset": log_end, "high_watermark": log_end}
 
 
 def _table(name: str, rows: Sequence[Row]) -> pa.Table:

@@ -11,9 +11,7 @@ from typing import Any
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_value
-from coordinator_state.replay.offsets import OffsetKey, Semantics
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
+from coordinator_state.replay.offsets import OffsetKey
 from tests.support.logs.log_rows import (
     ABORT,
     Row,
@@ -23,6 +21,7 @@ from tests.support.logs.log_rows import (
     record,
     table_of,
 )
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import start_apply, write_rows
 
 BILLING, LEDGER, PIPELINE, GONE = "billing", "ledger", "pipeline", "gone"
@@ -75,8 +74,7 @@ class _Log:
 def create_tabbed_tables(folder: Path) -> str:
     """The tables of one micro-batch that ends now."""
     tables = str(folder)
-    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
-    tables_folder.create(tables, nothing, log_partitions=1)
+    create(tables, log_partitions=1)
     now = datetime.now(timezone.utc)
     log = _Log(now)
     for write in (_billing, _ledger, _pipeline, _connect, _gone):

@@ -141,7 +141,7 @@ def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(table
     reader = TableReader(tables)
     now = datetime.now(timezone.utc)
 
-    for as_of in ("9999", "2026-01-01T00:00:00Z", (now + timedelta(hours=1)).isoformat()):
+    for as_of in ("9999", "2 days ago", (now + timedelta(hours=1)).isoformat()):
         refused = call("show", "status", "--tables", tables, "--as-of", as_of, exit_code=2)
         assert refused.stdout == ""
         (line,) = refused.stderr.splitlines()
