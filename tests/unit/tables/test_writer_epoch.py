@@ -105,20 +105,6 @@ def test_an_older_run_ends_at_its_next_commit(
     assert_undisturbed(tables)
 
 
-def test_an_older_run_that_is_started_again_is_the_newest(tables: str) -> None:
-    """As Kubernetes does it."""
-    create(tables)
-    older, newer = (start_apply(tables) for _ in range(2))
-    apply_next(newer)
-    with pytest.raises(WriterFenced):
-        apply_next(older)
-    again = start_apply(tables)
-    with pytest.raises(WriterFenced):
-        apply_next(newer)
-    apply_next(again)
-    assert_undisturbed(tables)
-
-
 @pytest.mark.long
 def test_a_commit_under_way_is_fenced_too(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer run takes over between the check of the epoch and the commit, of each write."""
