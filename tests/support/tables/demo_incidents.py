@@ -9,8 +9,8 @@ from typing import NamedTuple
 from coordinator_state.insight.evidence import Cause
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.explained_incidents import CASES, Case, Incident
-from tests.support.tables.incident import START, write_tables
+from tests.support.tables.explained_incidents import CASES, START, Case, Incident
+from tests.support.tables.incident_tables import write_tables
 from tests.support.tables.tables_folder import backdate
 
 _LOG_PARTITIONS = 50
@@ -65,6 +65,7 @@ def create_demo_tables(folder: Path) -> str:
     They reach back to the begin of the incidents. Their state is always that at `END`; commits,
     events and samples have the times of the incidents.
     """
-    tables = write_tables(folder, demo_incidents())
+    clusters = [incident.cluster for incident in demo_incidents()]
+    tables = write_tables(folder, clusters, _LOG_PARTITIONS)
     backdate(tables, LOAD_PROGRESS, START)
     return tables
