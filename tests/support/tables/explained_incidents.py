@@ -60,9 +60,17 @@ class Incident:
         return self.cluster.now
 
     def run(
-        self, *, minutes: float = 0, seconds: float = 0, each: Callable[[], None] | None = None
-    ) -> None:
-        """Let time pass; `each` is called every step."""
+        self,
+        *,
+        minutes: float = 0,
+        seconds: float = 0,
+        each: Callable[[], None] | None = None,
+        **changes: Any,
+    ) -> Incident:
+        """Let time pass after changes of attributes; `each` is called every step."""
+        for name, value in changes.items():
+            assert hasattr(self, name)
+            setattr(self, name, value)
         for _ in range(round((minutes * 60 + seconds) / STEP_S)):
             self.cluster.seconds += STEP_S
             for log in self.logs.values():
@@ -72,16 +80,17 @@ class Incident:
             if each is not None:
                 each()
             self.cluster.sample()
+        return self
 
     # --- members
 
-    def join(self, *client_ids: str) -> None:
+    def join(self, *client_ids: str) -> Incident:
         """New members join, and all members rejoin."""
-        self.rebalance(joining=client_ids)
+        return self.rebalance(joining=client_ids)
 
-    def leave(self, *client_ids: str) -> None:
+    def leave(self, *client_ids: str) -> Incident:
         """Members leave, and the others rejoin."""
-        self.rebalance(leaving=client_ids)
+        return self.rebalance(leaving=client_ids)
 
     def rebalance(
         self,
@@ -89,7 +98,7 @@ class Incident:
         joining: Collection[str] = (),
         leaving: Collection[str] = (),
         unassigned: Collection[int] = (),
-    ) -> None:
+    ) -> Incident:
         """Members leave and join, and the leader leaves some partitions out of the assignment."""
         if joining and not self.members:
             if not self._generation:
@@ -108,6 +117,7 @@ class Incident:
         self._generation += 1
         assigned = {member_id: {self.topic: owned} for member_id, owned in self.members.items()}
         self.cluster.assign(self.group, assigned, self._generation)
+        return self
 
     # --- offsets
 
@@ -157,17 +167,13 @@ class Incident:
 
 def healthy(**settings: Any) -> Incident:
     """A group of two members that has kept up for half an hour."""
-    incident = Incident(**settings)
-    incident.join("app-a", "app-b")
-    incident.run(minutes=30)
-    return incident
+    return Incident(**settings).join("app-a", "app-b").run(minutes=30)
 
 
 def simple(**settings: Any) -> Incident:
     """A consumer with `assign()` that has kept up for half an hour."""
     incident = Incident(**settings)
-    incident.run(minutes=30, each=incident.assign_and_commit)
-    return incident
+    return incident.run(minutes=30, each=incident.assign_and_commit)
 
 
 # --- the incidents of the demo
@@ -180,40 +186,28 @@ def caught_up(**settings: Any) -> Incident:
 def rewound_by_a_consumer(**settings: Any) -> Incident:
     incident = simple(**settings)
     incident.consumed = dict.fromkeys(incident.consumed, 0.0)
-    incident.run(minutes=3, each=incident.assign_and_commit)
-    return incident
+    return incident.run(minutes=3, each=incident.assign_and_commit)
 
 
 def stuck_without_a_commit(**settings: Any) -> Incident:
-    incident = simple(**settings)
-    incident.run(minutes=3)
-    return incident
+    return simple(**settings).run(minutes=3)
 
 
 def rebalances_again_and_again(**settings: Any) -> Incident:
     incident = healthy(**settings)
     for _ in range(12):
-        incident.join("app-c")
-        incident.run(seconds=10)
-        incident.leave("app-c")
-        incident.run(seconds=10)
+        incident.join("app-c").run(seconds=10)
+        incident.leave("app-c").run(seconds=10)
     return incident
 
 
 def aborts_every_transaction(**settings: Any) -> Incident:
-    incident = healthy(producer_id=PRODUCER_ID, **settings)
-    incident.ends_with = False
-    incident.run(minutes=3)
-    return incident
+    return healthy(producer_id=PRODUCER_ID, **settings).run(minutes=3, ends_with=False)
 
 
 def never_ends_a_transaction(**settings: Any) -> Incident:
     incident = healthy(producer_id=PRODUCER_ID, **settings)
-    incident.ends_with = None
-    incident.run(seconds=5)
-    incident.reads = False
-    incident.run(minutes=3)
-    return incident
+    return incident.run(seconds=5, ends_with=None).run(minutes=3, reads=False)
 
 
 def has_offsets_deleted(**settings: Any) -> Incident:
@@ -223,150 +217,104 @@ def has_offsets_deleted(**settings: Any) -> Incident:
         incident.assign_and_commit()
         incident.delete(1)
 
-    incident.run(minutes=4, each=commit_and_delete)
-    return incident
+    return incident.run(minutes=4, each=commit_and_delete)
 
 
 def is_deleted(**settings: Any) -> Incident:
     incident = simple(**settings)
     incident.delete()
-    incident.run(minutes=1)
-    return incident
+    return incident.run(minutes=1)
 
 
 # --- other incidents
 
 
 def producers_write_ten_times_more() -> Incident:
-    incident = healthy()
-    incident.produce_per_s *= 10
-    incident.run(minutes=5)
-    return incident
+    return healthy().run(minutes=5, produce_per_s=200.0)
 
 
 def one_partition_is_slow() -> Incident:
-    incident = healthy()
-    incident.slow = {2: 4.0}
-    incident.run(minutes=10)
-    return incident
+    return healthy().run(minutes=10, slow={2: 4.0})
 
 
 def a_member_left() -> Incident:
-    incident = healthy(read_per_s=60.0)
-    incident.leave("app-b")
-    incident.run(minutes=6)
-    return incident
+    return healthy(read_per_s=60.0).leave("app-b").run(minutes=6)
 
 
 def a_deploy_replaces_all_members() -> Incident:
     incident = Incident(read_per_s=60.0)
     old, new = ([f"app-{letter}" for letter in letters] for letters in ("abc", "def"))
-    incident.join(*old)
-    incident.run(minutes=30)
+    incident.join(*old).run(minutes=30)
     for before, after in zip(old, new, strict=True):
-        incident.leave(before)
-        incident.run(seconds=20)
-        incident.join(after)
-        incident.run(seconds=20)
-    incident.read_per_s = 20.0
-    incident.run(minutes=5)
-    return incident
+        incident.leave(before).run(seconds=20)
+        incident.join(after).run(seconds=20)
+    return incident.run(minutes=5, read_per_s=20.0)
 
 
 def a_storm_of_deploys() -> Incident:
     incident = healthy()
-    incident.read_per_s = 15.0
     members = ["app-a", "app-b"]
     for number in range(4):
         for index in (0, 1):
             incident.leave(members[index])
             members[index] = f"app-{number}-{index}"
-            incident.join(members[index])
-            incident.run(seconds=40)
+            incident.join(members[index]).run(seconds=40, read_per_s=15.0)
     return incident
 
 
 def one_record_is_poison() -> Incident:
     incident = healthy()
-    incident.poison = {1: round(incident.consumed[1]) + 50}
-    incident.run(minutes=4)
-    return incident
+    return incident.run(minutes=4, poison={1: round(incident.consumed[1]) + 50})
 
 
 def a_transaction_outlives_its_member() -> Incident:
-    incident = never_ends_a_transaction()
-    incident.leave("app-a", "app-b")
-    incident.run(minutes=2)
-    return incident
+    return never_ends_a_transaction().leave("app-a", "app-b").run(minutes=2)
 
 
 def all_members_leave() -> Incident:
-    incident = healthy()
-    incident.leave("app-a", "app-b")
-    incident.run(minutes=3)
-    return incident
+    return healthy().leave("app-a", "app-b").run(minutes=3)
 
 
 def an_admin_resets_to_earliest() -> Incident:
-    incident = healthy()
-    incident.leave("app-a", "app-b")
-    incident.run(seconds=20)
+    incident = healthy().leave("app-a", "app-b").run(seconds=20)
     incident.consumed = dict.fromkeys(incident.consumed, 0.0)
     incident.commit(incident.logs)
-    incident.join("app-a", "app-b")
-    incident.run(minutes=3)
-    return incident
+    return incident.join("app-a", "app-b").run(minutes=3)
 
 
 def the_topic_is_created_again() -> Incident:
     incident = healthy()
     for log in incident.logs.values():
         log.end, log.topic_id = 0, "another T"
-    incident.reads = False
-    incident.run(minutes=3)
-    return incident
+    return incident.run(minutes=3, reads=False)
 
 
 def the_topic_is_deleted() -> Incident:
     incident = healthy()
     for log in incident.logs.values():
         log.state = "gone"
-    incident.reads = False
-    incident.run(minutes=3)
-    return incident
+    return incident.run(minutes=3, reads=False)
 
 
 def the_offsets_expire() -> Incident:
-    incident = healthy()
-    incident.leave("app-a", "app-b")
-    incident.run(minutes=25)
+    incident = healthy().leave("app-a", "app-b").run(minutes=25)
     incident.delete()
-    incident.run(minutes=1)
-    return incident
+    return incident.run(minutes=1)
 
 
 def a_partition_has_no_owner() -> Incident:
-    incident = healthy()
-    incident.rebalance(unassigned=[3])
-    incident.run(minutes=4)
-    return incident
+    return healthy().rebalance(unassigned=[3]).run(minutes=4)
 
 
 def records_are_deleted_unread() -> Incident:
-    incident = healthy()
-    incident.reads = False
-    incident.run(minutes=5)
+    incident = healthy().run(minutes=5, reads=False)
     for log in incident.logs.values():
         log.start = log.end - 1_000
-    incident.run(minutes=1)
-    return incident
+    return incident.run(minutes=1)
 
 
 def members_read_slower() -> Incident:
-    incident = healthy()
-    incident.read_per_s = 10.0
-    incident.run(minutes=6)
-    return incident
+    return healthy().run(minutes=6, read_per_s=10.0)
 
 
 Case = Callable[..., Incident]
