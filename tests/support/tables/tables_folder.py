@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from shutil import copyfile, copytree
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -175,33 +176,45 @@ _DEFAULTS: dict[str, Row] = {
 
 def create_tables(folder: Path, **properties: str) -> str:
     """Empty tables with the properties that `run` gives them; returns the folder's name."""
-    copytree(_empty_tables().name, folder, copy_function=copyfile, dirs_exist_ok=True)
-    _set_properties(
-        folder,
-        {
-            PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
-            PROPERTY_CLUSTER_ID: "cluster",
-            PROPERTY_TOPIC_ID: "topic",
-            PROPERTY_LOG_PARTITIONS: "1",
-            PROPERTY_SEMANTICS: "coordinator",
-            PROPERTY_OFFSETS_RETENTION_MS: "604800000",
-            **{f"coordinator_state.{name}": value for name, value in properties.items()},
-        },
-    )
+    configuration = {
+        PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
+        PROPERTY_CLUSTER_ID: "cluster",
+        PROPERTY_TOPIC_ID: "topic",
+        PROPERTY_LOG_PARTITIONS: "1",
+        PROPERTY_SEMANTICS: "coordinator",
+        PROPERTY_OFFSETS_RETENTION_MS: "604800000",
+        **{f"coordinator_state.{name}": value for name, value in properties.items()},
+    }
+    for table in ALL_TABLES:
+        log = Path(table.path(str(folder)), "_delta_log")
+        log.mkdir(parents=True)
+        own = configuration if table is LOAD_PROGRESS else {}
+        (log / f"{0:020}.json").write_text(_first_entry(table, own))
     return str(folder)
 
 
+def _first_entry(table: Table, configuration: dict[str, str]) -> str:
+    """The creation of a table now. Spark creates tables with any property; delta-rs reads them."""
+    actions = [json.loads(line) for line in _first_entries()[table.name].splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"] |= {"id": str(uuid4()), "configuration": configuration}
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = time.time_ns() // 1_000_000
+    return "".join(f"{json.dumps(action)}\n" for action in actions)
+
+
 @cache
-def _empty_tables() -> TemporaryDirectory[str]:
-    """Tables without properties, built once for each process."""
-    folder = TemporaryDirectory(prefix="empty-tables-")
+def _first_entries() -> dict[str, str]:
+    """The entry of the Delta log that creates each table, made once for each process."""
+    entries = {}
     for table in ALL_TABLES:
-        DeltaTable.create(
-            table.path(folder.name),
-            schema=table.schema,
-            partition_by=list(table.partition_by) or None,
-        )
-    return folder
+        with TemporaryDirectory(prefix="empty-table-") as folder:
+            DeltaTable.create(
+                folder, schema=table.schema, partition_by=list(table.partition_by) or None
+            )
+            entries[table.name] = Path(folder, "_delta_log", f"{0:020}.json").read_text()
+    return entries
 
 
 def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) -> None:
@@ -257,15 +270,3 @@ def backdate(tables: str, table: Table, moment: datetime) -> None:
 
 def _log_entries(tables: str, table: Table) -> list[Path]:
     return list(Path(table.path(tables), "_delta_log").glob("*.json"))
-
-
-def _set_properties(folder: Path, properties: dict[str, str]) -> None:
-    """Spark creates tables with any property; delta-rs only reads them."""
-    (entry,) = _log_entries(str(folder), LOAD_PROGRESS)
-    actions = [json.loads(line) for line in entry.read_text().splitlines()]
-    for action in actions:
-        if "metaData" in action:
-            action["metaData"]["configuration"] = properties
-        if "commitInfo" in action:
-            action["commitInfo"]["timestamp"] = round(1000 * datetime.now(timezone.utc).timestamp())
-    entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -96,11 +99,12 @@ class Tables:
     With a session by the engine `spark`.
     """
 
-    def __init__(self, folder: Path, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self, folder: Path, log: Sequence[KeyAndValue] = (), spark: SparkSession | None = None
+    ) -> None:
         self.folder = str(folder)
         self._spark = spark
-        create(self.folder)
-        self.log: list[KeyAndValue] = []
+        self.log = [*log]
 
     def apply(self, records: list[KeyAndValue], undecodable: Collection[int] = ()) -> None:
         """One micro-batch of a new process."""
@@ -222,11 +226,23 @@ def _crash_before(table: Table, tables: Tables, monkeypatch: pytest.MonkeyPatch)
 
 
 def _of_two_releases(folder: Path, spark: SparkSession | None = None) -> tuple[Tables, Tables]:
-    """What a release makes of the log that knows all, and an older one; this one with a session."""
-    new, old = Tables(folder / "new"), Tables(folder / "old", spark)
-    new.apply([*FIRST, *SECOND], STAYS)
-    old.apply([*FIRST, *SECOND], OLD_RELEASE | STAYS)
-    return new, old
+    """What a release makes of the log that knows all, and an older one.
+
+    The older one goes on with the session.
+    """
+    copytree(_built().name, folder, dirs_exist_ok=True)
+    log = [*FIRST, *SECOND]
+    return Tables(folder / "new", log), Tables(folder / "old", log, spark)
+
+
+@cache
+def _built() -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="releases-")
+    for name, undecodable in (("new", STAYS), ("old", OLD_RELEASE | STAYS)):
+        tables = Tables(Path(folder.name, name))
+        create(tables.folder)
+        tables.apply([*FIRST, *SECOND], undecodable)
+    return folder
 
 
 def _assert_same(old: Tables, new: Tables) -> None:

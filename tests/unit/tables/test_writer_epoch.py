@@ -51,7 +51,8 @@ def object_store() -> Iterator[dict[str, str]]:
 
 
 HERE, STORE = "on this machine", "in an object store"
-SNAPSHOT = [table.name for table in TABLES]
+SOON = {"", GROUP_OFFSETS.name, OFFSET_COMMITS.name, PENDING_OFFSETS.name, LOAD_PROGRESS.name}
+"""A table of each kind of write; `test_every_table_is_fenced` has the others, too."""
 
 
 @pytest.fixture(params=[HERE, pytest.param(STORE, marks=pytest.mark.long)])
@@ -64,17 +65,25 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return f"s3a://bucket/{tmp_path.name}"
 
 
-def in_store(is_loaded: bool, *names: str) -> list[Any]:
-    return [pytest.param(STORE, is_loaded, name, marks=pytest.mark.long) for name in names]
+def taken_over_after(where: str, is_loaded: bool, *names: str) -> list[Any]:
+    return [
+        pytest.param(
+            where,
+            is_loaded,
+            name,
+            marks=() if where == HERE and name in SOON else pytest.mark.long,
+        )
+        for name in names
+    ]
 
 
 @pytest.mark.parametrize(
     ("tables", "is_loaded", "table"),
     [
-        *((HERE, True, name) for name in ["", *SNAPSHOT]),
-        *((HERE, False, name) for name in ["", GROUP_OFFSETS.name, LOAD_PROGRESS.name]),
-        *in_store(False, "", LOAD_PROGRESS.name),
-        *in_store(True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
+        *taken_over_after(HERE, True, "", *(table.name for table in TABLES)),
+        *taken_over_after(HERE, False, "", GROUP_OFFSETS.name, LOAD_PROGRESS.name),
+        *taken_over_after(STORE, False, "", LOAD_PROGRESS.name),
+        *taken_over_after(STORE, True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
     ],
     indirect=["tables"],
 )
