@@ -201,20 +201,24 @@ class Cluster:
         }
         self._share_offset += 1
 
-    def step(self) -> None:
-        """`run` samples the logs and applies a micro-batch."""
+    def step(self, every_s: int = STEP_S) -> None:
+        """`run` samples the logs, and applies a micro-batch every so many seconds."""
         if self.is_run_up:
             self.sample()
-            if self._rows:
-                applied = self._plan.apply(table_of(self._rows), self.next_offset)
-                self._rows = []
-                for row in applied.groups.to_pylist():
-                    key = row["log_partition"], row["group_id"]
-                    self._groups.pop(key, None)
-                    if not row["is_deleted"]:
-                        self._groups[key] = row
-            self._snapshots.append(self._snapshot())
+            if self.seconds % every_s == 0:
+                self._apply()
         self.seconds += STEP_S
+
+    def _apply(self) -> None:
+        if self._rows:
+            applied = self._plan.apply(table_of(self._rows), self.next_offset)
+            self._rows = []
+            for row in applied.groups.to_pylist():
+                key = row["log_partition"], row["group_id"]
+                self._groups.pop(key, None)
+                if not row["is_deleted"]:
+                    self._groups[key] = row
+        self._snapshots.append(self._snapshot())
 
     def snapshots(self, tables: str) -> Snapshots:
         """The tables as of each micro-batch; `log_offsets` is also written to the folder."""
