@@ -101,6 +101,13 @@ class _OfArrow(SparkEngine):
         return super().apply(self.session.createDataFrame(pa.Table.from_batches(packed)), progress)
 
 
+_PROGRESS: Row = {
+    **{"state": "current", "topic_id": "topic", "updated_at": NOW},
+    **dict.fromkeys(("next_offset", "high_watermark", "bytes_read"), 0),
+    **dict.fromkeys(
+        ("records_read", "records_applied", "records_ignored", "records_quarantined"), 0
+    ),
+}
 _DEFAULTS: dict[str, Row] = {
     "group_offsets": {"metadata": "", "commit_timestamp": NOW, "record_offset": 0},
     "pending_offsets": {
@@ -141,36 +148,11 @@ _DEFAULTS: dict[str, Row] = {
         "record_offset": 0,
     },
     "load_progress": {
-        "state": "current",
-        "next_offset": 0,
-        "high_watermark": 0,
-        "cluster_id": "cluster",
-        "topic_id": "topic",
-        "semantics": "coordinator",
-        "records_read": 0,
-        "records_applied": 0,
-        "records_superseded": 0,
-        "records_ignored": 0,
-        "records_quarantined": 0,
-        "records_pending": 0,
-        "bytes_read": 0,
-        "query_id": "query",
-        "batch_id": 0,
-        "updated_at": NOW,
+        **_PROGRESS,
+        **{"cluster_id": "cluster", "semantics": "coordinator", "query_id": "query"},
+        **dict.fromkeys(("records_superseded", "records_pending", "batch_id"), 0),
     },
-    "topic_progress": {
-        "state": "current",
-        "next_offset": 0,
-        "high_watermark": 0,
-        "topic_id": "topic",
-        "records_read": 0,
-        "records_applied": 0,
-        "records_ignored": 0,
-        "records_quarantined": 0,
-        "records_unaccounted": 0,
-        "bytes_read": 0,
-        "updated_at": NOW,
-    },
+    "topic_progress": {**_PROGRESS, "records_unaccounted": 0},
 }
 
 
