@@ -1,21 +1,23 @@
-"""The engine `spark` on a cluster: tasks fail and have twins, and executors are lost."""
+"""The engine `spark` on a cluster: tasks fail and have twins.
+
+`tests/integration/test_cluster.py` loses executors.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streaming.tables.schemas import GROUP_OFFSETS, OFFSET_COMMITS, TABLES
+from streaming.tables.schemas import TABLES
 from tests.support.brokers.standalone_cluster import standalone_cluster
 from tests.support.tables.executor_faults import (
+    Fault,
     Markers,
-    executor_is_killed,
     load,
     start_session,
     task_fails,
@@ -27,9 +29,6 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.cluster,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        not Path("/proc/self/stat").exists(), reason="finds executors in the folder /proc of Linux"
-    ),
 ]
 
 # A micro-batch is planned by two tasks, though it is small, and a slow one gets a twin.
@@ -80,41 +79,18 @@ def expected(half: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     return rows
 
 
-@pytest.fixture
-def load_with(
-    process: Executor, half: Path, expected: Rows, tmp_path: Path
-) -> Callable[..., Markers]:
-    """A function that applies the second micro-batch with a fault, and compares all rows."""
-
-    def load_with(**fault: Any) -> Markers:
-        tables = tmp_path / "tables"
-        shutil.copytree(half, tables)
-        markers = Markers(tmp_path / "markers")
-        markers.folder.mkdir()
-        process.submit(load, str(tables), 1, on_spark=True, markers=markers, **fault).result()
-        assert list(differences(table_rows(tables), expected)) == []
-        return markers
-
-    return load_with
-
-
-@pytest.mark.parametrize("fault", [task_fails, executor_is_killed])
-def test_a_task_that_stages_rows_has_another_attempt(
-    load_with: Callable[..., Markers], fault: Callable[[Markers], None]
+@pytest.mark.parametrize(
+    "fault",
+    [{"in_keying": task_fails}, {"in_plan": task_fails}, {"in_plan": task_waits_for_its_twin}],
+    ids=["staging fails", "planning fails", "planning has a twin"],
+)
+def test_a_task_has_another_attempt(
+    process: Executor, half: Path, expected: Rows, tmp_path: Path, fault: dict[str, Fault]
 ) -> None:
-    markers = load_with(in_keying=fault)
-    assert len(markers.numbers("attempt")) > 1
-
-
-@pytest.mark.parametrize("fault", [task_fails, task_waits_for_its_twin, executor_is_killed])
-def test_a_task_that_plans_has_another_attempt(
-    load_with: Callable[..., Markers], fault: Callable[[Markers], None]
-) -> None:
-    markers = load_with(in_plan=fault)
-    assert len(markers.numbers("attempt")) > 1
-
-
-def test_executors_are_killed_while_tables_are_written(load_with: Callable[..., Markers]) -> None:
-    """One after a write of several at the same time, and later one in the middle of an append."""
-    markers = load_with(after=GROUP_OFFSETS, in_append=OFFSET_COMMITS)
-    assert len(markers.numbers("attempt")) > 1
+    tables = tmp_path / "tables"
+    shutil.copytree(half, tables)
+    markers = Markers(tmp_path / "markers")
+    markers.folder.mkdir()
+    process.submit(load, str(tables), 1, on_spark=True, markers=markers, **fault).result()
+    assert list(differences(table_rows(tables), expected)) == []
+    assert markers.attempts > 1

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
-from delta.tables import DeltaTable
 
 from streaming.jvm.jars import delta_jars
 from streaming.jvm.spark_home import SPARK_HOME
@@ -44,29 +43,9 @@ def test_the_logger_of_triggers_is_that_of_spark(spark: SparkSession) -> None:
     assert jvm.java.lang.Class.forName(TRIGGER_LOGGER).getName() == TRIGGER_LOGGER
 
 
-@pytest.mark.long
-def test_the_delta_jars_suffice(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_session_has_the_delta_jars(spark: SparkSession) -> None:
+    """`test_spark_engine.py` merges with them."""
     jars = spark.conf.get("spark.jars")
     assert jars is not None
     assert sorted(jars.split(",")) == [str(jar) for jar in delta_jars()]
     assert len(delta_jars()) == 5
-
-    folder = str(tmp_path / "table")
-    schema = "group_id string, committed_offset bigint"
-    spark.createDataFrame([("a", 1), ("b", 1)], schema).write.format("delta").save(folder)
-    table = DeltaTable.forPath(spark, folder)
-    (
-        table.alias("target")
-        .merge(
-            spark.createDataFrame([("b", 2), ("c", 2)], schema).alias("source"),
-            "target.group_id = source.group_id",
-        )
-        .whenMatchedUpdateAll()
-        .whenNotMatchedInsertAll()
-        .execute()
-    )
-    table.optimize().executeCompaction()
-    rows = spark.read.format("delta").load(folder).orderBy("group_id").collect()
-    assert [tuple(row) for row in rows] == [("a", 1), ("b", 2), ("c", 2)]
-    operations = [row["operation"] for row in table.history().orderBy("version").collect()]
-    assert operations == ["WRITE", "MERGE", "OPTIMIZE"]

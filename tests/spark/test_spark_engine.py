@@ -20,8 +20,6 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.errors import WriterFenced
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     GROUPS,
     QUARANTINE,
@@ -87,8 +85,7 @@ def test_every_row_is_that_of_the_driver(
     rows = []
     for name, session in (("driver", None), ("spark", spark)):
         folder = str(tmp_path / name)
-        nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
-        tables_folder.create(folder, nothing, log_partitions=LOGS)
+        create(folder, semantics=semantics, log_partitions=LOGS)
         for number, written in enumerate(parts):
             # Names of topic ids that only the stored groups have are asked for, too.
             apply = start_apply(folder, spark=session, topic_names=_names)

@@ -1,16 +1,21 @@
-"""The views from Spark, against the local reader."""
+"""The tables and views from Spark, by path and by name, against the local reader."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from streaming.errors import ConfigurationError
+from streaming.tables.locations import local_path
 from streaming.tables.reader import TableReader
-from streaming.views.definitions import VIEWS
+from streaming.views.catalog import register, schema_location
+from streaming.views.definitions import SELECTS, VIEWS
 from streaming.views.snapshot import Snapshot
 from streaming.views.spark_views import create_views
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
@@ -18,16 +23,56 @@ from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DATABASE = "monitoring"
+
+
+def tables_of(folder: Path) -> str:
+    """Two micro-batches; in the second one the committed offset of `g` is 6."""
+    tables = create_tables(folder)
+    now = datetime.now(timezone.utc)
+    simple: dict[str, Any] = {"group_id": "simple", "topic": "t", "committed_offset": 5}
+    since = now - timedelta(hours=1)
+    for committed_offset in (5, 6):
+        apply_micro_batch(
+            tables,
+            groups=[
+                {"group_id": "g"},
+                {"group_id": "simple", "record_offset": -1},
+                {"group_id": "none left", "record_offset": -1},
+            ],
+            group_offsets=[
+                {"group_id": "g", "topic": "t", "partition": 0}
+                | {"committed_offset": committed_offset},
+                *({**simple, "partition": number} for number in range(3)),
+            ],
+            pending_offsets=[
+                {"group_id": "g", "topic": "t", "partition": n, "record_timestamp": at, **more}
+                for n, at, more in (
+                    (0, since, {"producer_epoch": 2}),
+                    (1, None, {"commit_timestamp": since}),
+                    # It does not hang before the tests end.
+                    (2, now + timedelta(hours=1), {"producer_id": 8}),
+                )
+            ],
+            progress=[{"next_offset": 7, "updated_at": now}],
+        )
+    return tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables that tests only read."""
+    return tables_of(tmp_path_factory.mktemp("views") / "it's here")
+
 
 @pytest.fixture
-def tables(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path / "it's here")
-    for committed_offset in (5, 6):
-        row = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": committed_offset}
-        apply_micro_batch(
-            folder, groups=[{"group_id": "g"}], group_offsets=[row], progress=[{"next_offset": 7}]
-        )
-    return folder
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    yield spark
+    spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=repr)
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -35,23 +80,70 @@ def test_a_view_has_the_rows_of_the_local_reader(
     spark: SparkSession, tables: str, name: str
 ) -> None:
     create_views(spark, tables)
-    found = spark.table(name).toArrow()
+    of_spark = spark.table(name).toArrow()
     expected: pa.Table = Snapshot(TableReader(tables)).queried(name)
-    assert found.column_names == expected.column_names
-    times = [n for n in found.column_names if n.endswith("_age_ms")]
-    assert found.drop_columns(times).to_pylist() == expected.drop_columns(times).to_pylist()
+    assert of_spark.column_names == expected.column_names
+    times = [n for n in of_spark.column_names if n.endswith("_age_ms")]
+    assert rows(of_spark.drop_columns(times)) == rows(expected.drop_columns(times))
 
 
 def test_the_past_is_shown(spark: SparkSession, tables: str) -> None:
-    create_views(spark, tables)
     for as_of, committed_offset in (("1", 5), ("2", 6)):
         reader = spark.read.format("coordinator_state").option("view", "group_lag")
-        (row,) = reader.option("as_of", as_of).load(tables).collect()
-        assert row.committed_offset == committed_offset
+        lags = reader.option("as_of", as_of).load(tables).collect()
+        assert [row.committed_offset for row in lags if row.group_id == "g"] == [committed_offset]
 
 
 def test_a_view_that_there_is_not(spark: SparkSession, tables: str) -> None:
-    create_views(spark, tables)
     reader = spark.read.format("coordinator_state").option("view", "lag")
     with pytest.raises(PySparkException, match="the option view must be one of group_lag"):
         reader.load(tables).collect()
+
+
+@pytest.mark.long
+def test_tables_and_views_have_names(session: SparkSession, tables: str) -> None:
+    for _ in range(2):
+        register(session, tables, DATABASE)
+    snapshot = Snapshot(TableReader(tables))
+    for name in ("groups", "group_offsets", *SELECTS):
+        expected = snapshot.reader.read(name) if name not in SELECTS else snapshot.queried(name)
+        assert rows(session.table(f"{DATABASE}.{name}").toArrow()) == rows(expected), name
+    assert session.catalog.currentDatabase() == "default"
+    expected_rows = {"simple_groups": 2, "open_transactions": 2, "hanging_transactions": 1}
+    assert {name: snapshot.queried(name).num_rows for name in SELECTS} == expected_rows
+
+
+def test_a_registered_folder_shows_later_rows_and_gives_its_name_to_no_other(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    tables = tables_of(tmp_path / "tables")
+    register(session, tables, DATABASE)
+    apply_micro_batch(tables, groups=[], progress=[{"next_offset": 8}])
+    assert session.table(f"{DATABASE}.groups").count() == 0
+    with pytest.raises(ConfigurationError, match=r"is already registered at .*/tables/.*, not at"):
+        register(session, create_tables(tmp_path / "others"), DATABASE)
+
+
+def test_a_schema_is_made_once_and_has_a_location(session: SparkSession) -> None:
+    locations = [schema_location(session, f"spark_catalog.{DATABASE}") for _ in range(2)]
+    assert locations[0] == locations[1]
+    assert locations[0].endswith(f"/{DATABASE}.db")
+
+
+def test_a_schema_has_the_location_that_it_was_created_with(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    session.sql(f"CREATE SCHEMA {DATABASE} LOCATION '{tmp_path / 'tables'}'")
+    location = schema_location(session, f"spark_catalog.{DATABASE}")
+    assert local_path(location) == tmp_path / "tables"
+
+
+def test_a_catalog_that_there_is_not(session: SparkSession, tables: str) -> None:
+    message = r"^--tables nowhere.kafka: \[.*; for a folder of this name, pass ./nowhere.kafka$"
+    with pytest.raises(ConfigurationError, match=message):
+        schema_location(session, "nowhere.kafka")
+    with pytest.raises(
+        ConfigurationError, match=r"^cannot register .* in nowhere.monitoring: \["
+    ) as refused:
+        register(session, tables, "nowhere.monitoring")
+    assert "\n" not in str(refused.value)

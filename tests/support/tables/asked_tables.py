@@ -45,12 +45,8 @@ def create_asked_tables(in_folder: Path, now: datetime, **progress: object) -> s
             | {"producer_id": _PRODUCER, "record_timestamp": ago(hours=1), **_CLIENT}
         ],
         offset_commits=[
-            {
-                **_offset("payments", 100, ago(seconds=seconds)),
-                **{"record_offset": number, "record_timestamp": ago(seconds=seconds)},
-                **{"is_tombstone": False, "outcome": outcome, "outcome_record_offset": number},
-                "day": ago(seconds=seconds).date(),
-            }
+            _offset("payments", 100, ago(seconds=seconds))
+            | {"record_offset": number, "outcome": outcome}
             for number, (seconds, outcome) in enumerate(
                 [(90, "committed"), (40, "aborted"), (5, "committed")]
             )
@@ -68,16 +64,13 @@ def create_asked_tables(in_folder: Path, now: datetime, **progress: object) -> s
             | {"record_timestamp": now, "record_type": 99, "reason": "unknown record type 99"}
         ],
         transactions=[
-            {"transactional_id": "billing", "producer_id": _PRODUCER, "producer_epoch": 0}
-            | {"timeout_ms": 60_000, "state": "Ongoing", "topic_partitions": []}
+            {"transactional_id": "billing", "producer_id": _PRODUCER, "state": "Ongoing"}
             | {"last_update_timestamp": ago(hours=1), "start_timestamp": ago(hours=1)}
-            | {"client_transaction_version": 2, "record_offset": 0}
         ],
         transaction_events=[
             {"record_offset": 1, "record_timestamp": ago(days=1), "event": "timed_out"}
             | {"transactional_id": "billing", "producer_id": _PRODUCER, "producer_epoch": 0}
             | {"timeout_ms": 60_000, "state": "CompleteAbort", "topic_partitions": []}
-            | {"day": ago(days=1).date()}
         ],
         topic_progress=[
             {"log_topic": TRANSACTION_STATE_TOPIC, "next_offset": 2, "high_watermark": 2}
@@ -88,11 +81,9 @@ def create_asked_tables(in_folder: Path, now: datetime, **progress: object) -> s
         folder,
         "log_offsets",
         [
-            {
-                **{"topic": topic, "partition": partition, "state": state, "topic_id": "T"},
-                **{"sampled_at": ago(seconds=seconds), "day": ago(seconds=seconds).date()},
-                **{"log_start_offset": start, "log_end_offset": end, "last_stable_offset": end},
-            }
+            {"topic": topic, "partition": partition, "state": state}
+            | {"sampled_at": ago(seconds=seconds)}
+            | {"log_start_offset": start, "log_end_offset": end}
             for topic, partition, state, seconds, start, end in (
                 *(("orders", 0, "present", 900, 0, 80), ("orders", 0, "present", 600, 50, 90)),
                 *(("orders", 0, "present", 300, 85, 120), ("orders", 0, "present", 1, 85, 150)),
@@ -122,6 +113,5 @@ def _offset(
 def _event(record_offset: int, event: str, moment: datetime, **columns: object) -> Row:
     return {
         **{"group_id": "payments", "event": event, "record_offset": record_offset},
-        **{"record_timestamp": moment, "event_number": 0, "day": moment.date()},
-        **{"group_type": "classic", **_CLIENT, **columns},
+        **{"record_timestamp": moment, "group_type": "classic", **_CLIENT, **columns},
     }

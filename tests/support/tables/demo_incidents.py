@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from coordinator_state.insight.evidence import Cause
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.backdate import backdate
-from tests.support.tables.explained_incidents import Case, Incident
-from tests.support.tables.incident import START, write_tables
+from tests.support.tables.explained_incidents import CASES, START, Case, Incident
+from tests.support.tables.incident_tables import write_tables
+from tests.support.tables.tables_folder import backdate
 
 _LOG_PARTITIONS = 50
 _LASTS = timedelta(minutes=34, seconds=5)
 
 
 class DemoIncident(NamedTuple):
-    """The incident of a group of the demo, how long it runs, and its cause."""
+    """The incident of a group of the demo, and how long it runs."""
 
     group: str
     case: Case
-    runs: timedelta
-    cause: Cause
+    seconds: int
+
+    @property
+    def cause(self) -> Cause:
+        return dict(CASES)[self.case]
 
 
 INCIDENTS = (
-    DemoIncident(
-        "search",
-        incidents.rebalances_again_and_again,
-        timedelta(minutes=34, seconds=1),
-        Cause.REBALANCES,
-    ),
-    DemoIncident(
-        "refunds",
-        incidents.aborts_every_transaction,
-        timedelta(minutes=33, seconds=1),
-        Cause.ABORTED_TRANSACTIONS,
-    ),
-    DemoIncident(
-        "fraud-check",
-        incidents.never_ends_a_transaction,
-        timedelta(minutes=33, seconds=6),
-        Cause.OPEN_TRANSACTION,
-    ),
-    DemoIncident(
-        "returns", incidents.has_offsets_deleted, timedelta(minutes=34), Cause.OFFSET_DELETED
-    ),
-    DemoIncident("trial", incidents.is_deleted, timedelta(minutes=31), Cause.GROUP_DELETED),
-    DemoIncident(
-        "reports", incidents.rewound_by_a_consumer, timedelta(minutes=33), Cause.OFFSET_REWIND
-    ),
-    DemoIncident(
-        "reports-stuck", incidents.stuck_without_a_commit, timedelta(minutes=33), Cause.NO_COMMITS
-    ),
+    DemoIncident("search", incidents.rebalances_again_and_again, 34 * 60 + 1),
+    DemoIncident("refunds", incidents.aborts_every_transaction, 33 * 60 + 1),
+    DemoIncident("fraud-check", incidents.never_ends_a_transaction, 33 * 60 + 6),
+    DemoIncident("returns", incidents.has_offsets_deleted, 34 * 60),
+    DemoIncident("trial", incidents.is_deleted, 31 * 60),
+    DemoIncident("reports", incidents.rewound_by_a_consumer, 33 * 60),
+    DemoIncident("reports-stuck", incidents.stuck_without_a_commit, 33 * 60),
 )
 """The incidents; `reports` has two kinds in turn, so it is here twice."""
 HEALTHY = ("shipping", "payments")
@@ -64,17 +46,17 @@ END = START + _LASTS
 
 def demo_incidents() -> list[Incident]:
     """Each group of the demo at `END`; a group of the list begins so that it ends then."""
-    cases = [(one.group, one.case, one.runs) for one in INCIDENTS]
-    cases += [(group, incidents.caught_up, timedelta(minutes=30, seconds=1)) for group in HEALTHY]
-    return [_ending_at(END, group, case, runs) for group, case, runs in cases]
+    healthy = [DemoIncident(group, incidents.caught_up, 30 * 60 + 1) for group in HEALTHY]
+    return [_at_its_end(*incident) for incident in (*INCIDENTS, *healthy)]
 
 
-def _ending_at(end: datetime, group: str, case: Case, runs: timedelta) -> Incident:
-    found = case(
-        group=group, topic=f"{group}-topic", start=end - runs, log_partitions=_LOG_PARTITIONS
+def _at_its_end(group: str, case: Case, seconds: int) -> Incident:
+    start = END - timedelta(seconds=seconds)
+    incident = case(
+        group=group, topic=f"{group}-topic", start=start, log_partitions=_LOG_PARTITIONS
     )
-    assert abs(found.now - end) <= timedelta(seconds=1), (group, found.now - end)
-    return found
+    assert abs(incident.now - END) <= timedelta(seconds=1), (group, incident.now - END)
+    return incident
 
 
 def create_demo_tables(folder: Path) -> str:
@@ -83,6 +65,7 @@ def create_demo_tables(folder: Path) -> str:
     They reach back to the begin of the incidents. Their state is always that at `END`; commits,
     events and samples have the times of the incidents.
     """
-    tables = write_tables(folder, demo_incidents())
+    clusters = [incident.cluster for incident in demo_incidents()]
+    tables = write_tables(folder, clusters, _LOG_PARTITIONS)
     backdate(tables, LOAD_PROGRESS, START)
     return tables

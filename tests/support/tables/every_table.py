@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from functools import cache
+from pathlib import Path
+from shutil import copyfile, copytree
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +17,7 @@ from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import DEFAULT_SNAPSHOT_RETENTION, PENDING_OFFSETS
+from streaming.tables.schemas import PENDING_OFFSETS
 from tests.support.logs.log_rows import (
     LOG_PARTITION,
     Row,
@@ -45,17 +47,13 @@ RECORDS = 6
 def create(
     tables: str,
     *,
-    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
-    change_data_feed: bool = False,
+    semantics: Semantics = Semantics.COORDINATOR,
+    log_partitions: int = 50,
+    **options: Any,
 ) -> None:
-    """Tables without rows."""
-    tables_folder.create(
-        tables,
-        LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR),
-        log_partitions=50,
-        snapshot_retention=snapshot_retention,
-        change_data_feed=change_data_feed,
-    )
+    """Tables without rows; the options are those of `streaming.tables.folder.create`."""
+    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
+    tables_folder.create(tables, nothing, log_partitions=log_partitions, **options)
 
 
 def apply_next(apply: MicroBatchApply[pa.Table], at_ms: int | None = None) -> None:
@@ -123,11 +121,27 @@ def assert_undisturbed(tables: str) -> None:
     assert different == []
 
 
+def load(tables: str, count: int) -> str:
+    """Create tables and apply micro-batches; return the folder."""
+    create(tables)
+    apply = start_apply(tables)
+    for _ in range(count):
+        apply_next(apply)
+    return tables
+
+
+def copy_of_load(folder: Path, count: int) -> str:
+    """A copy of tables that are loaded once for each process; its files are new."""
+    return str(copytree(_loaded(count).name, folder / "tables", copy_function=copyfile))
+
+
+@cache
+def _loaded(count: int) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="loaded-")
+    load(folder.name, count)
+    return folder
+
+
 @cache
 def _undisturbed_rows(count: int) -> Rows:
-    with TemporaryDirectory(prefix="undisturbed-") as tables:
-        create(tables)
-        apply = start_apply(tables)
-        for _ in range(count):
-            apply_next(apply)
-        return table_rows(tables)
+    return table_rows(_loaded(count).name)

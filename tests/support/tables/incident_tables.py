@@ -1,12 +1,13 @@
-"""Tables of a log that is written during an incident, in memory, as of each micro-batch."""
+"""A log that is written during an incident, and its tables: in memory at each step, or Delta."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -35,15 +37,28 @@ from streaming.tables.schemas import (
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
 )
-from tests.support.logs.log_rows import ABORT, COMMIT, Row, commit, marker, record, table_of
+from tests.support.logs.log_rows import (
+    ABORT,
+    COMMIT,
+    Row,
+    commit,
+    marker,
+    progress_row,
+    record,
+    table_of,
+)
+from tests.support.tables.every_table import create
 from tests.support.tables.plan_tables import PlanTables
-from tests.support.tables.tables_folder import with_defaults, write_rows
+from tests.support.tables.tables_folder import start_apply, with_defaults, write_rows
 
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 """The moment at which every incident begins."""
 STEP_S = 5
 """The time between two micro-batches, and between two samples."""
-OWN_LOG = ("__consumer_offsets", 0)
+OFFSETS_RETENTION_MS = 20 * 60_000
+"""Of Delta tables."""
+_SNAPSHOT_RETENTION = timedelta(days=36_500)
+"""Longer ago than any incident."""
 _SCHEMAS = {table.name: table.schema for table in ALL_TABLES}
 _ROWS = {
     "group_offsets": GROUP_OFFSET_ROW,
@@ -66,10 +81,6 @@ def moment(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
 
 
-def ms(seconds: float) -> int:
-    return round(moment(seconds).timestamp() * 1000)
-
-
 @dataclass
 class Log:
     """The end of a log of a user topic, as brokers answer it."""
@@ -87,9 +98,11 @@ class Cluster:
     """`__consumer_offsets` and the logs of topics, written step by step, and the tables of both."""
 
     logs: dict[tuple[str, int], Log] = field(default_factory=lambda: defaultdict(Log))
+    begin: datetime = BEGIN
+    log_partition: int = 0
     is_run_up: bool = True
     seconds: float = 0
-    _next_offset: int = 0
+    next_offset: int = 0
     _rows: list[Row] = field(default_factory=list)
     _plan: PlanTables = field(default_factory=lambda: PlanTables(Semantics.COORDINATOR))
     _groups: dict[tuple[int, str], Row] = field(default_factory=dict)
@@ -98,40 +111,75 @@ class Cluster:
     _samples: list[Row] = field(default_factory=list)
     _snapshots: list[_Snapshot] = field(default_factory=list)
 
+    @property
+    def now(self) -> datetime:
+        return self.begin + timedelta(seconds=self.seconds)
+
+    @property
+    def now_ms(self) -> int:
+        return round(self.now.timestamp() * 1000)
+
     def produce(self, topic: str, records: int, partition: int = 0) -> int:
         """Append records to a log; gives its end."""
         log = self.logs[topic, partition]
         log.end += records
         return log.end
 
-    def commit(self, group_id: str, offset: int, partition: int = 0, topic: str = "") -> None:
-        """A plain commit; by default the topic is named after the group."""
-        self._offset(group_id, offset, partition, topic)
-
-    def commit_in_transaction(self, producer_id: int, group_id: str, offset: int) -> None:
-        self._offset(group_id, offset, 0, "", producer_id)
+    def commit(
+        self,
+        group_id: str,
+        offset: int | None,
+        partition: int = 0,
+        topic: str = "",
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        leader_epoch: int | None = 1,
+    ) -> None:
+        """Commit an offset, or delete it; by default the topic is named after the group."""
+        key = OffsetKey(group_id, topic or group_id, partition)
+        row = commit(self.next_offset, offset, key=key, producer_id=producer_id)
+        if offset is not None:
+            row |= {"commit_timestamp_ms": self.now_ms, "leader_epoch": leader_epoch}
+        self._append(row)
 
     def end_transaction(self, producer_id: int, *, aborts: bool = False) -> None:
-        self._append(marker(self._next_offset, producer_id, ABORT if aborts else COMMIT))
+        self._append(marker(self.next_offset, producer_id, ABORT if aborts else COMMIT))
 
     def members(
         self, group_id: str, *topics: tuple[str, int], generation: int = 1, count: int = 1
     ) -> None:
         """A classic group with members to which the partitions of topics are assigned."""
         topics = topics or ((group_id, 1),)
-        own = [
-            [
-                {"topic": topic, "partitions": [p for p in range(size) if p % count == number]}
+        assigned = {
+            f"app-{number}-0": {
+                topic: [partition for partition in range(size) if partition % count == number]
                 for topic, size in topics
-            ]
+            }
             for number in range(count)
-        ]
-        self._append(
-            record(self._next_offset, _group_value(own, topics, generation), group=group_id)
-        )
+        }
+        self.assign(group_id, assigned, generation)
 
     def no_members(self, group_id: str, generation: int = 1) -> None:
-        self._append(record(self._next_offset, _group_value([], (), generation), group=group_id))
+        self.assign(group_id, {}, generation)
+
+    def assign(
+        self, group_id: str, assigned: Mapping[str, Mapping[str, list[int]]], generation: int
+    ) -> None:
+        """A generation of a classic group; `assigned` has the partitions by member id and topic.
+
+        A member id begins with the client id. A new group has the generation 0.
+        """
+        value = {
+            **{"protocolType": "consumer" if generation else "", "generation": generation},
+            **{"protocol": "range" if assigned else None, "leader": next(iter(assigned), None)},
+            "currentStateTimestamp": self.now_ms,
+            "members": [_member(*member) for member in assigned.items()],
+        }
+        encoded = encode_value(RECORD_TYPES[2], 3, value)
+        self._append(record(self.next_offset, encoded, group=group_id))
+
+    def delete_group(self, group_id: str) -> None:
+        self._append(record(self.next_offset, None, group=group_id))
 
     def share_group(self, group_id: str) -> None:
         """A share group with a member."""
@@ -140,7 +188,7 @@ class Cluster:
         for number, fields in ((10, member), (11, {"epoch": 1, "metadataHash": 0}), (14, current)):
             value = encode_value(RECORD_TYPES[number], 0, fields)
             key = {"memberId": "m"} if number != 11 else {}
-            self._append(record(self._next_offset, value, number, groupId=group_id, **key))
+            self._append(record(self.next_offset, value, number, groupId=group_id, **key))
 
     def acknowledge(self, group_id: str, start_offset: int) -> None:
         """A change of the delivery state of a share group; the topic is named after the group."""
@@ -148,25 +196,29 @@ class Cluster:
             **{"log_partition": 0, "group_id": group_id, "topic_id": "T", "partition": 0},
             **{"topic": group_id, "state_epoch": 0, "leader_epoch": 0, "snapshot_epoch": 0},
             **{"start_offset": start_offset, "delivery_complete_count": 0, "state_batches": []},
-            "delivery_timestamp": moment(self.seconds),
+            "delivery_timestamp": self.now,
             "record_offset": self._share_offset,
         }
         self._share_offset += 1
 
-    def step(self) -> None:
-        """`run` samples the logs and applies a micro-batch."""
+    def step(self, every_s: int = STEP_S) -> None:
+        """`run` samples the logs, and applies a micro-batch every so many seconds."""
         if self.is_run_up:
-            self._sample()
-            if self._rows:
-                applied = self._plan.apply(table_of(self._rows))
-                self._rows = []
-                for row in applied.groups.to_pylist():
-                    key = row["log_partition"], row["group_id"]
-                    self._groups.pop(key, None)
-                    if not row["is_deleted"]:
-                        self._groups[key] = row
-            self._snapshots.append(self._snapshot())
+            self.sample()
+            if self.seconds % every_s == 0:
+                self._apply()
         self.seconds += STEP_S
+
+    def _apply(self) -> None:
+        if self._rows:
+            applied = self._plan.apply(table_of(self._rows))
+            self._rows = []
+            for row in applied.groups.to_pylist():
+                key = row["log_partition"], row["group_id"]
+                self._groups.pop(key, None)
+                if not row["is_deleted"]:
+                    self._groups[key] = row
+        self._snapshots.append(self._snapshot())
 
     def snapshots(self, tables: str) -> Snapshots:
         """The tables as of each micro-batch; `log_offsets` is also written to the folder."""
@@ -178,36 +230,24 @@ class Cluster:
         write_rows(tables, "log_offsets", self._samples)
         return Snapshots(tables, self._snapshots, history)
 
-    def _offset(
-        self, group_id: str, offset: int, partition: int, topic: str, producer: int = NO_PRODUCER_ID
-    ) -> None:
-        key = OffsetKey(group_id, topic or group_id, partition)
-        times = {"commit_timestamp_ms": ms(self.seconds)}
-        row = commit(self._next_offset, offset, key=key, producer_id=producer, **times)
-        self._append(row | {"leader_epoch": 1})
+    def sample(self) -> None:
+        """Sample the logs of all topics."""
+        logs = {**self.logs, (OFFSETS_TOPIC, self.log_partition): Log(self.next_offset)}
+        if self._shares:
+            logs[SHARE_STATE_TOPIC, 0] = Log(self._share_offset)
+        for (topic, partition), log in logs.items():
+            row = {"topic": topic, "partition": partition, "state": log.state, "topic_id": None}
+            if log.state == "present":
+                row |= {"log_start_offset": min(log.start, log.end), "log_end_offset": log.end}
+                row |= {"topic_id": log.topic_id, "end_markers": 0}
+                if log.open_at is not None:
+                    row["last_stable_offset"] = log.open_at
+            self._samples.append(with_defaults("log_offsets", row | {"sampled_at": self.now}))
 
     def _append(self, row: Row) -> None:
-        self._rows.append(row | {"record_timestamp_ms": ms(self.seconds)})
-        self._next_offset += 1
-
-    def _sample(self) -> None:
-        at = moment(self.seconds)
-        for (topic, partition), log in (
-            *self.logs.items(),
-            (OWN_LOG, Log(self._next_offset)),
-            ((SHARE_STATE_TOPIC, 0), Log(self._share_offset)),
-        ):
-            is_there = log.state == "present"
-            offsets = {
-                "log_start_offset": log.start,
-                "log_end_offset": log.end,
-                "last_stable_offset": log.end if log.open_at is None else log.open_at,
-            }
-            self._samples.append(
-                {"topic": topic, "partition": partition, "sampled_at": at, "state": log.state}
-                | {"topic_id": log.topic_id, "day": at.date()}
-                | (offsets if is_there else {})
-            )
+        place = {"log_partition": self.log_partition, "record_timestamp_ms": self.now_ms}
+        self._rows.append(row | place)
+        self.next_offset += 1
 
     def _snapshot(self) -> _Snapshot:
         plan = self._plan
@@ -220,28 +260,19 @@ class Cluster:
             "share_partitions": pa.Table.from_pylist(
                 [*self._shares.values()], _SCHEMAS["share_partitions"]
             ),
-            "topic_progress": pa.Table.from_pylist(
-                [
-                    with_defaults(
-                        "topic_progress",
-                        {"log_topic": SHARE_STATE_TOPIC, **_read_to(self._share_offset)},
-                    )
-                ],
-                _SCHEMAS["topic_progress"],
+            "topic_progress": self._read_to(
+                "topic_progress", self._share_offset, log_topic=SHARE_STATE_TOPIC
             ),
-            "load_progress": pa.Table.from_pylist(
-                [
-                    {
-                        **{"log_partition": 0, "state": "current", "semantics": "coordinator"},
-                        **_read_to(self._next_offset),
-                        "updated_at": moment(self.seconds),
-                    }
-                ],
-                _SCHEMAS["load_progress"],
-            ),
+            "load_progress": self._read_to("load_progress", self.next_offset),
         }
         sizes = {"offset_commits": len(plan.history), "group_events": len(plan.events)}
-        return _Snapshot(moment(self.seconds), state, sizes)
+        return _Snapshot(self.now, state, sizes)
+
+    def _read_to(self, table: str, log_end: int, **columns: str) -> pa.Table:
+        """A table of progress, by which all records of a log are applied."""
+        ends = {"next_offset": log_end, "high_watermark": log_end}
+        row = with_defaults(table, {"updated_at": self.now, **ends, **columns})
+        return pa.Table.from_pylist([row], _SCHEMAS[table])
 
 
 @dataclass(frozen=True)
@@ -310,43 +341,42 @@ class _MemoryReader(TableReader):
         return self.read(name, wanted, of_groups(group_ids))
 
 
-def _read_to(log_end: int) -> Row:
-    return {"next_offset": log_end, "high_watermark": log_end}
-
-
 def _table(name: str, rows: Sequence[Row]) -> pa.Table:
-    """Rows of a micro-batch as a table, all in log partition 0."""
+    """Rows of a micro-batch as a table."""
     schema = _SCHEMAS[name]
     if not rows:
         return schema.empty_table()
-    in_place = [row | {"log_partition": 0} for row in rows]
-    return columns_of(pa.Table.from_pylist(in_place, nullable(_ROWS[name])), schema)
+    return columns_of(pa.Table.from_pylist(list(rows), nullable(_ROWS[name])), schema)
 
 
-def _group_value(
-    assigned: Sequence[Sequence[Row]], topics: Sequence[tuple[str, int]], generation: int
-) -> bytes:
-    subscription = encode_subscription({"topics": [t for t, _ in topics], "userData": None})
-    members = [
-        {
-            **{"memberId": f"m{number}", "groupInstanceId": None, "clientId": f"app-{number}"},
-            **{"clientHost": f"/10.0.0.{number}", "rebalanceTimeout": 60_000},
-            **{"sessionTimeout": 45_000, "subscription": subscription},
-            "assignment": encode_assignment({"assignedPartitions": own, "userData": None}),
-        }
-        for number, own in enumerate(assigned)
-    ]
-    return encode_value(
-        RECORD_TYPES[2],
-        3,
-        {
-            **{"protocolType": "consumer", "generation": generation},
-            **{"protocol": "range" if members else None, "leader": "m0" if members else None},
-            **{"currentStateTimestamp": 0, "members": members},
-        },
-    )
+def _member(member_id: str, assigned: Mapping[str, list[int]]) -> Row:
+    client_id = member_id.rpartition("-")[0]
+    owned = [{"topic": topic, "partitions": partitions} for topic, partitions in assigned.items()]
+    return {
+        **{"memberId": member_id, "groupInstanceId": None, "clientId": client_id},
+        "clientHost": f"/10.0.0.{len(client_id) + ord(client_id[-1]) % 10}",
+        **{"rebalanceTimeout": 60_000, "sessionTimeout": 45_000},
+        "subscription": encode_subscription({"topics": list(assigned), "userData": None}),
+        "assignment": encode_assignment({"assignedPartitions": owned, "userData": None}),
+    }
 
 
 def only(rows: Sequence[dict[str, Any]], group_id: str) -> dict[str, Any] | None:
     """The row of a group; None without one."""
     return next((row for row in rows if row["group_id"] == group_id), None)
+
+
+def write_tables(folder: Path, clusters: Sequence[Cluster], log_partitions: int) -> str:
+    """Write the Delta tables of clusters as of one, each with a log partition of its own."""
+    tables = str(folder)
+    create(tables, log_partitions=log_partitions, snapshot_retention=_SNAPSHOT_RETENTION)
+    ends = {cluster.log_partition: cluster.next_offset for cluster in clusters}
+    rows = [row for cluster in clusters for row in cluster._rows]
+    rows += [
+        progress_row(0, ends.get(number, 0), log_partition=number)
+        for number in range(log_partitions)
+    ]
+    apply = start_apply(tables, offsets_retention_ms=OFFSETS_RETENTION_MS)
+    apply.apply(table_of(rows), 0, "query")
+    write_rows(tables, "log_offsets", [row for cluster in clusters for row in cluster._samples])
+    return tables

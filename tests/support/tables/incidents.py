@@ -32,7 +32,7 @@ _SESSION_TIMEOUT_S: Final = 45
 
 def aborts(cluster: Cluster, group_id: str, t: int) -> None:
     end = cluster.produce(group_id, _RECORDS)
-    cluster.commit_in_transaction(1, group_id, end - _UNREAD)
+    cluster.commit(group_id, end - _UNREAD, producer_id=1)
     cluster.end_transaction(1, aborts=t > 0)
 
 
@@ -40,7 +40,7 @@ def held(cluster: Cluster, group_id: str, t: int) -> None:
     _join(cluster, group_id, t)
     end = cluster.produce(group_id, _RECORDS)
     if t <= STEP_S:
-        cluster.commit_in_transaction(2, group_id, end - _UNREAD)
+        cluster.commit(group_id, end - _UNREAD, producer_id=2)
     if t <= 0:
         cluster.end_transaction(2)
 
@@ -49,7 +49,7 @@ def held_again(cluster: Cluster, group_id: str, t: int) -> None:
     """The application goes on to commit in the transaction."""
     _join(cluster, group_id, t)
     end = cluster.produce(group_id, _RECORDS)
-    cluster.commit_in_transaction(3, group_id, end - _UNREAD)
+    cluster.commit(group_id, end - _UNREAD, producer_id=3)
     if t <= 0:
         cluster.end_transaction(3)
 

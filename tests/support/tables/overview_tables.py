@@ -6,8 +6,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from streaming.tables.schemas import TABLES
-from tests.support.tables.backdate import backdate
-from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+from tests.support.tables.tables_folder import (
+    Row,
+    apply_micro_batch,
+    backdate,
+    create_tables,
+    write_rows,
+)
 
 WINDOW = timedelta(minutes=5)
 GROWING, SHRINKING, STEADY, NEW = "orders-slow", "orders-fast", "orders-level", "payments"
@@ -49,11 +54,7 @@ def create_overview_tables(in_folder: Path) -> str:
         folder,
         "log_offsets",
         [
-            {
-                **{"topic": topic, "partition": 0, "state": "present", "topic_id": "T"},
-                **{"sampled_at": at, "day": at.date()},
-                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
-            }
+            {"topic": topic, "partition": 0, "sampled_at": at, "log_end_offset": end}
             for ago in range(330, -1, -30)
             for at in [now - timedelta(seconds=ago)]
             for topic, end in (
@@ -75,13 +76,7 @@ def _history(now: datetime) -> list[Row]:
         for step in range(steps + 1)
     ]
     return [
-        {
-            **commit,
-            **{"record_offset": number, "record_timestamp": commit["commit_timestamp"]},
-            **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
-            "outcome_timestamp": commit["commit_timestamp"],
-            "day": commit["commit_timestamp"].date(),
-        }
+        commit | {"record_offset": number, "outcome_timestamp": commit["commit_timestamp"]}
         for number, commit in enumerate(commits)
     ]
 

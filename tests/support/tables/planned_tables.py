@@ -32,9 +32,9 @@ def sample(
 ) -> Row:
     """A sample of a log; a log that is not present has no offsets."""
     return {
-        **{"topic": topic, "partition": partition, "sampled_at": at, "day": at.date()},
+        **{"topic": topic, "partition": partition, "sampled_at": at},
         **{"state": state, "topic_id": topic_id if state == "present" else None},
-        **{"log_start_offset": start, "log_end_offset": end, "last_stable_offset": end},
+        **{"log_start_offset": start, "log_end_offset": end},
     }
 
 

@@ -41,13 +41,7 @@ def create_scraped_tables(folder: Path) -> str:
         pending_offsets=[
             {**offset, "partition": 0, "commit_timestamp": now - timedelta(seconds=50)}
         ],
-        transactions=[
-            {
-                **{"transactional_id": "payments", "producer_id": 9, "producer_epoch": 0},
-                **{"timeout_ms": 60_000, "state": "Ongoing", "topic_partitions": []},
-                **{"client_transaction_version": 2, "record_offset": 0},
-            }
-        ],
+        transactions=[{"transactional_id": "payments", "producer_id": 9, "state": "Ongoing"}],
         topic_progress=[
             {
                 **{"log_topic": "__transaction_state", "next_offset": 30, "high_watermark": 30},
@@ -57,11 +51,8 @@ def create_scraped_tables(folder: Path) -> str:
     )
     ends = [("t", 0, 0, 100), ("t", 1, 5, 25), ("__consumer_offsets", 0, 0, 30)]
     samples = [
-        {
-            **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
-            **{"sampled_at": at, "day": at.date(), "log_start_offset": start},
-            **{"log_end_offset": end - ago, "last_stable_offset": end - ago},
-        }
+        {"topic": topic, "partition": partition, "sampled_at": at}
+        | {"log_start_offset": start, "log_end_offset": end - ago}
         for ago in (1, 0)
         for at in (now - timedelta(seconds=20 * ago + 2),)
         for topic, partition, start, end in ends

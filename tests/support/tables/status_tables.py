@@ -59,27 +59,18 @@ def _built() -> TemporaryDirectory[str]:
             offset("old", 3, 400, partition=1),
         ],
         offset_commits=[
-            {
-                **commit,
-                **{"record_offset": number, "record_timestamp": commit["commit_timestamp"]},
-                **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
-                "day": NOW.date(),
-            }
-            for number, commit in enumerate(commits)
+            commit | {"record_offset": number} for number, commit in enumerate(commits)
         ],
         group_events=[
             {
                 **{"group_id": "back", "event": "offset_rewind", "record_offset": 1},
-                **{"record_timestamp": at(30), "event_number": 0, "day": NOW.date()},
+                **{"record_timestamp": at(30)},
                 **{"topic": "t", "partition": 0, "offset_before": 90, "offset_after": 5},
             },
             *(
-                {
-                    **{"group_id": "loop", "event": "rebalance", "record_offset": number},
-                    **{"record_timestamp": at(10 * number), "event_number": 0, "day": NOW.date()},
-                    "epoch_after": 40 - number,
-                    "group_type": "classic",
-                }
+                {"group_id": "loop", "event": "rebalance", "record_offset": number}
+                | {"record_timestamp": at(10 * number), "epoch_after": 40 - number}
+                | {"group_type": "classic"}
                 for number in range(8)
             ),
         ],

@@ -11,10 +11,17 @@ from typing import Any
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_value
-from coordinator_state.replay.offsets import OffsetKey, Semantics
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
-from tests.support.logs.log_rows import ABORT, Row, commit, marker, record, table_of
+from coordinator_state.replay.offsets import OffsetKey
+from tests.support.logs.log_rows import (
+    ABORT,
+    Row,
+    commit,
+    marker,
+    progress_row,
+    record,
+    table_of,
+)
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import start_apply, write_rows
 
 BILLING, LEDGER, PIPELINE, GONE = "billing", "ledger", "pipeline", "gone"
@@ -67,18 +74,13 @@ class _Log:
 def create_tabbed_tables(folder: Path) -> str:
     """The tables of one micro-batch that ends now."""
     tables = str(folder)
-    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
-    tables_folder.create(tables, nothing, log_partitions=1)
+    create(tables, log_partitions=1)
     now = datetime.now(timezone.utc)
     log = _Log(now)
     for write in (_billing, _ledger, _pipeline, _connect, _gone):
         write(log)
     end = len(log.rows)
-    report = {
-        **{"row_kind": "progress", "log_partition": 0, "from_offset": 0},
-        **{"record_offset": end, "high_watermark": end, "log_leader_epoch": 0},
-        **{"records_read": end, "records_superseded": 0, "bytes_read": 1},
-    }
+    report = progress_row(0, end, log_partition=0)
     start_apply(tables).apply(table_of([*log.rows, report]), 0, "query")
     samples = [
         ("__consumer_offsets", 0, end),
@@ -90,11 +92,7 @@ def create_tabbed_tables(folder: Path) -> str:
         tables,
         "log_offsets",
         [
-            {
-                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
-                **{"sampled_at": now, "day": now.date(), "log_start_offset": 0},
-                **{"log_end_offset": log_end, "last_stable_offset": log_end},
-            }
+            {"topic": topic, "partition": partition, "sampled_at": now, "log_end_offset": log_end}
             for topic, partition, log_end in samples
         ],
     )

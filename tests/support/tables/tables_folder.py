@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from coordinator_state.log.log_rows import pack
@@ -31,12 +37,19 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
     TABLES,
+    Table,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+
+SPARK_ENGINE: Final = pytest.param("spark", marks=(pytest.mark.spark, pytest.mark.long))
+"""A micro-batch of the engine `spark` takes seconds."""
+
+ENGINES: Final = ("driver", SPARK_ENGINE)
+"""The parameters of the fixture `engine_session`."""
 
 Row = dict[str, Any]
 
@@ -88,6 +101,13 @@ class _OfArrow(SparkEngine):
         return super().apply(self.session.createDataFrame(pa.Table.from_batches(packed)), progress)
 
 
+_PROGRESS: Row = {
+    **{"state": "current", "topic_id": "topic", "updated_at": NOW},
+    **dict.fromkeys(("next_offset", "high_watermark", "bytes_read"), 0),
+    **dict.fromkeys(
+        ("records_read", "records_applied", "records_ignored", "records_quarantined"), 0
+    ),
+}
 _DEFAULTS: dict[str, Row] = {
     "group_offsets": {"metadata": "", "commit_timestamp": NOW, "record_offset": 0},
     "pending_offsets": {
@@ -116,69 +136,75 @@ _DEFAULTS: dict[str, Row] = {
         "record_offset": 0,
         "record_timestamp": NOW,
     },
+    "offset_commits": {"is_tombstone": False, "outcome": "committed"},
+    "group_events": {"event_number": 0},
+    "log_offsets": {"state": "present", "topic_id": "T"},
+    "transactions": {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "timeout_ms": 60_000,
+        "topic_partitions": [],
+        "client_transaction_version": 2,
+        "record_offset": 0,
+    },
     "load_progress": {
-        "state": "current",
-        "next_offset": 0,
-        "high_watermark": 0,
-        "cluster_id": "cluster",
-        "topic_id": "topic",
-        "semantics": "coordinator",
-        "records_read": 0,
-        "records_applied": 0,
-        "records_superseded": 0,
-        "records_ignored": 0,
-        "records_quarantined": 0,
-        "records_pending": 0,
-        "bytes_read": 0,
-        "query_id": "query",
-        "batch_id": 0,
-        "updated_at": NOW,
+        **_PROGRESS,
+        **{"cluster_id": "cluster", "semantics": "coordinator", "query_id": "query"},
+        **dict.fromkeys(("records_superseded", "records_pending", "batch_id"), 0),
     },
-    "topic_progress": {
-        "state": "current",
-        "next_offset": 0,
-        "high_watermark": 0,
-        "topic_id": "topic",
-        "records_read": 0,
-        "records_applied": 0,
-        "records_ignored": 0,
-        "records_quarantined": 0,
-        "records_unaccounted": 0,
-        "bytes_read": 0,
-        "updated_at": NOW,
-    },
+    "topic_progress": {**_PROGRESS, "records_unaccounted": 0},
 }
 
 
 def create_tables(folder: Path, **properties: str) -> str:
     """Empty tables with the properties that `run` gives them; returns the folder's name."""
+    configuration = {
+        PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
+        PROPERTY_CLUSTER_ID: "cluster",
+        PROPERTY_TOPIC_ID: "topic",
+        PROPERTY_LOG_PARTITIONS: "1",
+        PROPERTY_SEMANTICS: "coordinator",
+        PROPERTY_OFFSETS_RETENTION_MS: "604800000",
+        **{f"coordinator_state.{name}": value for name, value in properties.items()},
+    }
     for table in ALL_TABLES:
-        DeltaTable.create(
-            table.path(str(folder)),
-            schema=table.schema,
-            partition_by=list(table.partition_by) or None,
-        )
-    _set_properties(
-        folder,
-        {
-            PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
-            PROPERTY_CLUSTER_ID: "cluster",
-            PROPERTY_TOPIC_ID: "topic",
-            PROPERTY_LOG_PARTITIONS: "1",
-            PROPERTY_SEMANTICS: "coordinator",
-            PROPERTY_OFFSETS_RETENTION_MS: "604800000",
-            **{f"coordinator_state.{name}": value for name, value in properties.items()},
-        },
-    )
+        log = Path(table.path(str(folder)), "_delta_log")
+        log.mkdir(parents=True)
+        own = configuration if table is LOAD_PROGRESS else {}
+        (log / f"{0:020}.json").write_text(_first_entry(table, own))
     return str(folder)
+
+
+def _first_entry(table: Table, configuration: dict[str, str]) -> str:
+    """The creation of a table now. Spark creates tables with any property; delta-rs reads them."""
+    actions = [json.loads(line) for line in _first_entries()[table.name].splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"] |= {"id": str(uuid4()), "configuration": configuration}
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = time.time_ns() // 1_000_000
+    return "".join(f"{json.dumps(action)}\n" for action in actions)
+
+
+@cache
+def _first_entries() -> dict[str, str]:
+    """The entry of the Delta log that creates each table, made once for each process."""
+    entries = {}
+    for table in ALL_TABLES:
+        with TemporaryDirectory(prefix="empty-table-") as folder:
+            DeltaTable.create(
+                folder, schema=table.schema, partition_by=list(table.partition_by) or None
+            )
+            entries[table.name] = Path(folder, "_delta_log", f"{0:020}.json").read_text()
+    return entries
 
 
 def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) -> None:
     """Replace the rows of the named tables and, last, those of `load_progress`."""
-    for name, found in rows.items():
-        write_rows(folder, name, found)
+    for name, table_rows in rows.items():
+        write_rows(folder, name, table_rows)
     versions = {
-        table.name: DeltaTable(table.path(folder)).version()
+        table.name: int(max(_log_entries(folder, table)).stem)
         for table in TABLES
         if table is not LOAD_PROGRESS
     }
@@ -189,20 +215,40 @@ def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) ->
 def write_rows(folder: str, name: str, rows: list[Row]) -> None:
     """Replace the rows of one table, each filled up with defaults."""
     (table,) = (table for table in ALL_TABLES if table.name == name)
-    found = pa.Table.from_pylist([with_defaults(name, row) for row in rows], schema=table.schema)
-    write_deltalake(table.path(folder), found, mode="overwrite")
+    filled = pa.Table.from_pylist([with_defaults(name, row) for row in rows], schema=table.schema)
+    write_deltalake(table.path(folder), filled, mode="overwrite")
 
 
 def with_defaults(name: str, row: Row) -> Row:
     """A row of a table, with defaults for the columns that it lacks."""
-    return {"log_partition": 0, **_DEFAULTS.get(name, {}), **row}
+    row = {"log_partition": 0, **_DEFAULTS.get(name, {}), **row}
+    if name == "log_offsets":
+        end = row.get("log_end_offset")
+        start = None if end is None else 0
+        derived = {"log_start_offset": start, "last_stable_offset": end}
+        return {**derived, "day": row["sampled_at"].date(), **row}
+    if name == "offset_commits":
+        at = row.get("commit_timestamp")
+        row = {"record_timestamp": at, "outcome_record_offset": row["record_offset"], **row}
+    if name in ("offset_commits", "group_events", "transaction_events"):
+        at = row["record_timestamp"]
+        return {"day": None if at is None else at.date(), **row}
+    return row
 
 
-def _set_properties(folder: Path, properties: dict[str, str]) -> None:
-    """Spark creates tables with any property; delta-rs only reads them."""
-    log = Path(LOAD_PROGRESS.path(str(folder))) / "_delta_log" / f"{0:020d}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    for action in actions:
-        if "metaData" in action:
-            action["metaData"]["configuration"] = properties
-    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+def backdate(tables: str, table: Table, moment: datetime) -> None:
+    """Let the versions of a table that are younger than a moment be as old as it."""
+    for entry in _log_entries(tables, table):
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        for action in actions:
+            if "commitInfo" in action:
+                written_ms = min(
+                    action["commitInfo"]["timestamp"], round(1000 * moment.timestamp())
+                )
+                action["commitInfo"]["timestamp"] = written_ms
+        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+        os.utime(entry, (written_ms / 1000, written_ms / 1000))
+
+
+def _log_entries(tables: str, table: Table) -> list[Path]:
+    return list(Path(table.path(tables), "_delta_log").glob("*.json"))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from streaming.tables.schemas import LOAD_PROGRESS
-from tests.support.tables.backdate import backdate
 from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.event_rows import (
     BEGIN,
@@ -18,7 +17,7 @@ from tests.support.tables.event_rows import (
     in_log_order,
     partitions_of_orders,
 )
-from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
+from tests.support.tables.tables_folder import Row, apply_micro_batch, backdate, create_tables
 
 LOOPING = "search"
 DEPLOYED = "returns"

@@ -83,8 +83,5 @@ def _member(group_id: str, member_id: str, topic: str, partitions: range) -> Row
 
 
 def _sample(topic: str, partition: int, moment: datetime, end: int) -> Row:
-    return {
-        **{"topic": topic, "partition": partition, "state": "present", "topic_id": topic},
-        **{"sampled_at": moment, "day": moment.date()},
-        **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
-    }
+    place = {"topic": topic, "topic_id": topic, "partition": partition}
+    return place | {"sampled_at": moment, "log_end_offset": end}

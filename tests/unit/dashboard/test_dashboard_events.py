@@ -12,9 +12,8 @@ from flask.testing import FlaskClient
 from streaming.dashboard.app import create_app
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.browser.html import page_of, part_of, text_of
-from tests.support.tables.backdate import backdate
 from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+from tests.support.tables.tables_folder import apply_micro_batch, backdate, create_tables
 
 DELETED = 451
 MEMBERS = ("search-consumer-aaaa51f4", "search-consumer-bbbb0b9e")

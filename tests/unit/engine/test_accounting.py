@@ -19,9 +19,8 @@ from streaming.metrics.collector import TablesCollector
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, progress_row, table_of
-from tests.support.tables.engines import ENGINES, SPARK_ENGINE
 from tests.support.tables.every_table import create
-from tests.support.tables.tables_folder import Crash, start_apply
+from tests.support.tables.tables_folder import ENGINES, SPARK_ENGINE, Crash, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

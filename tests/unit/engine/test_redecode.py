@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,9 +32,8 @@ from streaming.tables.writer import Writer
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
-from tests.support.tables.engines import SPARK_ENGINE
 from tests.support.tables.every_table import create
-from tests.support.tables.tables_folder import Crash, start_apply
+from tests.support.tables.tables_folder import SPARK_ENGINE, Crash, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,11 +99,12 @@ class Tables:
     With a session by the engine `spark`.
     """
 
-    def __init__(self, folder: Path, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self, folder: Path, log: Sequence[KeyAndValue] = (), spark: SparkSession | None = None
+    ) -> None:
         self.folder = str(folder)
         self._spark = spark
-        create(self.folder)
-        self.log: list[KeyAndValue] = []
+        self.log = [*log]
 
     def apply(self, records: list[KeyAndValue], undecodable: Collection[int] = ()) -> None:
         """One micro-batch of a new process."""
@@ -223,11 +226,23 @@ def _crash_before(table: Table, tables: Tables, monkeypatch: pytest.MonkeyPatch)
 
 
 def _of_two_releases(folder: Path, spark: SparkSession | None = None) -> tuple[Tables, Tables]:
-    """What a release makes of the log that knows all, and an older one; this one with a session."""
-    new, old = Tables(folder / "new"), Tables(folder / "old", spark)
-    new.apply([*FIRST, *SECOND], STAYS)
-    old.apply([*FIRST, *SECOND], OLD_RELEASE | STAYS)
-    return new, old
+    """What a release makes of the log that knows all, and an older one.
+
+    The older one goes on with the session.
+    """
+    copytree(_built().name, folder, dirs_exist_ok=True)
+    log = [*FIRST, *SECOND]
+    return Tables(folder / "new", log), Tables(folder / "old", log, spark)
+
+
+@cache
+def _built() -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="releases-")
+    for name, undecodable in (("new", STAYS), ("old", OLD_RELEASE | STAYS)):
+        tables = Tables(Path(folder.name, name))
+        create(tables.folder)
+        tables.apply([*FIRST, *SECOND], undecodable)
+    return folder
 
 
 def _assert_same(old: Tables, new: Tables) -> None:

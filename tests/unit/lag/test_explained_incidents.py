@@ -18,8 +18,7 @@ from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explanation_text
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.explained_incidents import CASES, GROUP, Case, Incident
-from tests.support.tables.incident import START
+from tests.support.tables.explained_incidents import CASES, GROUP, START, Case, Incident
 
 
 def explained(incident: Incident, folder: Path) -> Explanation:

@@ -17,8 +17,13 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import sample_rows
-from tests.support.tables.backdate import backdate
-from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+from tests.support.tables.tables_folder import (
+    Row,
+    apply_micro_batch,
+    backdate,
+    create_tables,
+    write_rows,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 LOG_PARTITIONS = 4

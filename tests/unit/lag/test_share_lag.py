@@ -17,7 +17,6 @@ from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.explanation import explained
-from tests.support.tables.backdate import backdate
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.sampled import sampling_of
 from tests.support.tables.share_tables import (
@@ -27,7 +26,7 @@ from tests.support.tables.share_tables import (
     share_partition,
     write_share_rows,
 )
-from tests.support.tables.tables_folder import Row, write_rows
+from tests.support.tables.tables_folder import Row, backdate, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 UNKNOWN = {"lag": None, "time_lag_ms": None, "time_lag_at_least_ms": None, "data_lost": None}

@@ -50,6 +50,13 @@ def _moments() -> Iterator[int]:
     yield from range(300, _LASTS_S + 1, 30)
 
 
+def _micro_batch_every_s(seconds: int) -> int:
+    """Few micro-batches where no moment is looked at, nor one of the five minutes before it."""
+    if -400 <= seconds <= 130:
+        return STEP_S
+    return 10 if 130 < seconds <= 300 else 30
+
+
 def changes_of(snapshots: Snapshots, judge: Judge, groups: Sequence[str]) -> dict[str, Changes]:
     """The changes of the status of each group; "not seen" without a row."""
     found: dict[str, Changes] = {group: [] for group in groups}
@@ -70,7 +77,7 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
     for t in range(-WELL_S, _LASTS_S + 1, STEP_S):
         for incident in INCIDENTS:
             incident.step(cluster, incident.group_id, t)
-        cluster.step()
+        cluster.step(_micro_batch_every_s(t))
     return cluster.snapshots(create_tables(tmp_path_factory.mktemp("incidents")))
 
 
@@ -81,7 +88,7 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
     for t in range(-WELL_S, _LASTS_S + 1, STEP_S):
         cluster.is_run_up = not 0 < t <= 180
         repeats(cluster, "well", min(t, 0))
-        cluster.step()
+        cluster.step(_micro_batch_every_s(t))
     return cluster.snapshots(create_tables(tmp_path_factory.mktemp("restarted")))
 
 

@@ -15,8 +15,8 @@ from streaming.lag.open_transactions import open_transactions, with_owners
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS, STATE_CURRENT, STATE_LOADING, STATE_WAITING
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.tables.explained_incidents import caught_up, healthy
-from tests.support.tables.incident import PRODUCER, STEP_S
+from tests.support.tables.explained_incidents import PRODUCER_ID, caught_up, healthy
+from tests.support.tables.incident_tables import STEP_S
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=timezone.utc)
@@ -177,10 +177,10 @@ def owners(folder: str) -> set[Owner]:
 
 
 def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> None:
-    incident = healthy(producer=PRODUCER)
+    incident = healthy(producer_id=PRODUCER_ID)
     assert open_transactions(TableReader(incident.tables(tmp_path / "ended"))) == []
     incident.ends_with = None
-    begins_at = incident.coordinator.log.next_offset
+    begins_at = incident.cluster.next_offset
     begins = incident.now + timedelta(seconds=STEP_S)
     incident.run(seconds=15)
 
@@ -190,7 +190,7 @@ def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> 
     assert transaction.first_record_offset == begins_at
     assert transaction.since == begins
     assert min(row["record_offset"] for row in rows) > begins_at
-    assert (transaction.producer_id, transaction.offsets) == (PRODUCER.producer_id, 4)
+    assert (transaction.producer_id, transaction.offsets) == (PRODUCER_ID, 4)
 
 
 def test_plain_commits_are_no_transaction(tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from datetime import datetime, timezone
 
 import pytest
 
 from streaming.errors import ConfigurationError
 from streaming.tables.as_of import parse_as_of, parse_time
-from tests.support.clients.command_line import call
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=timezone.utc)
 
@@ -67,16 +64,3 @@ def test_a_time_is_not_a_version() -> None:
     assert parse_time("2026-11-21T03:14Z") == _on(21, 3, 14)
     with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):
         parse_time("17")
-
-
-def test_the_command_line_reads_a_relative_time(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    now = datetime.now(timezone.utc)
-    apply_micro_batch(tables, groups=[{"group_id": "g"}], progress=[{"updated_at": now}])
-
-    assert "g" in call("show", "groups", "--tables", tables, "--as-of", "0s").stdout
-    refused = call("show", "groups", "--tables", tables, "--as-of", "1 hour ago", exit_code=2)
-    then = now - timedelta(hours=1)
-    assert f"no snapshot as of {then:%Y-%m-%dT%H:}" in refused.stderr
-    refused = call("show", "groups", "--tables", tables, "--as-of", "soon", exit_code=2)
-    assert "'soon' is neither a version nor a time such as 5m" in refused.stderr

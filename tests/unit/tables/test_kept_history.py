@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyarrow.parquet import filters_to_expression
 
 from streaming.tables.kept_history import KeptHistory
 from streaming.tables.reader import TableReader
@@ -24,20 +25,14 @@ def reader(tmp_path: Path) -> TableReader:
     tables = create_tables(tmp_path)
     times = [NOW - number * MINUTE for number in range(120)]
     samples = [
-        {
-            **{"topic": topic, "partition": 0, "sampled_at": at, "day": at.date()},
-            **{"state": "present", "topic_id": topic, "log_end_offset": number},
-        }
+        {"topic": topic, "partition": 0, "sampled_at": at, "log_end_offset": number}
         for number, at in enumerate(times)
         for topic in (("t", "u", "v") if number % 2 else ("v",))
     ]
     write_rows(tables, "log_offsets", samples)
     commits = [
-        {
-            **{"group_id": group_id, "topic": "t", "partition": 0, "record_offset": number},
-            **{"record_timestamp": at, "commit_timestamp": at, "day": at.date()},
-            **{"outcome": "committed", "outcome_record_offset": number, "is_tombstone": False},
-        }
+        {"group_id": group_id, "topic": "t", "partition": 0}
+        | {"record_offset": number, "commit_timestamp": at}
         for number, at in enumerate(times)
         for group_id in ("g", "h")
     ]
@@ -66,12 +61,10 @@ def rows(table: pa.Table, columns: list[str]) -> list[Any]:
     return sorted(map(repr, table.select(columns).to_pylist()))
 
 
-def found(
+def rows_of_both(
     kept: KeptHistory, reader: TableReader, columns: list[str], conditions: Any
 ) -> tuple[list[Any], list[Any]]:
     """The rows that are kept and fulfil the conditions, and those of the tables."""
-    from pyarrow.parquet import filters_to_expression
-
     of_kept = kept.rows(LOG_OFFSETS, columns, conditions)
     assert of_kept is not None
     of_kept = of_kept.filter(filters_to_expression(conditions))
@@ -85,7 +78,7 @@ def test_samples_of_every_moment_are_those_of_the_tables_and_read_once(reader: T
     kept, reads = kept_of(reader)
     for ago in range(0, 30, 3):
         until = NOW - ago * MINUTE
-        ours, theirs = found(kept, reader, COLUMNS, during(until - 10 * MINUTE, until))
+        ours, theirs = rows_of_both(kept, reader, COLUMNS, during(until - 10 * MINUTE, until))
         assert ours == theirs != []
     assert reads == ["log_offsets"]
 
@@ -94,7 +87,9 @@ def test_old_samples_are_kept_for_the_topics_that_need_them(reader: TableReader)
     kept, reads = kept_of(reader)
     old = NOW - 100 * MINUTE
     for topics in (["t"], ["t"], ["t", "u"], ["u"]):
-        ours, theirs = found(kept, reader, COLUMNS, during(old, NOW, ("topic", "in", topics)))
+        ours, theirs = rows_of_both(
+            kept, reader, COLUMNS, during(old, NOW, ("topic", "in", topics))
+        )
         assert ours == theirs != []
     assert reads == ["log_offsets"] * 2
     # Old samples of all topics may be too many.

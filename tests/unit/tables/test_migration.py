@@ -37,8 +37,7 @@ from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
-from tests.support.tables.engines import SPARK_ENGINE
-from tests.support.tables.tables_folder import start_apply
+from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +57,6 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
     },
 }
 """The columns, or the table, that came with a format version."""
-OLD = (2, 3, 4, 5, 6, 7, 8)
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
     "topic_id": "topic",
@@ -186,7 +184,8 @@ def old_properties(version: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("engine_session", "version"),
     [
-        *(("driver", version) for version in OLD),
+        *(("driver", version) for version in (2, 6, 8)),
+        *(pytest.param("driver", version, marks=pytest.mark.long) for version in (3, 4, 5, 7)),
         *(pytest.param("spark", version, marks=SPARK_ENGINE.marks) for version in (2, 6)),
     ],
     indirect=["engine_session"],

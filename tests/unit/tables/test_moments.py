@@ -18,33 +18,18 @@ from streaming.tables import load_progress
 from streaming.tables.moments import MOMENT, CommitMoments
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
-from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.command_line import call
 from tests.support.logs.log_rows import LOG_PARTITION
-from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.every_table import apply_next, copy_of_load, create
 from tests.support.tables.tables_folder import start_apply
 
 MICRO_BATCHES = 6
 ONE = timedelta(microseconds=1)
 
 
-def _load(tables: str, micro_batches: int = MICRO_BATCHES) -> str:
-    create(tables)
-    apply = start_apply(tables)
-    for _ in range(micro_batches):
-        apply_next(apply)
-    return tables
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder that tests only read."""
-    return _load(str(tmp_path_factory.mktemp("loaded") / "tables"))
-
-
 @pytest.fixture
-def tables(loaded: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(loaded, tmp_path / "tables"))
+def tables(tmp_path: Path) -> str:
+    return copy_of_load(tmp_path, MICRO_BATCHES)
 
 
 def _answers(tables: str, moments: list[datetime]) -> list[int | None]:
@@ -71,33 +56,19 @@ def _shuffle_times(folder: Path) -> None:
 
 @pytest.mark.parametrize("make_old", [lambda _folder: None, _shuffle_times])
 def test_a_copy_and_a_restored_backup_answer_as_the_original(
-    tmp_path: Path, loaded: str, make_old: Callable[[Path], None]
+    tmp_path: Path, tables: str, make_old: Callable[[Path], None]
 ) -> None:
-    moments = _moments(loaded)
-    shutil.copytree(loaded, tmp_path / "copy", copy_function=shutil.copyfile)
+    moments = _moments(tables)
+    shutil.copytree(tables, tmp_path / "copy", copy_function=shutil.copyfile)
     make_old(tmp_path / "copy")
 
-    expected = _answers(loaded, moments)
+    expected = _answers(tables, moments)
     assert expected[:MICRO_BATCHES] == [36, 30, 24, 18, 12, 6]
     assert expected[MICRO_BATCHES:] == [30, 24, 18, 12, 6, None, None]
     assert _answers(str(tmp_path / "copy"), moments) == expected
-    copied, original = TableReader(tmp_path / "copy"), TableReader(loaded)
+    copied, original = TableReader(tmp_path / "copy"), TableReader(tables)
     assert copied.commits(9) == original.commits(9)
     assert copied.begins_at == original.begins_at
-
-
-@pytest.mark.long
-def test_a_store_answers_as_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    with served_object_store() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        _load("s3://bucket/tables", 2)
-        newest, first = TableReader("s3://bucket/tables").commits(2)
-
-        moments = [newest[1], newest[1] - ONE, first[1], first[1] - ONE]
-        assert _answers("s3://bucket/tables", moments) == [12, 6, 6, None]
-        with pytest.raises(ConfigurationError, match="the tables reach from"):
-            TableReader("s3://bucket/tables", as_of=first[1] - timedelta(days=1))
 
 
 def test_moments_grow_when_the_clock_is_set_back(
@@ -145,7 +116,7 @@ def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tables: str
     written = [at for _, at in TableReader(tables).commits(MICRO_BATCHES)]
     assert [at.microsecond % 1000 for at in written] == [0] * MICRO_BATCHES
     late = [at - moment for at, moment in zip(written, moments[:MICRO_BATCHES], strict=True)]
-    assert max(map(abs, late)) < timedelta(seconds=5)
+    assert max(map(abs, late)) < timedelta(minutes=10)
     assert _answers(tables, written) == [36, 30, 24, 18, 12, 6]
     assert _answers(tables, [written[-1] - ONE]) == [None]
 
@@ -166,17 +137,17 @@ def test_entries_that_are_deleted_are_before_the_oldest(tables: str) -> None:
         TableReader(tables, as_of=1)
 
 
-def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(loaded: str) -> None:
-    newest = TableReader(loaded).version
+def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(tables: str) -> None:
+    reader = TableReader(tables)
     now = datetime.now(timezone.utc)
 
-    for as_of in ("9999", "2026-01-01T00:00:00Z", (now + timedelta(hours=1)).isoformat()):
-        refused = call("show", "status", "--tables", loaded, "--as-of", as_of, exit_code=2)
+    for as_of in ("9999", "2 days ago", (now + timedelta(hours=1)).isoformat()):
+        refused = call("show", "status", "--tables", tables, "--as-of", as_of, exit_code=2)
         assert refused.stdout == ""
         (line,) = refused.stderr.splitlines()
-        assert f"to {newest} (of {now:%Y-%m-%d}" in line
-        assert f"the tables reach from {now:%Y-%m-%d}" in line
-    assert TableReader(loaded, as_of=now).version == newest
+        assert f"to {reader.version} (of {reader.written_at:%Y-%m-%d}" in line
+        assert f"the tables reach from {reader.begins_at:%Y-%m-%d}" in line
+    assert TableReader(tables, as_of=now).version == reader.version
 
 
 def test_few_log_entries_are_read(tmp_path: Path) -> None:

@@ -22,14 +22,16 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from coordinator_state.insight.group_status import StatusRules
 from streaming.engine.micro_batch import MicroBatchApply
-from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.errors import ConfigurationError, TablesUnavailable, WriterFenced
 from streaming.kafka.fetch import LogDescription
+from streaming.lag.freshness import Freshness
 from streaming.lag.past_statuses import PastStatuses
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
-from streaming.tables import base_maintenance, bases
+from streaming.tables import base_maintenance, bases, delta, maintenance
 from streaming.tables.base_maintenance import MOST_AGE, maintain_bases, make_base
 from streaming.tables.bases import BasePlace, bases_of
 from streaming.tables.creation import keep_snapshots, set_properties
@@ -45,8 +47,10 @@ from streaming.tables.schemas import (
     HISTORY_OFF,
     KEY_TABLES,
     LOAD_PROGRESS,
+    OFFSET_COMMITS,
     PENDING_OFFSETS,
     PROPERTY_HISTORY,
+    STATE_WAITING,
     Table,
 )
 from streaming.tables.writer_epoch import WriterEpoch
@@ -62,6 +66,8 @@ REBUILT = (*PLAIN, PENDING_OFFSETS)
 UNKNOWN = {PENDING_OFFSETS: ("client_id", "client_host")}
 """The history does not have the client of a pending offset."""
 WEEK = timedelta(days=7)
+OTHER = 11
+"""A log partition without a leader at first."""
 KEPT = 4
 """Micro-batches before the truncation of the log."""
 Rows = dict[str, list[str]]
@@ -212,22 +218,13 @@ def truncated(five_micro_batches: Live, tmp_path: Path) -> Live:
     return five_micro_batches.copy(tmp_path)
 
 
-def test_each_snapshot_is_rebuilt_with_all_its_rows(live: Live) -> None:
-    assert len(bases_of(live.tables)) == 2
-    newest = TableReader(live.tables)
-    rebuilding = newest.rebuilding(live.moments[1].at, newest.moment)
-    for moment in live.moments[1:]:
-        rebuilt = newest.rebuilt(moment.at, rebuilding)
-        assert rebuilt is not None
-        assert rebuilt.rebuilt_from is not None
-        assert rows_of(rebuilt) == moment.rows
-        assert rebuilt.load_states[LOG_PARTITION].next_offset == moment.next_offset
-        assert rebuilt.moment == rebuilt.as_of == moment.at
-    assert newest.rebuilt(live.moments[0].at, rebuilding) is None
-    # A snapshot that no base reaches is still there.
-    first = Past(newest, since=live.moments[0].at).at(live.moments[0].at)
-    assert first.rebuilt_from is None
-    assert rows_of(first) == live.moments[0].rows
+@pytest.fixture
+def baseless(tmp_path: Path) -> Live:
+    """One micro-batch, without a base."""
+    live = Live(str(tmp_path / "tables"))
+    live.create()
+    live.micro_batches(1)
+    return live
 
 
 def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(forgotten: Live) -> None:
@@ -237,6 +234,8 @@ def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(forgotten: Live) -> None:
         reader = TableReader(forgotten.tables, as_of=moment.at)
         assert reader.rebuilt_from is not None
         assert rows_of(reader) == moment.rows
+        assert reader.load_states[LOG_PARTITION].next_offset == moment.next_offset
+        assert reader.moment == reader.as_of == moment.at
         before = newest.before(moment.at)
         assert before is not None
         assert rows_of(before) == moment.rows
@@ -321,6 +320,101 @@ def test_a_base_is_made_when_it_is_due(live: Live, monkeypatch: pytest.MonkeyPat
     assert len(bases_of(live.tables)) == 3
 
 
+def made_bases(live: Live) -> int:
+    """Make a base if one is due; return the number of bases."""
+    make_base(live.epoch, TableReader(live.tables))
+    return len(bases_of(live.tables))
+
+
+def test_a_base_is_due_after_the_clock_was_set_back(
+    baseless: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = datetime.now(timezone.utc) + timedelta(days=1)
+    baseless.apply.progress.write(baseless.apply.writer, now=ahead)
+    assert made_bases(baseless) == 1
+    apply_next(baseless.apply)
+    assert TableReader(baseless.tables).written_at - ahead < timedelta(seconds=1)
+    assert made_bases(baseless) == 1
+    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(milliseconds=1))
+    assert made_bases(baseless) == 2
+
+
+def test_a_stop_is_noticed_after_the_clock_was_set_back(baseless: Live) -> None:
+    before = datetime.now(timezone.utc)
+    ahead = before + timedelta(days=1)
+    baseless.apply.progress.write(baseless.apply.writer, now=ahead)
+    later = before + timedelta(hours=1)
+    fresh = Freshness.of(TableReader(baseless.tables), later)
+    assert fresh.loaded_at is not None
+    assert timedelta(0) <= fresh.loaded_at - before < timedelta(minutes=1)
+    assert "Nothing written since" in str(fresh.notice(StatusRules()))
+
+
+def test_a_base_is_due_when_a_log_partition_gets_its_first_leader(baseless: Live) -> None:
+    progress = baseless.apply.progress
+    progress.set_leaderless([OTHER])
+    progress.write(baseless.apply.writer)
+    assert made_bases(baseless) == 1
+    progress.set_leaderless([])
+    progress.write(baseless.apply.writer)
+    assert made_bases(baseless) == 1
+    progress.set_leaderless([OTHER])
+    progress.rows[OTHER].next_offset = 5
+    progress.set_leaderless([])
+    progress.rows[OTHER].state = "current"
+    progress.write(baseless.apply.writer)
+    assert made_bases(baseless) == 2
+
+
+def test_a_log_partition_without_a_leader_stays_waiting_in_rebuilt_tables(baseless: Live) -> None:
+    progress = baseless.apply.progress
+    progress.set_leaderless([OTHER])
+    progress.write(baseless.apply.writer)
+    made_bases(baseless)
+    newest = TableReader(baseless.tables)
+    rebuilt = newest.rebuilt(newest.moment, newest.rebuilding(newest.moment, newest.moment))
+    assert rebuilt is not None
+    assert newest.load_states[OTHER].state == STATE_WAITING
+    states = {one: load.state for one, load in rebuilt.load_states.items()}
+    assert states == {one: load.state for one, load in newest.load_states.items()}
+
+
+def test_a_writer_that_was_replaced_makes_and_deletes_no_base(baseless: Live) -> None:
+    old = baseless.apply.writer.epoch
+    reader = TableReader(baseless.tables)
+    start_apply(baseless.tables)
+    with pytest.raises(WriterFenced):
+        make_base(old, reader)
+    assert not any(base.is_complete for base in bases_of(baseless.tables))
+    make_base(WriterEpoch.current(baseless.tables), TableReader(baseless.tables))
+    complete = [base for base in bases_of(baseless.tables) if base.is_complete]
+    tomorrow = datetime.now(timezone.utc) + 9 * timedelta(days=1)
+    with pytest.raises(WriterFenced):
+        maintain_bases(old, WEEK, now=tomorrow)
+    assert [base for base in bases_of(baseless.tables) if base.is_complete] == complete != []
+
+
+def test_a_table_that_fails_does_not_stop_the_others(
+    baseless: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact, compacted = maintenance._compact_tiny, []
+
+    def fails(epoch: WriterEpoch, table: Table) -> None:
+        if table is OFFSET_COMMITS:
+            raise TablesUnavailable("offset_commits is damaged")
+        compact(epoch, table)
+        compacted.append(table.name)
+
+    monkeypatch.setattr(maintenance, "_compact_tiny", fails)
+    with pytest.raises(TablesUnavailable, match=r"^offset_commits is damaged$"):
+        tidy_up(baseless.apply.writer.epoch)
+    assert compacted == [
+        *("group_events", "group_records", "transaction_events"),
+        *("log_offsets", "external_offsets"),
+    ]
+    assert delta.current_version(baseless.tables, LOAD_PROGRESS) > 0
+
+
 def test_an_interrupted_base_is_ignored_and_deleted_later(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,11 +490,8 @@ def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPa
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
 
 
-def test_commits_that_a_base_was_behind_are_in_the_past_of_a_group(tmp_path: Path) -> None:
-    live = Live(str(tmp_path / "tables"))
-    live.create()
-    live.micro_batches(1)
-    progress = live.apply.progress
+def test_commits_that_a_base_was_behind_are_in_the_past_of_a_group(baseless: Live) -> None:
+    live, progress = baseless, baseless.apply.progress
     row = progress.rows[LOG_PARTITION]
     assert row.current_at is not None
     row.current_at -= timedelta(hours=1)
@@ -452,7 +543,7 @@ def test_bases_without_their_history_are_deleted(live: Live) -> None:
 
 
 @pytest.mark.long
-def test_a_store_has_bases_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_answers_as_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with served_object_store() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -461,10 +552,18 @@ def test_a_store_has_bases_too(monkeypatch: pytest.MonkeyPatch) -> None:
         live.micro_batches(1)
         live.make_base()
         live.micro_batches(2)
+        for moment in live.moments[1:]:
+            reader = TableReader(live.tables).before(moment.at)
+            assert reader is not None
+            assert (rows_of(reader), reader.rebuilt_from) == (moment.rows, None)
         live.forget_snapshots()
 
         reader = TableReader(live.tables, as_of=live.moments[1].at)
         assert rows_of(reader) == live.moments[1].rows
+        long_ago = live.moments[0].at - timedelta(days=1)
+        assert reader.before(long_ago) is None
+        with pytest.raises(ConfigurationError, match="the tables reach from"):
+            TableReader(live.tables, as_of=long_ago)
         later = datetime.now(timezone.utc) + timedelta(days=9)
         assert maintain_bases(live.epoch, WEEK, now=later) == 1
         assert bases_of(live.tables) == []

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -37,8 +36,14 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call
-from tests.support.tables.every_table import apply_next, assert_undisturbed, create, micro_batches
-from tests.support.tables.tables_folder import NOW, start_apply
+from tests.support.tables.every_table import (
+    apply_next,
+    assert_undisturbed,
+    copy_of_load,
+    create,
+    micro_batches,
+)
+from tests.support.tables.tables_folder import NOW, start_apply, with_defaults
 
 pytestmark = pytest.mark.long
 
@@ -54,6 +59,12 @@ def cut(file: Path) -> None:
 def zeroed(file: Path) -> None:
     """With its size: the file system wrote that, and not the data."""
     file.write_bytes(bytes(file.stat().st_size))
+
+
+def zeroed_within(file: Path) -> None:
+    """Between the magic bytes and sizes of a Parquet file."""
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
 
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
@@ -75,33 +86,10 @@ def each_with_a_damage(tables: Sequence[Table], *every: Table) -> list[Any]:
     ]
 
 
-def tables_of(folder: Path, count: int) -> str:
-    tables = str(folder / "tables")
-    create(tables)
-    apply = start_apply(tables)
-    for _ in range(count):
-        apply_next(apply)
-    return tables
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return tables_of(tmp_path_factory.mktemp("loaded"), 3)
-
-
-@pytest.fixture(scope="module")
-def compacted(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tables = tables_of(tmp_path_factory.mktemp("compacted"), 3)
-    with mock.patch.object(maintenance, "MOST_SMALL_FILES", 2):
-        list(maintain_tables(WriterEpoch.current(tables), NOW - NOW.replace(year=1), now=NOW))
-    assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
-    return tables
-
-
 @pytest.fixture
-def tables(loaded: str, tmp_path: Path) -> str:
+def tables(tmp_path: Path) -> str:
     """Three micro-batches; a test damages the last of them."""
-    return str(shutil.copytree(loaded, tmp_path / "tables"))
+    return copy_of_load(tmp_path, 3)
 
 
 def log_of(tables: str, table: Table) -> Path:
@@ -180,10 +168,12 @@ def test_a_checkpoint_of_the_delta_log(tables: str, damage: Callable[[Path], Non
 
 @damages
 def test_files_that_maintenance_compacted(
-    compacted: str, tmp_path: Path, damage: Callable[[Path], None]
+    tables: str, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     """The snapshot is of the files before, which are there."""
-    tables = str(shutil.copytree(compacted, tmp_path / "tables"))
+    monkeypatch.setattr(maintenance, "MOST_SMALL_FILES", 2)
+    list(maintain_tables(WriterEpoch.current(tables), timedelta(days=3650), now=NOW))
+    assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
     damage(last_data_file(tables, OFFSET_COMMITS))
     goes_on(tables, least=3)
 
@@ -194,11 +184,7 @@ def test_samples(tables: str, damage: Callable[[Path], None]) -> None:
     writer = open_for_writing(tables, "test")
     nothing = rows_of([])
     for count in (1, 2):
-        row = {
-            **dict.fromkeys(nothing.schema.names),
-            **{"topic": "t", "partition": count, "sampled_at": NOW, "state": "present"},
-            "day": NOW.date(),
-        }
+        row = with_defaults(LOG_OFFSETS.name, {"topic": "t", "partition": count, "sampled_at": NOW})
         writer.append(LOG_OFFSETS, pa.Table.from_pylist([row], schema=nothing.schema))
     damage(last_data_file(tables, LOG_OFFSETS))
     goes_on(tables, least=3)
@@ -265,16 +251,19 @@ def test_entries_stay_until_their_checkpoint_is_on_the_disk(
     assert not entries <= set(Path(tables).rglob("_delta_log/*.json"))
 
 
+def age_all_but_the_last_entry(tables: str, table: Table) -> None:
+    hour_ago = time.time() - 3_600
+    for entry in sorted(log_of(tables, table).glob("*.json"))[:-1]:
+        os.utime(entry, (hour_ago, hour_ago))
+
+
 @pytest.mark.parametrize("table", [GROUP_OFFSETS, OFFSET_COMMITS, LOG_OFFSETS], ids=str)
 def test_older_damage_is_refused(tables: str, table: Table) -> None:
     """Only the last minutes are given up; a disk that loses its data is for a person."""
-    before_ns = time.time_ns() - 3_600_000_000_000
-    for log in (log_of(tables, table), log_of(tables, LOAD_PROGRESS)):
-        for entry in sorted(log.glob("*.json"))[:-1]:
-            os.utime(entry, ns=(before_ns, before_ns))
     entry = sorted(log_of(tables, table).glob("*.json"))[-2]
     cut(entry)
-    os.utime(entry, ns=(before_ns, before_ns))
+    for aged in (table, LOAD_PROGRESS):
+        age_all_but_the_last_entry(tables, aged)
     entries = sorted(Path(tables).rglob("_delta_log/*.json"))
     refused = call("redecode", "--tables", tables, exit_code=2)
     assert str(entry) in refused.stderr
@@ -285,9 +274,7 @@ def test_older_damage_is_refused(tables: str, table: Table) -> None:
 
 def test_a_data_file_that_was_damaged_before_is_refused(tables: str) -> None:
     empty(Path(DeltaTable(OFFSET_COMMITS.path(tables), version=2).file_uris()[0]))
-    before_ns = time.time_ns() - 3_600_000_000_000
-    for entry in sorted(log_of(tables, LOAD_PROGRESS).glob("*.json"))[:-1]:
-        os.utime(entry, ns=(before_ns, before_ns))
+    age_all_but_the_last_entry(tables, LOAD_PROGRESS)
     refused = call("redecode", "--tables", tables, exit_code=2)
     assert "is damaged, and is too old" in refused.stderr
     assert refused.stderr.count("\n") == 1
@@ -317,30 +304,21 @@ def test_a_failure_to_read_is_no_damage(tables: str, monkeypatch: pytest.MonkeyP
     assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
 
 
-def test_a_hint_to_a_checkpoint_that_is_gone_costs_nothing(tables: str) -> None:
+@pytest.mark.parametrize("damage", [Path.unlink, zeroed_within])
+def test_a_damaged_checkpoint_costs_nothing(tables: str, damage: Callable[[Path], None]) -> None:
+    """Its hint is there still."""
     DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
     log = log_of(tables, GROUP_OFFSETS)
     hint = (log / "_last_checkpoint").read_bytes()
     apply_next(start_apply(tables))
-    for checkpoint in log.glob("*.checkpoint.parquet"):
-        checkpoint.unlink()
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    damage(checkpoint)
     (log / "_last_checkpoint").write_bytes(hint)
     goes_on(tables, least=4)
 
 
-def test_a_checkpoint_with_zeros_within_costs_nothing(tables: str) -> None:
-    DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
-    (checkpoint,) = log_of(tables, GROUP_OFFSETS).glob("*.checkpoint.parquet")
-    content = checkpoint.read_bytes()
-    apply_next(start_apply(tables))
-    checkpoint.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
-    goes_on(tables, least=4)
-
-
 def test_a_load_progress_with_zeros_within_is_damaged(tables: str) -> None:
-    file = last_data_file(tables, LOAD_PROGRESS)
-    content = file.read_bytes()
-    file.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
+    zeroed_within(last_data_file(tables, LOAD_PROGRESS))
     goes_on(tables)
 
 

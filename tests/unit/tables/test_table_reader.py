@@ -26,20 +26,20 @@ from tests.support.tables.tables_folder import apply_micro_batch, create_tables,
 GROUP = {"group_id": "g"}
 
 
-def test_reads_every_table_at_the_version_that_load_progress_names(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
-    write_rows(tables, "groups", [GROUP, {"group_id": "of a micro-batch under way"}])
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    """Tables with a group after their first micro-batch."""
+    folder = create_tables(tmp_path / "tables")
+    apply_micro_batch(folder, groups=[GROUP], progress=[{"next_offset": 1}])
+    return folder
 
-    assert TableReader(tables).read("groups")["group_id"].to_pylist() == ["g"]
 
-
-def test_what_is_not_to_be_consistent_is_read_as_it_is(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+def test_reads_every_table_at_the_version_that_load_progress_names(tables: str) -> None:
+    """Unless the newest version is asked for."""
     under_way = {"group_id": "of a micro-batch under way"}
     write_rows(tables, "groups", [GROUP, under_way])
 
+    assert TableReader(tables).read("groups")["group_id"].to_pylist() == ["g"]
     assert TableReader(tables, consistent=False).read("groups").num_rows == 2
     for command in (["show", "groups"], ["sql", "SELECT group_id FROM groups"]):
         of_tables = [*command, "--tables", tables, "--output", "json"]
@@ -49,9 +49,7 @@ def test_what_is_not_to_be_consistent_is_read_as_it_is(tmp_path: Path) -> None:
         assert "leave out --newest" in refused.stderr
 
 
-def test_a_snapshot_has_the_loaders_rules_of_its_time(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+def test_a_snapshot_has_the_loaders_rules_of_its_time(tables: str) -> None:
     before = TableReader(tables)
     changed = {PROPERTY_SEMANTICS: "scala", PROPERTY_KAFKA_RELEASE: "4.1"}
     set_properties(WriterEpoch.current(str(tables)), LOAD_PROGRESS, changed)
@@ -106,9 +104,7 @@ def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
     }
 
 
-def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tables: str) -> None:
     between = datetime.now(timezone.utc)
     apply_micro_batch(tables, groups=[], progress=[{"next_offset": 2}])
 
@@ -125,17 +121,15 @@ def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
         TableReader(tmp_path / "nowhere")
 
 
-def test_a_folder_that_vanishes_while_it_is_read_is_named(tmp_path: Path) -> None:
-    folder = create_tables(tmp_path / "tables")
-    apply_micro_batch(folder, groups=[{"group_id": "g"}], progress=[{}])
-    reader = TableReader(folder)
-    (file,) = Path(folder, "groups").glob("*.parquet")
+def test_a_folder_that_vanishes_while_it_is_read_is_named(tables: str) -> None:
+    reader = TableReader(tables)
+    (file,) = Path(tables, "groups").glob("*.parquet")
     file.unlink()
 
     with pytest.raises(ConfigurationError) as raised:
         reader.read("groups")
     assert str(raised.value) == (
-        f"cannot read {folder}/groups: the file {file.name} is missing; "
+        f"cannot read {tables}/groups: the file {file.name} is missing; "
         "was the folder deleted or moved?"
     )
 
@@ -165,18 +159,14 @@ def test_a_format_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
         TableReader(tables)
 
 
-def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{}])
-    (tmp_path / "groups").rename(tmp_path / "moved away")
+def test_a_damaged_table_is_one_line(tables: str) -> None:
+    Path(tables, "groups").rename(Path(tables, "moved away"))
 
     with pytest.raises(ConfigurationError, match="groups"):
         TableReader(tables).read("groups")
 
 
-def test_tables_by_an_address_are_the_same(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+def test_tables_by_an_address_are_the_same(tables: str) -> None:
 
     reader = TableReader(Path(tables).as_uri())
     assert reader.load_states == TableReader(tables).load_states
@@ -191,10 +181,8 @@ def test_tables_by_an_address_are_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_a_table_with_features_of_a_later_reader_is_refused(
-    tmp_path: Path, feature: TableFeatures, named: str
+    tables: str, feature: TableFeatures, named: str
 ) -> None:
-    tables = create_tables(tmp_path)
-    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
     DeltaTable(f"{tables}/groups").alter.add_feature(feature, allow_protocol_versions_increase=True)
     write_rows(tables, "load_progress", [{"table_versions": [("groups", 2)]}])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +34,13 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from tests.support.brokers.object_store import served_object_store
-from tests.support.tables.every_table import apply_next, assert_undisturbed, create
+from tests.support.tables.every_table import (
+    apply_next,
+    assert_undisturbed,
+    copy_of_load,
+    create,
+    load,
+)
 from tests.support.tables.tables_folder import Crash, start_apply
 
 
@@ -46,7 +51,8 @@ def object_store() -> Iterator[dict[str, str]]:
 
 
 HERE, STORE = "on this machine", "in an object store"
-SNAPSHOT = [table.name for table in TABLES]
+SOON = {"", GROUP_OFFSETS.name, OFFSET_COMMITS.name, PENDING_OFFSETS.name, LOAD_PROGRESS.name}
+"""A table of each kind of write; `test_every_table_is_fenced` has the others, too."""
 
 
 @pytest.fixture(params=[HERE, pytest.param(STORE, marks=pytest.mark.long)])
@@ -59,39 +65,36 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return f"s3a://bucket/{tmp_path.name}"
 
 
-def in_store(is_loaded: bool, *names: str) -> list[Any]:
-    return [pytest.param(STORE, is_loaded, name, marks=pytest.mark.long) for name in names]
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder after its first micro-batch."""
-    tables = str(tmp_path_factory.mktemp("loaded") / "tables")
-    create(tables)
-    apply_next(start_apply(tables))
-    return tables
+def taken_over_after(where: str, is_loaded: bool, *names: str) -> list[Any]:
+    return [
+        pytest.param(
+            where,
+            is_loaded,
+            name,
+            marks=() if where == HERE and name in SOON else pytest.mark.long,
+        )
+        for name in names
+    ]
 
 
 @pytest.mark.parametrize(
     ("tables", "is_loaded", "table"),
     [
-        *((HERE, True, name) for name in ["", *SNAPSHOT]),
-        *((HERE, False, name) for name in ["", GROUP_OFFSETS.name, LOAD_PROGRESS.name]),
-        *in_store(False, "", LOAD_PROGRESS.name),
-        *in_store(True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
+        *taken_over_after(HERE, True, "", *(table.name for table in TABLES)),
+        *taken_over_after(HERE, False, "", GROUP_OFFSETS.name, LOAD_PROGRESS.name),
+        *taken_over_after(STORE, False, "", LOAD_PROGRESS.name),
+        *taken_over_after(STORE, True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
     ],
     indirect=["tables"],
 )
 def test_an_older_run_ends_at_its_next_commit(
-    tables: str, loaded: str, is_loaded: bool, table: str
+    tables: str, tmp_path: Path, is_loaded: bool, table: str
 ) -> None:
     """The newer one takes over after the older one wrote a table, or between two micro-batches."""
     if is_loaded and "://" not in tables:
-        shutil.copytree(loaded, tables)
+        copy_of_load(tmp_path, 1)
     else:
-        create(tables)
-        if is_loaded:
-            apply_next(start_apply(tables))
+        load(tables, int(is_loaded))
     newer: list[MicroBatchApply[pa.Table]] = []
 
     def take_over() -> None:
@@ -108,20 +111,6 @@ def test_an_older_run_ends_at_its_next_commit(
         apply_next(older)
     assert older.writer.epoch.is_fenced.is_set()
     apply_next(newer[0])
-    assert_undisturbed(tables)
-
-
-def test_an_older_run_that_is_started_again_is_the_newest(tables: str) -> None:
-    """As Kubernetes does it."""
-    create(tables)
-    older, newer = (start_apply(tables) for _ in range(2))
-    apply_next(newer)
-    with pytest.raises(WriterFenced):
-        apply_next(older)
-    again = start_apply(tables)
-    with pytest.raises(WriterFenced):
-        apply_next(newer)
-    apply_next(again)
     assert_undisturbed(tables)
 
 
@@ -247,9 +236,7 @@ def test_maintenance_and_the_query_of_a_run_do_not_fence_each_other(
 
 
 def test_an_unfinished_micro_batch_is_rolled_back_and_nothing_else(tmp_path: Path) -> None:
-    tables = str(tmp_path)
-    create(tables)
-    apply_next(start_apply(tables))
+    tables = copy_of_load(tmp_path, 1)
     versions = TableReader(tables).table_versions
     with pytest.raises(Crash):
         apply_next(start_apply(tables, fault=OFFSET_COMMITS.name))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pyarrow as pa
-import pytest
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.reloading import ReadyRows, Reloading
 from streaming.engine.read_ranges import is_below
-from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import Progress
 from tests.support.logs.log_rows import commit, places, progress_row, table_of
@@ -58,13 +56,6 @@ def test_rows_that_were_applied_are_left_out() -> None:
 
     assert record_offsets(ready) == [5, 6, 7]
     assert (ready.replaced, ready.from_offsets) == ({}, {7: 3})
-
-
-def test_a_gap_is_refused() -> None:
-    progress = progress_of(p7=Progress(next_offset=5, current_at=NOW))
-
-    with pytest.raises(ConfigurationError, match=r"continue at record offset 5, .* at 6"):
-        read(Reloading(compacts=False), progress, 7, 6, 8)
 
 
 def test_a_reload_is_held_until_its_end_and_has_one_report() -> None:
