@@ -217,11 +217,6 @@ def test_sql_may_have_any_other_columns_and_numbers(tables: str) -> None:
     assert findings(tables, sql=sql) == {(None, "x", None): ("the query returned a row", None)}
 
 
-def test_sql_that_has_many_rows_of_history_is_answered_by_files_it_needs(tables: str) -> None:
-    sql = "SELECT count(*) AS value FROM group_events WHERE event = 'rebalance' HAVING count(*) > 0"
-    assert list(findings(tables, sql=sql).values()) == [("the query returned a row", 8)]
-
-
 def test_sql_is_of_the_moment(tables: str) -> None:
     sql = """
         SELECT group_id, count(*) AS value FROM group_events

@@ -98,17 +98,6 @@ def test_an_alert_has_the_times_of_its_states() -> None:
     assert rules.alerts == {}
 
 
-def test_it_has_to_hold_for_some_time() -> None:
-    rules = WatchedRules(rule={"for": "10s"})
-    rules.look(0, BEHIND)
-    assert rules.state() is AlertState.PENDING
-    rules.look(5)
-    assert rules.state() is None
-    rules.look(6, BEHIND)
-    rules.look(16, BEHIND)
-    assert rules.alerts[BEHIND].since == at(6)
-
-
 def test_what_is_not_known_changes_nothing() -> None:
     rules = WatchedRules()
     rules.look(0, unknown=[BEHIND])
@@ -121,40 +110,6 @@ def test_what_is_not_known_changes_nothing() -> None:
     rules.look(4)
     assert rules.state() is AlertState.RESOLVED
     assert len(rules.told) == 2
-
-
-def test_a_sink_that_was_away_hears_of_what_it_is_to_know() -> None:
-    sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
-    rules = WatchedRules(sinks=sinks)
-    rules.broken = {"pager"}
-    rules.look(0, BEHIND)
-    rules.look(1, BEHIND)
-    rules.broken = set()
-    rules.look(2, BEHIND)
-    rules.broken = {"pager"}
-    rules.look(3)
-    # Nobody knows in between that it fires again.
-    rules.look(4, BEHIND)
-    rules.look(5)
-    rules.broken = set()
-    rules.look(6)
-    assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
-        (2, "firing"),
-        (6, "resolved"),
-    ]
-    assert [word for _, _, sink, word in rules.told if sink == "chat"] == [
-        *("firing", "resolved", "firing", "resolved"),
-    ]
-
-
-def test_who_never_heard_of_it_does_not_hear_of_its_end() -> None:
-    rules = WatchedRules()
-    rules.broken = {"chat"}
-    rules.look(0, BEHIND)
-    rules.look(1)
-    rules.broken = set()
-    rules.look(2)
-    assert rules.told == []
 
 
 def test_a_silence_mutes_the_alerts_of_its_groups() -> None:
@@ -239,17 +194,3 @@ def test_an_alert_has_the_newest_status_and_reason() -> None:
     assert (alert.state, alert.reason) == (AlertState.FIRING, "HANGING_TRANSACTION holds")
     assert (alert.group_status, alert.change) == ("HANGING_TRANSACTION", "was STOP")
     assert (alert.fired_at, alert.status_since) == (START, at(200))
-
-
-def test_a_sink_that_missed_the_change_is_told_of_it_once() -> None:
-    sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
-    rules = WatchedRules(sinks=sinks, rule={"status": "STOP"})
-    rules.look(0, BEHIND, status="STOP")
-    rules.broken = {"pager"}
-    rules.look(200, BEHIND, status="STALL")
-    rules.broken = set()
-    for second in (300, 400):
-        rules.look(second, BEHIND, status="STALL")
-    assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
-        *((0, "firing"), (300, "changed")),
-    ]

@@ -105,24 +105,6 @@ def test_the_table_of_alerts_is_not_needed(
     assert told(receiver) == ["firing", "resolved"]
 
 
-def test_a_table_that_was_not_written_is_not_well(
-    tables: str, rules_file: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = AlertRun(tables, rules_file)
-    in_the_way = Path(tables, "alerts")
-    in_the_way.write_text("no folder")
-    lag_of(tables, 50)
-    run.round()
-    Path(tables).rename(tmp_path / "away")
-    run.round()
-    said = [line for line in caplog.messages if line.startswith("table alerts")]
-    assert len(said) == 1
-    (tmp_path / "away").rename(tables)
-    in_the_way.unlink()
-    run.round()
-    assert caplog.messages[-1] == "table alerts: recovered"
-
-
 def test_a_restart_knows_of_it(tables: str, rules_file: str, receiver: HttpReceiver) -> None:
     """It was told, the process ended, and the tables came back."""
     lag_of(tables, 50)

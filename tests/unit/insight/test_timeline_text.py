@@ -18,7 +18,6 @@ from coordinator_state.insight.timeline_text import (
     cause_text,
     owner_text,
     owners_text,
-    timeline_note,
     timeline_sentence,
 )
 from tests.support.tables.event_rows import BEGIN
@@ -74,11 +73,6 @@ def timeline(
 )
 def test_the_result_is_one_sentence(found: AssignmentTimeline, sentence: str) -> None:
     assert timeline_sentence(found) == sentence
-
-
-def test_the_limits_of_the_log_are_told() -> None:
-    assert "Pauses within a rebalance are not in the log" in str(timeline_note(timeline()))
-    assert timeline_note(timeline(group_type="new")) is None
 
 
 def test_rebalances_have_causes() -> None:

@@ -21,7 +21,6 @@ from streaming.lag.group_status import (
 from streaming.lag.silent_members import silent_facts
 from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
-from tests.support.clients.command_line import call
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
@@ -248,10 +247,3 @@ def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
 def test_without_a_group_in_trouble_no_start_of_a_status_is_searched(tables: str) -> None:
     reader = TableReader(tables)
     assert standing_since(reader, {}, reader.moment) == {}
-
-
-def test_the_command(tables: str) -> None:
-    version = str(TableReader(tables).version)
-    lines = call("show", "status", "--tables", tables, "--as-of", version).stdout.splitlines()
-    assert lines[0].split()[:4] == ["group_id", "group_type", "group_state", "status"]
-    assert len(lines) == 7

@@ -14,13 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.partition_facts import PartitionFacts
-from coordinator_state.insight.partition_status import partition_status
 from streaming.lag.burrow_status import burrow_group_statuses
-from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import group_statuses, judged_partitions
-from streaming.lag.partition_facts import partition_facts
+from streaming.lag.group_status import group_statuses
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment, only
 from tests.support.tables.incidents import INCIDENTS, WELL_S, repeats
 from tests.support.tables.tables_folder import create_tables
@@ -101,24 +96,6 @@ def _by_text(snapshots: Snapshots, restarted: Snapshots, judge: Judge) -> dict[s
         **{incident.text: found[incident.group_id] for incident in INCIDENTS},
         _RESTART: changes_of(restarted, judge, ["well"])["well"],
     }
-
-
-def test_what_is_well_has_the_verdict_of_the_rules(snapshots: Snapshots) -> None:
-    """Most partitions take a short way to their verdict."""
-    is_well = []
-    for seconds in (-60, 0, 5, 35, 60, 300, 330, 960):
-        at = moment(seconds)
-        reader = snapshots.reader(at)
-        assert reader is not None
-        lags = group_lag(reader, at=at)
-        facts = partition_facts(reader, at, None, StatusRules(), lags).to_pylist()
-        for row, judged in zip(
-            facts, judged_partitions(reader, at, None, StatusRules(), lags), strict=True
-        ):
-            is_well.append(row.pop("is_well"))
-            found = partition_status(PartitionFacts(**row), StatusRules())
-            assert (judged["status"], judged["reason"]) == (found.status.value, found.reason)
-    assert 0.5 < sum(is_well) / len(is_well) < 1
 
 
 def test_the_table_of_docs_is_true(ours: dict[str, Changes], burrows: dict[str, Changes]) -> None:
