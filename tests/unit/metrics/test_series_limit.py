@@ -14,6 +14,7 @@ from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.families import KMINION
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.scraped_tables import (
     CLUSTER,
     Samples,
@@ -74,10 +75,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
             {**offset, "group_id": "worst", "committed_offset": 3},
         ],
     )
-    log = {"partition": 0, "state": "present", "topic_id": "T", "log_start_offset": 5}
     samples = [
-        {**log, "topic": topic, "sampled_at": at, "day": at.date()}
-        | {"log_end_offset": end, "last_stable_offset": end}
+        sample(at, end, topic, log_start_offset=5)
         for topic, end in (("t", 100), ("__consumer_offsets", 30))
         for at in (now - timedelta(seconds=20), now)
     ]
@@ -95,7 +94,6 @@ def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> 
         "worst",
         *(f"well-{number:02}" for number in range(len(group_ids(few)) - 1)),
     }
-    assert scraped(crowd, max_series=30).keys() == few.keys()
     # As many as those of the others are: none is left for the groups whose ids are long.
     long = {one for one in group_ids(whole) if len(one) > 100}
     enough = sum(
@@ -106,7 +104,7 @@ def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> 
 
 def test_long_labels_count_by_their_bytes(crowd: str) -> None:
     """No answer is larger than the limit on series lets expect."""
-    for max_series in (0, 10, 100, 1_000, 3_000, 100_000):
+    for max_series in (0, 100, 3_000):
         registry = CollectorRegistry()
         registry.register(TablesCollector(tables=crowd, max_series=max_series))
         size_bytes = len(generate_latest(registry))
@@ -119,11 +117,11 @@ def test_the_log_says_once_that_series_are_left_out(
 ) -> None:
     collector = TablesCollector(tables=crowd, max_series=30)
     with caplog.at_level("INFO", "streaming.metrics.collector"):
-        for _ in range(3):
+        for _ in range(2):
             list(collector.collect())
         (said,) = caplog.messages
         collector.max_series = 100_000
-        for _ in range(3):
+        for _ in range(2):
             list(collector.collect())
     assert re.fullmatch(
         r"[\d,]+ series are left out because there are more than --max-series 30: "
