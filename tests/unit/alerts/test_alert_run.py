@@ -89,15 +89,6 @@ def test_a_damaged_end_of_the_table_is_cut(tables: str, rules_file: str) -> None
     assert [alert.state for alert in run.alerts.values()] == [AlertState.FIRING]
 
 
-def test_the_table_is_written_when_something_changes(tables: str, rules_file: str) -> None:
-    lag_of(tables, 50)
-    run = AlertRun(tables, rules_file)
-    for _ in range(5):
-        run.round()
-    # It was made at version 0 and taken over at 1; then it fires, and somebody was told.
-    assert DeltaTable(f"{tables}/alerts").version() == 3
-
-
 def test_how_long_a_condition_has_held_is_not_forgotten(
     tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
 ) -> None:

@@ -192,14 +192,6 @@ def test_any_text_is_documents(text: str) -> None:
         assert document["line"] >= 1
 
 
-def test_a_value_of_a_consumer_group() -> None:
-    assert record_json(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x05\x00") == {
-        "key": {"type": 3, "data": {"groupId": "g"}},
-        "value": {"version": 0, "data": {"epoch": 5}},
-    }
-    assert "error" in record_json(b"\x00\x03\x00\x01g", b"\x00\x00\x00")
-
-
 def test_a_batch_that_does_not_hold_together_is_one_document() -> None:
     broken = bytearray(batch(3, 2))
     broken[-1] ^= 1

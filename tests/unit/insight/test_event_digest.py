@@ -105,13 +105,6 @@ def test_members_that_are_replaced_are_counted() -> None:
     assert texts(*rows) == ["search-consumer at /10.0.0.1: 3 members joined and 3 left"]
 
 
-def test_members_that_only_join_need_no_number_of_times() -> None:
-    one, two = (event_row("member_joined", **by_member(f"search-consumer-{n}")) for n in (1, 2))
-    assert texts(one) == ["search-consumer-1 at /10.0.0.1 joined"]
-    assert texts(one, two) == ["search-consumer (2 members) at /10.0.0.1 joined"]
-    assert texts(one, two, two)[0].endswith(" joined 3 times")
-
-
 def rebalances(*at_s: float, **fields: Any) -> list[Row]:
     """Rebalances to generation 2, 3 and so on."""
     return [
@@ -159,19 +152,6 @@ def test_a_loop_names_the_client_of_members_that_are_new_each_time() -> None:
     assert ": search-consumer (2 members) joins and leaves every 3 s, " in text
 
 
-def test_loops_of_several_clients_are_one_line() -> None:
-    rows = [
-        row | {"client_id": client}
-        for client in ("a", "b", "c")
-        for row in churn(6 if client != "c" else 2, *(f"{client}-{n}" for n in range(6)))
-    ]
-    (text,) = texts(*rows, *rebalances(1, 2))
-    assert text.startswith(
-        "2 rebalances in 16 s: a joins and leaves every 3 s, b joins and leaves every 3 s, "
-        "members of 1 more client did so too, "
-    )
-
-
 def replaced(*at_s: float, host: str = "/10.0.0.1") -> list[Row]:
     """A deploy: an old member leaves, and two seconds later a new one joins."""
     return [
@@ -203,15 +183,6 @@ def test_a_deploy_is_one_line() -> None:
     assert found.who is None
 
 
-def test_a_deploy_that_also_scales_tells_both() -> None:
-    scaled = event_row("member_joined", 9, **by_member("search-consumer-more"))
-    (text,) = texts(*replaced(0, 3), scaled, *rebalances(0, 2, 9))
-    assert text.startswith(
-        "2 members of search-consumer were replaced one after another in 9 s, 1 other member "
-        "joined: 3 rebalances, "
-    )
-
-
 def test_a_member_that_comes_back_with_its_id_is_not_replaced() -> None:
     one = by_member("search-consumer-1")
     rows = [event_row("member_left", 0, **one), event_row("member_joined", 5, **one)]
@@ -225,15 +196,6 @@ def test_scaling_is_no_cycle() -> None:
         "2 rebalances in 1 s, generation 1 to 3; 3 members afterwards",
         "search-consumer (2 members) at /10.0.0.1 joined in 1 s",
     ]
-
-
-def test_cycles_without_times_and_client_ids_have_texts() -> None:
-    nobody = {"client_id": None, "client_host": None}
-    rows = [row | nobody | {"record_timestamp": None} for row in churn(6, "x-1", "x-2")]
-    (text,) = texts(*rows, *rebalances(1))
-    assert text.startswith(
-        "1 rebalance: a client without an id (2 members) joins and leaves 6 times"
-    )
 
 
 def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.insight.group_status import (
-    Status,
     StatusRules,
-    rebalancing_loop,
 )
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.group_status import (
@@ -25,15 +23,6 @@ from tests.support.tables.incident_tables import STEP_S, Cluster, moment
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
-
-
-def test_rebalances_in_a_row_are_a_loop() -> None:
-    rules = StatusRules()
-    assert rebalancing_loop(5, 0, 7, "classic", rules) is None
-    verdict = rebalancing_loop(12, 4_000, 52, "classic", rules)
-    assert verdict is not None
-    assert verdict.status is Status.REBALANCING_LOOP
-    assert verdict.reason == "12 rebalances in 5 min, the last 4 s ago; generation 52"
 
 
 @pytest.fixture
@@ -71,33 +60,6 @@ def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
     ]
     (row,) = partition_statuses(reader, at=at(20), group_ids=["back"]).to_pylist()
     assert row["status"] == "OK"
-
-
-def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) -> None:
-    apply_micro_batch(
-        tables,
-        progress=[{"updated_at": NOW}],
-        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
-        group_offsets=[offset("g", 20, 400), offset("g", 3, 4, partition=1)],
-    )
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            sample(at(600), 0),
-            sample(at(400), 21),
-            sample(at(1), 8_695),
-            sample(at(1), 5_208, partition=1),
-            sample(at(600), 0, OFFSETS_TOPIC),
-            sample(at(0), 0, OFFSETS_TOPIC),
-        ],
-    )
-    (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
-    assert (row["status"], row["topic"], row["partition"]) == ("STOP", "t", 0)
-    assert row["reason"] == (
-        "t:0: no commit for 6.7 min; 8,675 behind, oldest 6.8 min; the group: 13,880 behind, "
-        "oldest 6.8 min"
-    )
 
 
 def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:

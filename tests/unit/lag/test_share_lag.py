@@ -11,8 +11,7 @@ import pytest
 from coordinator_state.insight.lag import NO_DELIVERY_COUNT, NO_START_OFFSET, TOPIC_GONE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.lag.burrow_status import burrow_group_statuses
-from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
+from streaming.lag.group_lag import GROUP_LAG, group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
@@ -166,28 +165,6 @@ def test_a_last_acknowledgement_without_a_time_is_as_old_as_the_tables(
     all_cases: TableReader, lag_by_group: dict[str, Row]
 ) -> None:
     assert lag_by_group["no time"]["commit_timestamp"] == all_cases.moment
-
-
-def test_an_unknown_lag_has_no_total(all_cases: TableReader) -> None:
-    lags = group_lag(all_cases, at=NOW, group_ids=["no count"])
-    (total,) = lag_totals(lags, "group").to_pylist()
-    assert (total["partitions_unknown"], total["lag"]) == (1, None)
-
-
-def test_the_batches_of_a_partition_are_its_own(tmp_path: Path) -> None:
-    later = batches((60, 69, 2), (70, 79, 2))
-    rows = rows_of(
-        create_share_tables(
-            tmp_path,
-            NOW,
-            [
-                partition(50, 50, partition=1),
-                partition(60, 20, **later),
-                partition(-1, None, partition=2),
-            ],
-        )
-    )
-    assert [row["time_lag_ms"] for row in rows] == [20_000, None, None]
 
 
 def test_only_the_member_that_has_a_partition_alone_is_named(tmp_path: Path) -> None:
@@ -377,14 +354,12 @@ def test_records_that_are_deleted_before_they_are_delivered(tmp_path: Path) -> N
     assert reason.startswith("15 records deleted before being read: start offset 10, log start 30")
 
 
-def test_burrow_and_explanations_know_share_groups(tmp_path: Path) -> None:
+def test_a_share_group_is_explained(tmp_path: Path) -> None:
     tables = create_share_tables(
         tmp_path, NOW, [partition(50, at=at(370)), partition(-1, partition=1)]
     )
     behind_for_long(tables)
-    reader = TableReader(tables)
-    assert burrow_group_statuses(reader, at=NOW).num_rows == 0
-    explanation = explained(reader, GROUP, at=NOW)
+    explanation = explained(TableReader(tables), GROUP, at=NOW)
     assert explanation is not None
     assert (explanation.status, explanation.lag) == ("STOP", 50)
     assert explanation.headline.startswith("STOP: 50 records behind")

@@ -15,7 +15,7 @@ from streaming.lag.open_transactions import open_transactions, with_owners
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS, STATE_CURRENT, STATE_LOADING, STATE_WAITING
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.tables.explained_incidents import caught_up, healthy
+from tests.support.tables.explained_incidents import healthy
 from tests.support.tables.incident import PRODUCER, STEP_S
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
@@ -191,7 +191,3 @@ def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> 
     assert transaction.since == begins
     assert min(row["record_offset"] for row in rows) > begins_at
     assert (transaction.producer_id, transaction.offsets) == (PRODUCER.producer_id, 4)
-
-
-def test_plain_commits_are_no_transaction(tmp_path: Path) -> None:
-    assert open_transactions(TableReader(caught_up().tables(tmp_path / "tables"))) == []

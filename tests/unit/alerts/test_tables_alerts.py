@@ -1,7 +1,8 @@
-"""Tables that cannot be read are an alert that needs no rule."""
+"""Tables that cannot be read, or that nobody writes any more, are alerts that need no rule."""
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from streaming.tables.reader import TableReader
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, told, write_rules
+from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
@@ -26,7 +28,7 @@ def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
     return write_rules(tmp_path, receiver.url, settings=settings)
 
 
-def test_it_fires_and_ends(
+def test_unreadable_tables_fire_and_end(
     tables: str, rules_file: str, receiver: HttpReceiver, tmp_path: Path
 ) -> None:
     lag_of(tables, 50)
@@ -36,13 +38,11 @@ def test_it_fires_and_ends(
     Path(tables).rename(away)
     for _ in range(3):
         run.round()
-    *_, told_last = receiver.alerts
     assert told(receiver) == ["firing", "firing"]
-    assert told_last["rule"] == "tables_unreadable"
-    assert told_last["severity"] == "critical"
-    assert told_last["cluster_id"] == "cluster"
-    assert told_last["note"] == "runbook"
-    assert told_last["reason"] == (
+    last = receiver.alerts[-1]
+    assert (last["rule"], last["severity"]) == ("tables_unreadable", "critical")
+    assert (last["cluster_id"], last["note"]) == ("cluster", "runbook")
+    assert last["reason"] == (
         f"the tables cannot be read: there is no folder {tables}: coordinator-state run creates it"
     )
     # Nothing is made where the volume is missing.
@@ -156,3 +156,80 @@ def test_alertmanager_hears_of_it_while_the_tables_cannot_be_read(
     assert len(receiver.posted) == 3
     # What is told every minute is not written every minute.
     assert DeltaTable(f"{tables}/alerts").version() == version
+
+
+# --- stale tables
+
+STALE = AlertKey("tables_stale")
+
+
+def test_stale_tables_fire_two_minutes_after_the_last_write(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    lag_of(tables, 0, seconds_ago=110)
+    run.round()
+    assert told(receiver) == []
+    lag_of(tables, 0, seconds_ago=121)
+    run.round()
+    run.round()
+    (notice,) = receiver.alerts
+    assert (notice["rule"], notice["severity"]) == ("tables_stale", "critical")
+    since = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d UTC"
+    assert re.fullmatch(rf"nothing written since {since}; is `run` running\?", notice["reason"])
+    assert notice["value"] == pytest.approx(121_000, abs=5_000)
+    lag_of(tables, 0)
+    run.round()
+    assert told(receiver) == ["firing", "resolved"]
+
+
+def test_other_alerts_stay_while_tables_are_stale(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    """They neither end nor begin."""
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    lag_of(tables, 50)
+    run.round()
+    lag_of(tables, 0, seconds_ago=200)
+    run.round()
+    assert [(one["rule"], one["status"]) for one in receiver.alerts] == [
+        ("behind", "firing"),
+        ("tables_stale", "firing"),
+    ]
+
+
+def test_the_limit_and_the_delay_of_staleness_can_be_set(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    lag_of(tables, 0, seconds_ago=200)
+    longer = write_rules(tmp_path, receiver.url, settings="status_rules: {stale_after: 5m}\n")
+    run = AlertRun(tables, longer)
+    run.round()
+    assert run.alerts == {}
+    later = write_rules(
+        tmp_path, receiver.url, settings="tables_stale: {for: 1m, severity: warning}\n"
+    )
+    run = AlertRun(tables, later)
+    run.round()
+    assert (run.alerts[STALE].state, run.alerts[STALE].severity) == (AlertState.PENDING, "warning")
+
+
+def test_without_samples_quiet_tables_are_not_stale(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    """`run --lag-interval off` writes nothing while no group commits."""
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    write_rows(tables, "log_offsets", [])
+    lag_of(tables, 0, seconds_ago=900)
+    write_rows(tables, "log_offsets", [])
+    run.round()
+    assert run.alerts == {}
+    lag_of(tables, 0, seconds_ago=900)
+    run.round()
+    assert run.alerts[STALE].state is AlertState.FIRING
+    write_rows(tables, "log_offsets", [])
+    run.round()
+    assert run.alerts[STALE].state is AlertState.FIRING
+    apply_micro_batch(tables, progress=[{"updated_at": run.alerts[STALE].since}])
+    run.round()
+    assert run.alerts[STALE].state is AlertState.RESOLVED
