@@ -71,31 +71,31 @@ def shown(lane: Lane) -> list[tuple[float, float, str]]:
 
 
 def test_a_member_that_leaves_hands_over_its_partitions() -> None:
-    found = timeline(
+    replayed = timeline(
         rebalance(40, 4, record_offset=7),
         left(SECOND, 40, record_offset=7),
         assigned(FIRST, 40, [0], [0, 1], record_offset=7),
         members=[member_row(FIRST, 0), member_row(SECOND, 1)],
     )
 
-    first, second = found.lanes
+    first, second = replayed.lanes
     assert (first.keys, shown(first)) == ((LaneKey("orders", 0),), [(0, 100, "a")])
     assert (second.keys, shown(second)) == ((LaneKey("orders", 1),), [(0, 40, "b"), (40, 100, "a")])
-    (only,) = found.rebalances
+    (only,) = replayed.rebalances
     assert (only.at, only.epoch_before, only.epoch_after) == (at(40), 3, 4)
     assert (only.joined, only.left, only.assigned_at) == ((), (SECOND,), None)
-    assert found.standstills == []
-    assert [owner.owned.total_seconds() for owner in found.owners] == [100, 40]
-    assert [owner.partitions for owner in found.owners] == [2, 1]
+    assert replayed.standstills == []
+    assert [owner.owned.total_seconds() for owner in replayed.owners] == [100, 40]
+    assert [owner.partitions for owner in replayed.owners] == [2, 1]
 
 
 def test_partitions_with_the_same_owners_share_a_lane() -> None:
-    found = timeline(members=[member_row(FIRST, 0, 1, 2), member_row(SECOND, 3)])
-    assert [[key.partition for key in lane.keys] for lane in found.lanes] == [[0, 1, 2], [3]]
+    replayed = timeline(members=[member_row(FIRST, 0, 1, 2), member_row(SECOND, 3)])
+    assert [[key.partition for key in lane.keys] for lane in replayed.lanes] == [[0, 1, 2], [3]]
 
 
 def test_a_member_that_comes_back_has_the_seat_of_the_one_before() -> None:
-    found = timeline(
+    replayed = timeline(
         *(
             event
             for n in range(3)
@@ -103,37 +103,37 @@ def test_a_member_that_comes_back_has_the_seat_of_the_one_before() -> None:
         ),
         members=[member_row(FIRST, 0), member_row("x-0", 1)],
     )
-    assert [len(owner.member_ids) for owner in found.owners] == [1, 4]
-    assert found.owner_of["x-3"] == found.owner_of["x-0"] == 1
+    assert [len(owner.member_ids) for owner in replayed.owners] == [1, 4]
+    assert replayed.owner_of["x-3"] == replayed.owner_of["x-0"] == 1
 
 
 def test_a_static_member_returns_to_its_own_seat() -> None:
     static = {"group_instance_id": "one"}
-    found = timeline(
+    replayed = timeline(
         left(FIRST, 1),
         left("one-1", 1, **static),
         joined("one-2", 2, **static),
         joined(THIRD, 3),
         members=[member_row(FIRST, 0), member_row("one-1", 1, **static)],
     )
-    assert [owner.member_ids for owner in found.owners] == [(FIRST, THIRD), ("one-1", "one-2")]
+    assert [owner.member_ids for owner in replayed.owners] == [(FIRST, THIRD), ("one-1", "one-2")]
 
 
 def test_a_seat_of_the_same_host_comes_first() -> None:
     other = {"client_host": "/10.0.0.2"}
-    found = timeline(
+    replayed = timeline(
         left(FIRST, 1),
         left(SECOND, 1),
         joined(THIRD, 2, **other),
         members=[member_row(FIRST, 0), member_row(SECOND, 1, **other)],
     )
-    assert [owner.member_ids for owner in found.owners] == [(FIRST,), (SECOND, THIRD)]
+    assert [owner.member_ids for owner in replayed.owners] == [(FIRST,), (SECOND, THIRD)]
 
 
 def test_members_that_are_in_no_row_are_derived_from_their_events() -> None:
-    found = timeline(assigned(FIRST, 10, [0, 1], [1]), left(SECOND, 20))
-    assert [shown(lane) for lane in found.lanes] == [[(0, 10, "a")], [(0, 100, "a")]]
-    assert [owner.member_ids for owner in found.owners] == [(FIRST,), (SECOND,)]
+    replayed = timeline(assigned(FIRST, 10, [0, 1], [1]), left(SECOND, 20))
+    assert [shown(lane) for lane in replayed.lanes] == [[(0, 10, "a")], [(0, 100, "a")]]
+    assert [owner.member_ids for owner in replayed.owners] == [(FIRST,), (SECOND,)]
 
 
 def test_events_before_the_begin_bring_older_members_up_to_date() -> None:
@@ -145,7 +145,7 @@ def test_events_before_the_begin_bring_older_members_up_to_date() -> None:
 
 def test_a_consumer_group_has_a_target_some_time_after_its_epoch() -> None:
     of = {"group_type": "consumer"}
-    found = timeline(
+    replayed = timeline(
         joined(SECOND, 10, **of),
         rebalance(10, 5, **of),
         assigned(FIRST, 10.2, [0, 1], [0], **of),
@@ -154,10 +154,10 @@ def test_a_consumer_group_has_a_target_some_time_after_its_epoch() -> None:
         rebalance(50, 6, **of),
         members=[member_row(FIRST, target_assignment=orders(0, 1))],
     )
-    first, second = found.rebalances
+    first, second = replayed.rebalances
     assert (first.joined, first.assigned_at) == ((SECOND,), at(10.3))
     assert (second.left, second.assigned_at) == ((SECOND,), None)
-    assert [shown(lane) for lane in found.lanes] == [
+    assert [shown(lane) for lane in replayed.lanes] == [
         [(0, 100, "a")],
         [(0, 10.2, "a"), (10.3, 50, "b")],
     ]
@@ -173,10 +173,10 @@ def test_lanes_of_a_streams_group_are_its_active_tasks() -> None:
 
 
 def test_times_never_go_back() -> None:
-    found = timeline(
+    replayed = timeline(
         assigned(FIRST, 10, [], [0]), assigned(FIRST, 5, [0], [], record_offset=99_999)
     )
-    assert found.lanes == []
+    assert replayed.lanes == []
     assert timeline(assigned(FIRST, None, [], [0])).lanes == []
 
 

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def texts(*rows: Row) -> list[str]:
-    return [found.text for found in folded_events(rows)]
+    return [folded.text for folded in folded_events(rows)]
 
 
 def offsets_deleted(count: int, partitions: int) -> list[Row]:
@@ -66,21 +66,21 @@ def test_one_rewind_comes_before_hundreds_of_deletions() -> None:
 
 
 def test_equal_events_that_are_far_apart_are_two_rows() -> None:
-    found = folded_events([event_row("group_emptied", at_s) for at_s in (0, 299, 700)])
-    assert [len(one.rows) for one in found] == [1, 2]
+    digest = folded_events([event_row("group_emptied", at_s) for at_s in (0, 299, 700)])
+    assert [len(folded.rows) for folded in digest] == [1, 2]
 
 
 def test_events_without_a_timestamp_are_folded() -> None:
-    (found,) = folded_events([event_row("group_emptied", None), event_row("group_emptied", None)])
-    assert (found.first_at, found.last_at) == (None, None)
-    assert found.text == "the last member left 2 times"
+    (folded,) = folded_events([event_row("group_emptied", None), event_row("group_emptied", None)])
+    assert (folded.first_at, folded.last_at) == (None, None)
+    assert folded.text == "the last member left 2 times"
 
 
 def test_a_member_that_churns_is_one_line() -> None:
-    (found,) = folded_events(churn(99, "search-consumer-aaaa51f4"))
-    assert found.text.startswith("search-consumer-51f4 at /10.0.0.1 joined and left 99 times in ")
-    assert found.events == ("member_joined", "member_left")
-    assert found.who == "search-consumer-51f4 at /10.0.0.1"
+    (folded,) = folded_events(churn(99, "search-consumer-aaaa51f4"))
+    assert folded.text.startswith("search-consumer-51f4 at /10.0.0.1 joined and left 99 times in ")
+    assert folded.events == ("member_joined", "member_left")
+    assert folded.who == "search-consumer-51f4 at /10.0.0.1"
 
 
 def test_members_of_one_client_on_one_host_that_churn_are_one_line() -> None:
@@ -125,17 +125,17 @@ def test_churn_and_the_rebalances_it_causes_are_one_line() -> None:
     few, many = (
         [*churn(times, "search-consumer-1"), *rebalances(*range(3 * times))] for times in (4, 5)
     )
-    (found,) = folded_events([*many, event_row("assignment_changed", 4, **by_member("other-1"))])
-    assert found.text == (
+    (folded,) = folded_events([*many, event_row("assignment_changed", 4, **by_member("other-1"))])
+    assert folded.text == (
         "15 rebalances in 14 s: search-consumer-1 at /10.0.0.1 joins and leaves every 3 s, "
         "generation 1 to 16; 3 members afterwards"
     )
-    assert found.events == ("rebalance", "member_joined", "member_left", "assignment_changed")
-    assert found.count == 26
+    assert folded.events == ("rebalance", "member_joined", "member_left", "assignment_changed")
+    assert folded.count == 26
     # It ranks before a group that was created, other rebalances after it.
     created = event_row("group_created", group_id="h")
-    assert [one.group_id for one in folded_events([*many, created])] == ["g", "h"]
-    assert [one.group_id for one in folded_events([*few, created])] == ["h", "g"]
+    assert [folded.group_id for folded in folded_events([*many, created])] == ["g", "h"]
+    assert [folded.group_id for folded in folded_events([*few, created])] == ["h", "g"]
     assert texts(*few) == [
         "search-consumer-1 at /10.0.0.1 joined and left 4 times in 11 s: 12 rebalances, "
         "generation 1 to 13; 3 members afterwards"
@@ -170,22 +170,22 @@ def test_a_deploy_is_one_line() -> None:
         "generation 1 to 7; 3 members afterwards"
     ]
     emptied = [event_row("group_emptied", at) for at in (0, 60)]
-    (found,) = folded_events([*replaced(0, 0), *rebalances(0, 2), *emptied])
-    assert found.text == (
+    (folded,) = folded_events([*replaced(0, 0), *rebalances(0, 2), *emptied])
+    assert folded.text == (
         "2 members of search-consumer were replaced at once in 60 s: 2 rebalances, generation 1 "
         "to 3; the group had no members 2 times"
     )
-    (found,) = folded_events([*replaced(0), *rebalances(0, 2), emptied[0]])
-    assert found.text == (
+    (folded,) = folded_events([*replaced(0), *rebalances(0, 2), emptied[0]])
+    assert folded.text == (
         "search-consumer-old0 was replaced by search-consumer-new0 in 2 s: 2 rebalances, "
         "generation 1 to 3; the group had no members for a time; 3 members afterwards"
     )
-    assert found.who is None
+    assert folded.who is None
 
 
 def test_a_member_that_comes_back_with_its_id_is_not_replaced() -> None:
-    one = by_member("search-consumer-1")
-    rows = [event_row("member_left", 0, **one), event_row("member_joined", 5, **one)]
+    member = by_member("search-consumer-1")
+    rows = [event_row("member_left", 0, **member), event_row("member_joined", 5, **member)]
     (text,) = texts(*rows, *churn(1, "search-consumer-2"), *rebalances(0, 5))
     assert text.startswith("search-consumer joined and left 2 times in 5 s: 2 rebalances, ")
 
@@ -226,9 +226,9 @@ def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:
     ],
 )
 def test_unknown_people_are_said_to_be_unknown(fields: Row, who: str) -> None:
-    (found,) = folded_events([moved("offset_rewind", 9, 5, **fields)])
-    assert found.who == f"not recorded by Kafka: {who}"
-    assert found.text == f"orders:0 set back from 9 to 5; client {found.who}"
+    (folded,) = folded_events([moved("offset_rewind", 9, 5, **fields)])
+    assert folded.who == f"not recorded by Kafka: {who}"
+    assert folded.text == f"orders:0 set back from 9 to 5; client {folded.who}"
 
 
 def test_the_other_events_have_sentences() -> None:
@@ -289,30 +289,30 @@ _EVENTS = st.builds(
 
 @given(st.lists(_EVENTS, max_size=40))
 def test_folding_loses_no_event(rows: list[Row]) -> None:
-    found = folded_events(rows)
+    digest = folded_events(rows)
 
-    assert sorted(id(row) for one in found for row in one.rows) == sorted(map(id, rows))
-    assert sum(one.count for one in found) == len(rows)
-    for one in found:
-        assert {row["group_id"] for row in one.rows} == {one.group_id}
-        assert {row["event"] for row in one.rows} == set(one.events)
-        times = [row["record_timestamp"] for row in one.rows if row["record_timestamp"]]
-        assert (one.first_at, one.last_at) == (
+    assert sorted(id(row) for folded in digest for row in folded.rows) == sorted(map(id, rows))
+    assert sum(folded.count for folded in digest) == len(rows)
+    for folded in digest:
+        assert {row["group_id"] for row in folded.rows} == {folded.group_id}
+        assert {row["event"] for row in folded.rows} == set(folded.events)
+        times = [row["record_timestamp"] for row in folded.rows if row["record_timestamp"]]
+        assert (folded.first_at, folded.last_at) == (
             min(times, default=None),
             max(times, default=None),
         )
-    assert [one.rank for one in found] == sorted(one.rank for one in found)
+    assert [folded.rank for folded in digest] == sorted(folded.rank for folded in digest)
 
 
 @given(st.lists(_EVENTS, max_size=40))
 def test_every_rewind_stays_visible(rows: list[Row]) -> None:
-    found = folded_events(rows)
-    rewinds = [one for one in found if "offset_rewind" in one.events]
+    digest = folded_events(rows)
+    rewinds = [folded for folded in digest if "offset_rewind" in folded.events]
 
-    assert found[: len(rewinds)] == rewinds
+    assert digest[: len(rewinds)] == rewinds
     for row in rows:
         if row["event"] == "offset_rewind":
-            (one,) = (one for one in rewinds if any(row is of for of in one.rows))
-            assert one.events == ("offset_rewind",)
-            assert {of["topic"] for of in one.rows} == {row["topic"]}
-            assert one.text.startswith(("t:", "2 partitions of t", "3 partitions of t"))
+            (folded,) = (folded for folded in rewinds if any(row is of for of in folded.rows))
+            assert folded.events == ("offset_rewind",)
+            assert {of["topic"] for of in folded.rows} == {row["topic"]}
+            assert folded.text.startswith(("t:", "2 partitions of t", "3 partitions of t"))

@@ -63,9 +63,9 @@ def test_a_partition_that_stays_behind_keeps_its_group_in_trouble(snapshots: Sna
         for group_id in GROUPS:
             row = only(rows, group_id)
             assert row is not None
-            found = f"{group_id} at {seconds} s: {row['status']} {row['reason']}"
-            assert row["status"] in {"STOP", "STALL"}, found
-            assert row["partition"] == 1 or seconds <= int(group_id.partition("-")[2]), found
+            verdict = f"{group_id} at {seconds} s: {row['status']} {row['reason']}"
+            assert row["status"] in {"STOP", "STALL"}, verdict
+            assert row["partition"] == 1 or seconds <= int(group_id.partition("-")[2]), verdict
 
 
 def test_the_group_is_well_when_the_partition_moves(snapshots: Snapshots) -> None:

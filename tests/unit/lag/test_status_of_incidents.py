@@ -47,16 +47,16 @@ def _moments() -> Iterator[int]:
 
 def changes_of(snapshots: Snapshots, judge: Judge, groups: Sequence[str]) -> dict[str, Changes]:
     """The changes of the status of each group; "not seen" without a row."""
-    found: dict[str, Changes] = {group: [] for group in groups}
+    changes_by_group: dict[str, Changes] = {group: [] for group in groups}
     for seconds in _moments():
         reader = snapshots.reader(moment(seconds))
         assert reader is not None
         rows = judge(reader, at=moment(seconds)).to_pylist()
-        for group, changes in found.items():
+        for group, changes in changes_by_group.items():
             row = only(rows, group) or {"status": "not seen", "reason": ""}
             if not changes or changes[-1].status != row["status"]:
                 changes.append(Change(seconds, row["status"], row["reason"]))
-    return found
+    return changes_by_group
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def burrows(snapshots: Snapshots, restarted: Snapshots) -> dict[str, Changes]:
 
 
 def _by_text(snapshots: Snapshots, restarted: Snapshots, judge: Judge) -> dict[str, Changes]:
-    found = changes_of(snapshots, judge, [incident.group_id for incident in INCIDENTS])
+    changes_by_group = changes_of(snapshots, judge, [incident.group_id for incident in INCIDENTS])
     return {
-        **{incident.text: found[incident.group_id] for incident in INCIDENTS},
+        **{incident.text: changes_by_group[incident.group_id] for incident in INCIDENTS},
         _RESTART: changes_of(restarted, judge, ["well"])["well"],
     }
 
@@ -121,8 +121,8 @@ def _table(ours: dict[str, Changes], burrows: dict[str, Changes]) -> str:
 
 
 def _cell(changes: Changes) -> str:
-    told = _during(changes)
-    texts = [f"`{_burrow_status(one)}` {one.seconds} s" for one in told]
+    during = _during(changes)
+    texts = [f"`{_burrow_status(change)}` {change.seconds} s" for change in during]
     return ", ".join(texts) or (changes[-1].status if changes[-1].status == "not seen" else "`OK`")
 
 
@@ -133,9 +133,11 @@ def _burrow_status(change: Change) -> str:
 
 def _during(changes: Changes) -> Changes:
     """The changes during the incident, and back to OK, not the first OK of a new group."""
-    told = [one for one in changes if one.seconds > 0]
-    is_healthy = all(one.status in _HEALTHY | {"not seen"} for one in told)
+    during = [change for change in changes if change.seconds > 0]
+    is_healthy = all(change.status in _HEALTHY | {"not seen"} for change in during)
     if is_healthy:
-        return [one for one in told if one.status == "IDLE"]
-    first = next(i for i, one in enumerate(told) if one.status not in _HEALTHY | {"not seen"})
-    return told[first:]
+        return [change for change in during if change.status == "IDLE"]
+    first = next(
+        i for i, change in enumerate(during) if change.status not in _HEALTHY | {"not seen"}
+    )
+    return during[first:]

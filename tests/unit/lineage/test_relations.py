@@ -111,26 +111,26 @@ def reading(*groups: GroupTopics, loaded: bool = True) -> Relations:
 
 
 def test_a_group_is_sent_again_after_a_day() -> None:
-    told = ToldGroups()
-    told.sent(G, 0)
-    assert told.due(reading(G), REPEAT_S) == [G]
-    told.sent(G, REPEAT_S)
-    assert told.due(reading(G), REPEAT_S + 1) == []
+    groups = ToldGroups()
+    groups.sent(G, 0)
+    assert groups.due(reading(G), REPEAT_S) == [G]
+    groups.sent(G, REPEAT_S)
+    assert groups.due(reading(G), REPEAT_S + 1) == []
 
 
 def test_a_group_that_is_gone_is_sent_once() -> None:
-    told = ToldGroups()
-    told.sent(G, 0)
-    assert told.due(reading(loaded=False), 1) == []
-    assert told.due(reading(), 1) == [GONE]
-    told.sent(GONE, 1)
-    assert told.due(reading(), 2) == []
-    assert told.due(reading(G), 3) == [G]
+    groups = ToldGroups()
+    groups.sent(G, 0)
+    assert groups.due(reading(loaded=False), 1) == []
+    assert groups.due(reading(), 1) == [GONE]
+    groups.sent(GONE, 1)
+    assert groups.due(reading(), 2) == []
+    assert groups.due(reading(G), 3) == [G]
 
 
 def test_refused_groups_that_are_gone_are_forgotten() -> None:
-    told = ToldGroups()
-    told.refused(G, 0)
-    assert told.is_refused
-    assert told.due(reading(), 1) == []
-    assert not told.is_refused
+    groups = ToldGroups()
+    groups.refused(G, 0)
+    assert groups.is_refused
+    assert groups.due(reading(), 1) == []
+    assert not groups.is_refused

@@ -48,11 +48,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_names_and_labels_of_kafka_lag_exporter(tables: str) -> None:
     samples = scraped(tables)
     member = {"member_host": "/h", "consumer_id": "m", "client_id": "c"}
-    one = labels(group='g"\n', topic="t", partition="0", **member)
-    assert samples["kafka_consumergroup_group_offset", one] == 90
-    assert samples["kafka_consumergroup_group_lag", one] == 10
+    partition = labels(group='g"\n', topic="t", partition="0", **member)
+    assert samples["kafka_consumergroup_group_offset", partition] == 90
+    assert samples["kafka_consumergroup_group_lag", partition] == 10
     # The first uncommitted record is older than the oldest sample: the lower bound.
-    assert samples["kafka_consumergroup_group_lag_seconds", one] >= 22
+    assert samples["kafka_consumergroup_group_lag_seconds", partition] >= 22
     group = labels(group='g"\n')
     assert samples["kafka_consumergroup_group_sum_lag", group] == 32
     assert samples["kafka_consumergroup_group_max_lag", group] == 22
@@ -116,10 +116,12 @@ def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None
     muted = replace(firing, key=AlertKey("lag", "h"), muted_by="alert stopped")
     over = replace(firing, key=AlertKey("lag", "i"), state=AlertState.RESOLVED, resolved_at=at)
     pending = replace(firing, key=AlertKey("tables"), state=AlertState.PENDING)
-    write_alerts(open_alerts(tables), {one.key: one for one in (firing, muted, over, pending)})
+    write_alerts(
+        open_alerts(tables), {alert.key: alert for alert in (firing, muted, over, pending)}
+    )
     samples = scraped(tables)
     alerts = [dict(own) for name, own in samples if name == "coordinator_state_alert"]
-    of_rule = {(one["rule"], one["group"]): one for one in alerts}
+    of_rule = {(alert["rule"], alert["group"]): alert for alert in alerts}
     assert of_rule.keys() == {("lag", "g"), ("lag", "h"), ("tables", "")}
     assert of_rule["lag", "g"] == {
         **{"cluster_name": "cluster", "rule": "lag", "severity": "critical", "state": "firing"},

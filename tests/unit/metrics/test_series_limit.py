@@ -30,14 +30,14 @@ def tables(tmp_path: Path) -> str:
     return create_scraped_tables(tmp_path)
 
 
-def left_out(found: Samples) -> float:
-    return found["coordinator_state_series_left_out", (CLUSTER,)]
+def left_out(samples: Samples) -> float:
+    return samples["coordinator_state_series_left_out", (CLUSTER,)]
 
 
-def counted(found: Samples) -> int:
+def counted(samples: Samples) -> int:
     """Series whose labels clients chose: those that `max_series` is about."""
     by_clients = {"group", "group_id", "topic", "topic_name", "rule"}
-    return sum(bool(by_clients & dict(own).keys()) for _, own in found)
+    return sum(bool(by_clients & dict(own).keys()) for _, own in samples)
 
 
 @pytest.mark.long
@@ -69,9 +69,9 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
     apply_micro_batch(
         folder,
         progress=[{"next_offset": 30}],
-        groups=[{"group_id": one, "state": "Empty"} for one in ("worst", *well, *long)],
+        groups=[{"group_id": group, "state": "Empty"} for group in ("worst", *well, *long)],
         group_offsets=[
-            *({**offset, "group_id": one, "committed_offset": 100} for one in (*well, *long)),
+            *({**offset, "group_id": group, "committed_offset": 100} for group in (*well, *long)),
             {**offset, "group_id": "worst", "committed_offset": 3},
         ],
     )
@@ -95,7 +95,7 @@ def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> 
         *(f"well-{number:02}" for number in range(len(group_ids(few)) - 1)),
     }
     # As many as those of the others are: none is left for the groups whose ids are long.
-    long = {one for one in group_ids(whole) if len(one) > 100}
+    long = {group for group in group_ids(whole) if len(group) > 100}
     enough = sum(
         dict(own).get("group", "") not in {"", *long} for _, own in scraped(crowd, by="group")
     )
@@ -137,8 +137,10 @@ def test_alerts_are_among_the_series(tables: str) -> None:
     key = AlertKey("lag", "a")
     pending = Alert(key=key, severity="warning", state=AlertState.PENDING, since=at)
     firing = replace(pending, key=AlertKey("lag", "b"), state=AlertState.FIRING, fired_at=at)
-    write_alerts(open_alerts(tables), {one.key: one for one in (pending, firing)})
+    write_alerts(open_alerts(tables), {alert.key: alert for alert in (pending, firing)})
     whole = scraped(tables)
-    found = scraped(tables, max_series=1)
-    assert [dict(own)["group"] for name, own in found if name == "coordinator_state_alert"] == ["b"]
-    assert left_out(found) == counted(whole) - 1
+    samples = scraped(tables, max_series=1)
+    assert [dict(own)["group"] for name, own in samples if name == "coordinator_state_alert"] == [
+        "b"
+    ]
+    assert left_out(samples) == counted(whole) - 1

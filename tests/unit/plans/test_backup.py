@@ -41,10 +41,10 @@ def reader(tmp_path: Path) -> TableReader:
 
 
 def test_a_backup_says_what_is_not_in_it(reader: TableReader) -> None:
-    found = backup(reader)
-    assert found.offsets == {OffsetKey("a", "orders", 0): 7, OffsetKey("a", "orders", 1): 8}
-    assert found.group_ids == ["a"]
-    assert sorted(found.left_out) == [
+    saved = backup(reader)
+    assert saved.offsets == {OffsetKey("a", "orders", 0): 7, OffsetKey("a", "orders", 1): 8}
+    assert saved.group_ids == ["a"]
+    assert sorted(saved.left_out) == [
         "Not in the file: 1 offset of deleted topics: gone",
         "Not in the file: 1 share group (use kafka-share-groups.sh)",
         "Not in the file: 1 streams group (use kafka-streams-groups.sh)",
@@ -61,17 +61,17 @@ def test_a_topic_that_was_deleted_since_is_left_out(reader: TableReader) -> None
 
 
 def test_a_plan_is_compared_by_its_own_partitions(reader: TableReader) -> None:
-    found = plan_difference(reader, {OffsetKey("a", "orders", 0): 7}, "a")
-    assert found.is_equal
-    assert found.summary == "equal: 1 equal, 0 differs, 0 missing, 0 extra"
+    difference = plan_difference(reader, {OffsetKey("a", "orders", 0): 7}, "a")
+    assert difference.is_equal
+    assert difference.summary == "equal: 1 equal, 0 differs, 0 missing, 0 extra"
 
 
 def test_a_backup_is_compared_with_the_whole_cluster(reader: TableReader) -> None:
     assert plan_difference(reader, backup(reader).offsets).is_equal
     offsets = {OffsetKey("a", "orders", 0): 1, OffsetKey("b", "orders", 0): 2}
-    found = plan_difference(reader, offsets)
-    assert not found.is_equal
-    outcomes = {(row.group_id, row.topic, row.partition): row.outcome for row in found.rows}
+    difference = plan_difference(reader, offsets)
+    assert not difference.is_equal
+    outcomes = {(row.group_id, row.topic, row.partition): row.outcome for row in difference.rows}
     assert outcomes == {
         ("a", "orders", 0): "differs",
         ("a", "orders", 1): "extra",
