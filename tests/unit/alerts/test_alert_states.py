@@ -11,7 +11,8 @@ from streaming.alerts.alert import AlertKey, AlertState
 from tests.support.tables.watched_rules import BEHIND, START, WatchedRules
 
 ALERTMANAGER = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
-BY_STATUS = {"rule": {"status": ["STOP", "HANGING_TRANSACTION"]}}
+HANGING = "HANGING_TRANSACTION"
+BY_STATUS = {"rule": {"status": ["STOP", HANGING]}}
 HOLDS = ""
 """The condition holds, and the status of the group is not known."""
 
@@ -24,49 +25,41 @@ def silence(since: float, until: float) -> dict[str, Any]:
     return {"silences": [{"from": at(since), "until": at(until)}]}
 
 
+def holding(*seconds: int) -> dict[int, str]:
+    return dict.fromkeys(range(*seconds), HOLDS)
+
+
 @pytest.mark.parametrize(
     ("options", "statuses", "notices"),
     [
         ({}, {0: HOLDS, 1: HOLDS, 2: None, 3: None}, {0: "firing", 2: "resolved"}),
         (
             {"rule": {"for": "10s"}},
-            {0: HOLDS, 5: None, 6: HOLDS, 15: HOLDS, 16: HOLDS},
-            {16: "firing"},
+            *({0: HOLDS, 5: None, 6: HOLDS, 15: HOLDS, 16: HOLDS}, {16: "firing"}),
         ),
-        (
-            {"rule": {"repeat": "1m"}},
-            dict.fromkeys(range(0, 130, 10), HOLDS),
-            {0: "firing", 60: "again", 120: "again"},
-        ),
-        (
-            {"rule": {"repeat": "off"}},
-            dict.fromkeys(range(0, 100_000, 10_000), HOLDS),
-            {0: "firing"},
-        ),
+        ({"rule": {"repeat": "1m"}}, holding(0, 130, 10), {0: "firing", 60: "again", 120: "again"}),
+        ({"rule": {"repeat": "off"}}, holding(0, 100_000, 10_000), {0: "firing"}),
         # Alertmanager forgets an alert that is not sent again and again.
         (
             {"rule": {"repeat": "off"}, "sinks": ALERTMANAGER},
-            dict.fromkeys((0, 30, 60, 90, 120), HOLDS),
-            {0: "firing", 60: "again", 120: "again"},
+            *(holding(0, 121, 30), {0: "firing", 60: "again", 120: "again"}),
         ),
         # A silence mutes an alert that fires, and not its end.
         (silence(0, 10), {0: HOLDS, 10: HOLDS}, {10: "firing"}),
         (silence(5, 50), {0: HOLDS, 6: HOLDS, 7: None}, {0: "firing", 7: "resolved"}),
         (
             {"rule": {"status": "STOP"}, **silence(100, 300)},
-            {0: "STOP", 200: "STALL", 300: "STALL"},
-            {0: "firing", 300: "changed"},
+            *({0: "STOP", 200: "STALL", 300: "STALL"}, {0: "firing", 300: "changed"}),
         ),
         (
             BY_STATUS,
-            {0: "STOP", 100: "STOP", 200: "HANGING_TRANSACTION", 300: "HANGING_TRANSACTION"}
-            | {400: None},
+            {0: "STOP", 100: "STOP", 200: HANGING, 300: HANGING, 400: None},
             {0: "firing", 200: "changed", 400: "resolved"},
         ),
         # A status that goes back and forth is told once a minute.
         (
             BY_STATUS,
-            {second: ["STOP", "HANGING_TRANSACTION"][second % 2] for second in range(121)},
+            {second: ["STOP", HANGING][second % 2] for second in range(121)},
             {0: "firing", 60: "changed", 120: "changed"},
         ),
         # An alert of an earlier release is stored without a status.
