@@ -110,6 +110,7 @@ def test_the_past_is_shown(tmp_path: Path) -> None:
 
 DELETED = 451
 MEMBERS = ("search-consumer-aaaa51f4", "search-consumer-bbbb51f4")
+HISTORIES = "events, history and group-records"
 
 
 @pytest.fixture(scope="module")
@@ -212,14 +213,8 @@ def test_members_are_told_apart_in_text_and_whole_in_json(events: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ("groups", "--limit", "5"),
-            "--limit works only with events, history and group-records, not with groups",
-        ),
-        (
-            ("lag", "--since", "2026"),
-            "--since works only with events, history and group-records, not with lag",
-        ),
+        (("groups", "--limit", "5"), f"--limit works only with {HISTORIES}, not with groups"),
+        (("lag", "--since", "2026"), f"--since works only with {HISTORIES}, not with lag"),
         (("history", "--event", "rebalance"), "--event works only with events, not with history"),
         (("history", "--folded"), "--folded works only with events, not with history"),
         (

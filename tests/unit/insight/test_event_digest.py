@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from coordinator_state.insight.event_digest import BY_WEIGHT, folded_events
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of, member_labels
-from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
+from tests.support.tables.event_rows import (
+    BEGIN,
+    by_member,
+    event_row,
+    moved,
+    partitions_of_orders,
+)
 
 Row = dict[str, Any]
 
@@ -29,6 +35,10 @@ def offsets_deleted(count: int, partitions: int) -> list[Row]:
         )
         for number in range(count)
     ]
+
+
+def of_member(event: str, name: str | int, at_s: float | None = 0, **fields: Any) -> Row:
+    return event_row(event, at_s, **fields, **by_member(f"search-consumer-{name}"))
 
 
 def churn(times: int, *member_ids: str) -> list[Row]:
@@ -98,11 +108,8 @@ def test_a_client_that_gets_a_new_member_id_each_time_is_one_line() -> None:
 
 
 def test_members_that_are_replaced_are_counted() -> None:
-    rows = [
-        event_row(event, **by_member(f"search-consumer-{event}{number}"))
-        for event in ("member_left", "member_joined")
-        for number in range(3)
-    ]
+    events = ("member_left", "member_joined")
+    rows = [of_member(event, f"{event}{number}") for event in events for number in range(3)]
     assert texts(*rows) == ["search-consumer at /10.0.0.1: 3 members joined and 3 left"]
 
 
@@ -144,8 +151,7 @@ def test_churn_and_the_rebalances_it_causes_are_one_line() -> None:
 
 
 def test_a_loop_names_the_client_of_members_that_are_new_each_time() -> None:
-    old = event_row("member_left", **by_member("search-consumer-old"))
-    new = event_row("member_joined", 61, **by_member("search-consumer-new"))
+    old, new = of_member("member_left", "old"), of_member("member_joined", "new", 61)
     members = [f"search-consumer-{number:04}" for number in range(20)]
     (text,) = texts(old, *churn(20, *members), new, *rebalances(*range(60)), *rebalances(61))
     assert text.startswith("61 rebalances in 61 s: search-consumer joins and leaves every 3 s, gen")
@@ -153,12 +159,10 @@ def test_a_loop_names_the_client_of_members_that_are_new_each_time() -> None:
     assert ": search-consumer (2 members) joins and leaves every 3 s, " in text
 
 
-def replaced(*at_s: float, host: str = "/10.0.0.1") -> list[Row]:
+def replaced(*at_s: float) -> list[Row]:
     """A deploy: an old member leaves, and two seconds later a new one joins."""
     return [
-        event_row(
-            event, at + pause, **(by_member(f"search-consumer-{age}{n}") | {"client_host": host})
-        )
+        of_member(event, f"{age}{n}", at + pause)
         for n, at in enumerate(at_s)
         for event, pause, age in (("member_left", 0, "old"), ("member_joined", 2, "new"))
     ]
@@ -185,14 +189,13 @@ def test_a_deploy_is_one_line() -> None:
 
 
 def test_a_member_that_comes_back_with_its_id_is_not_replaced() -> None:
-    member = by_member("search-consumer-1")
-    rows = [event_row("member_left", 0, **member), event_row("member_joined", 5, **member)]
+    rows = [of_member("member_left", 1), of_member("member_joined", 1, 5)]
     (text,) = texts(*rows, *churn(1, "search-consumer-2"), *rebalances(0, 5))
     assert text.startswith("search-consumer joined and left 2 times in 5 s: 2 rebalances, ")
 
 
 def test_scaling_is_no_cycle() -> None:
-    joined = [event_row("member_joined", n, **by_member(f"search-consumer-{n}")) for n in (1, 2)]
+    joined = [of_member("member_joined", n, n) for n in (1, 2)]
     assert texts(*joined, *rebalances(1, 2)) == [
         "2 rebalances in 1 s, generation 1 to 3; 3 members afterwards",
         "search-consumer (2 members) at /10.0.0.1 joined in 1 s",
@@ -252,18 +255,15 @@ def test_the_other_events_have_sentences() -> None:
     assert texts(first) == ["rebalance, generation 1; 1 member afterwards"]
     assert texts(event_row("group_deleted")) == ["group deleted"]
     assert texts(event_row("something_new")) == ["something new"]
-    assigned: Row = {"assignment_after": [{"topic": "orders", "partition": n} for n in (0, 1)]}
-    rows = [
-        event_row("assignment_changed", **assigned, **by_member(f"search-consumer-{n}"))
-        for n in (1, 2)
-    ]
+    assigned: Row = {"assignment_after": partitions_of_orders(0, 1)}
+    rows = [of_member("assignment_changed", n, **assigned) for n in (1, 2)]
     assert texts(rows[0]) == [
         "assignment of search-consumer-1 at /10.0.0.1 changed from none to orders 0-1"
     ]
     assert texts(*rows) == ["2 assignment changes of 2 members"]
     assert texts(rows[0], rows[0])[0].startswith("2 assignment changes of search-consumer-1 at")
     task = {"subtopology_id": "0", "partition": 1, "task_type": "active"}
-    streams = event_row("assignment_changed", **by_member("search-consumer-1"), tasks_after=[task])
+    streams = of_member("assignment_changed", 1, tasks_after=[task])
     assert texts(streams)[0].endswith("from none to active 0_1")
 
 
@@ -298,10 +298,8 @@ def test_folding_loses_no_event(rows: list[Row]) -> None:
         assert {row["group_id"] for row in folded.rows} == {folded.group_id}
         assert {row["event"] for row in folded.rows} == set(folded.events)
         times = [row["record_timestamp"] for row in folded.rows if row["record_timestamp"]]
-        assert (folded.first_at, folded.last_at) == (
-            min(times, default=None),
-            max(times, default=None),
-        )
+        assert folded.first_at == min(times, default=None)
+        assert folded.last_at == max(times, default=None)
     assert [folded.rank for folded in digest] == sorted(folded.rank for folded in digest)
 
 
