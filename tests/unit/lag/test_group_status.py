@@ -66,6 +66,7 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
     cluster = Cluster(seconds=-330)
     cluster.members("slow", ("slow", 2))
     for t in range(-330, 301, STEP_S):
+        cluster.is_run_up = t % 30 == 0
         end = cluster.produce("slow", 500)
         cluster.commit("slow", end - max(t, 0) * 50)
         end = cluster.produce("slow", 500, 1)

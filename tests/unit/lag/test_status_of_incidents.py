@@ -6,7 +6,7 @@ docs/status.md has the result. `UPDATE_DOCS=1` rewrites it there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
@@ -39,16 +39,16 @@ class Change(NamedTuple):
 Changes = list[Change]
 
 
-def _moments() -> Iterator[int]:
-    yield from range(-60, 130, STEP_S)
-    yield from range(130, 300, 10)
-    yield from range(300, _LASTS_S + 1, 30)
+_MOMENTS = (*range(-60, 130, STEP_S), *range(130, 300, 10), *range(300, _LASTS_S + 1, 30))
+"""When statuses are looked at."""
+_APPLIES_AT = {seconds - before for seconds in _MOMENTS for before in (0, 300)}
+"""When `run` applies a micro-batch; it samples at every step. Rates are of five minutes."""
 
 
 def changes_of(snapshots: Snapshots, judge: Judge, groups: Sequence[str]) -> dict[str, Changes]:
     """The changes of the status of each group; "not seen" without a row."""
     changes_by_group: dict[str, Changes] = {group: [] for group in groups}
-    for seconds in _moments():
+    for seconds in _MOMENTS:
         reader = snapshots.reader(moment(seconds))
         assert reader is not None
         rows = judge(reader, at=moment(seconds)).to_pylist()
@@ -59,25 +59,36 @@ def changes_of(snapshots: Snapshots, judge: Judge, groups: Sequence[str]) -> dic
     return changes_by_group
 
 
-@pytest.fixture(scope="module")
-def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
+def _snapshots(folder: Path, step: Callable[[Cluster, int], None]) -> Snapshots:
     cluster = Cluster(seconds=-WELL_S)
     for t in range(-WELL_S, _LASTS_S + 1, STEP_S):
+        step(cluster, t)
+        if t in _APPLIES_AT or not cluster.is_run_up:
+            cluster.step()
+        else:
+            cluster._sample()
+            cluster.seconds += STEP_S
+    return cluster.snapshots(create_tables(folder))
+
+
+@pytest.fixture(scope="module")
+def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
+    def step(cluster: Cluster, t: int) -> None:
         for incident in INCIDENTS:
             incident.step(cluster, incident.group_id, t)
-        cluster.step()
-    return cluster.snapshots(create_tables(tmp_path_factory.mktemp("incidents")))
+
+    return _snapshots(tmp_path_factory.mktemp("incidents"), step)
 
 
 @pytest.fixture(scope="module")
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
     """A healthy group while `run` is down for three minutes."""
-    cluster = Cluster(seconds=-WELL_S)
-    for t in range(-WELL_S, _LASTS_S + 1, STEP_S):
+
+    def step(cluster: Cluster, t: int) -> None:
         cluster.is_run_up = not 0 < t <= 180
         repeats(cluster, "well", min(t, 0))
-        cluster.step()
-    return cluster.snapshots(create_tables(tmp_path_factory.mktemp("restarted")))
+
+    return _snapshots(tmp_path_factory.mktemp("restarted"), step)
 
 
 @pytest.fixture(scope="module")
