@@ -170,19 +170,6 @@ def test_no_setting_takes_what_is_not_utf_8(name: str, way: str, tmp_path: Path)
     refused(lambda: kafka_client_config({name: f"a\0{CANARY}"}))
 
 
-@pytest.mark.parametrize("content", [NOT_UTF_8, f"{CANARY}\0".encode(), b"\n"])
-def test_a_file_that_holds_no_text_is_not_shown(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_bytes(content)
-    path = str(tmp_path / "secret")
-    refused(lambda: kafka_client_config({"sasl.plain.password.file": path}))
-    tokens = kafka_client_config(
-        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
-        | {ENDPOINT: (tmp_path / "secret").as_uri()}
-    )["sasl_oauth_token_provider"]
-    if content != f"{CANARY}\0".encode():
-        refused(tokens.token)
-
-
 @pytest.mark.parametrize("answer", [200, 302, 400, 401, 403, 429, 503])
 @pytest.mark.parametrize("secret", [SECRET, "plain-" + CANARY])
 def test_what_a_token_endpoint_answers_is_not_repeated(answer: int, secret: str) -> None:

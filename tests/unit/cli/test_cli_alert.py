@@ -110,7 +110,7 @@ def test_rules_are_tested_against_the_past(
     # And as it was, without a trace in the tables.
     (*_, last) = json_lines(call(*arguments, "--as-of", fires.isoformat(), exit_code=1))
     assert (last["state"], last["group_id"], last["value"]) == ("firing", "g", 50)
-    changes = json_lines(call(*arguments, "--since", before.isoformat(), "--step", "0.1s"))
+    changes = json_lines(call(*arguments, "--since", before.isoformat(), "--step", "0.2s"))
     assert [row["state"] for row in changes] == ["pending", "firing", "resolved"]
     # The resolved line has the current state, as the notices of `alert run` do.
     assert changes[-1]["reason"] == "now OK: caught up"

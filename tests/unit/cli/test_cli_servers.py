@@ -20,12 +20,10 @@ from streaming.cli.clusters import clusters_of
 from streaming.kafka.group_location import GroupLocation
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
-from tests.support.tables.dashboard_tables import create_dashboard_tables
 
 
-def test_it_serves_the_api_until_it_is_interrupted(tmp_path: Path) -> None:
-    tables = create_dashboard_tables(tmp_path / "tables").folder
-    command = command_of("api", "--tables", f"prod={tables}", "--port", "0")
+def test_it_serves_the_api_until_it_is_interrupted(tables_that_lag: str) -> None:
+    command = command_of("api", "--tables", f"prod={tables_that_lag}", "--port", "0")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
         try:
             assert served.stderr is not None

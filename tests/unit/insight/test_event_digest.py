@@ -12,7 +12,6 @@ from coordinator_state.insight.event_digest import BY_WEIGHT, folded_events
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of, member_labels
 from tests.support.tables.event_rows import (
-    BEGIN,
     by_member,
     event_row,
     moved,
@@ -68,12 +67,6 @@ def test_one_rewind_comes_before_hundreds_of_deletions() -> None:
         "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka: an admin "
         "tool, or the topic or group was deleted"
     )
-    assert second.count == 451
-    assert second.first_at == BEGIN
-    assert (second.last_at, second.events) == (
-        second.rows[-1]["record_timestamp"],
-        ("offset_deleted",),
-    )
 
 
 def test_equal_events_that_are_far_apart_are_two_rows() -> None:
@@ -82,9 +75,8 @@ def test_equal_events_that_are_far_apart_are_two_rows() -> None:
 
 
 def test_events_without_a_timestamp_are_folded() -> None:
-    (folded,) = folded_events([event_row("group_emptied", None), event_row("group_emptied", None)])
-    assert (folded.first_at, folded.last_at) == (None, None)
-    assert folded.text == "the last member left 2 times"
+    emptied = event_row("group_emptied", None)
+    assert texts(emptied, emptied) == ["the last member left 2 times"]
 
 
 def test_a_member_that_churns_is_one_line() -> None:
