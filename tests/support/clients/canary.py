@@ -1,4 +1,4 @@
-"""A secret that is easily found again, in every form that a text can give it."""
+"""A secret that is easily found again, and every setting of Kafka clients that may hold it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import traceback
 from base64 import b64decode
 from collections.abc import Iterator
 from urllib.parse import quote, unquote
+
+import pytest
+
+from streaming.kafka import client_config
 
 CANARY = "Kanarienvogel"
 """A part of each secret; letters alone, so that `repr`, JSON and addresses leave it as it is."""
@@ -53,15 +57,52 @@ def texts_of(error: BaseException) -> Iterator[str]:
         shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
 
 
-def forms_of_a_user() -> list[str]:
-    """The canary as a proxy's address may hold it: as password, as user, and what breaks a URL."""
-    return [
-        f"http://me:{CANARY}@proxy:3128",
-        f"http://{CANARY}@proxy:3128",
-        f"http://me:{quote('/')}{CANARY}@proxy:3128",
-        f"http://me:a/{CANARY}@proxy:3128",
-        f"http://me:a?{CANARY}@proxy:3128",
-        f"socks5://me:{CANARY}@proxy",
-        f"me:{CANARY}@proxy:3128",
-        f"http://me:x@{CANARY}:y@proxy",
-    ]
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+PEM = f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n"
+
+# Every setting whose name says that it is a secret: known ones, those of other clients, those that
+# are refused, and two that do not exist.
+NAMED = sorted(
+    {
+        *(name for name in client_config._SECRETS if name != "proxy_url"),
+        *(name for name, known in client_config._OTHER_NAMES.items() if "password" in known),
+        "sasl_jaas_config",
+        "ssl_keystore_key",
+        "ssl_keystore_password",
+        "ssl_truststore_password",
+        "sasl_plain_passwd",
+        "my_secret",
+    }
+)
+SPELT = [
+    spelt
+    for name in NAMED
+    for spelt in (name, name.replace("_", "."), name.replace("_", "-").upper())
+]
+# As password, as user, and in addresses that break a URL.
+_ADDRESSES = [
+    f"http://me:{CANARY}@proxy:3128",
+    f"http://{CANARY}@proxy:3128",
+    f"http://me:{quote('/')}{CANARY}@proxy:3128",
+    f"http://me:a/{CANARY}@proxy:3128",
+    f"http://me:a?{CANARY}@proxy:3128",
+    f"socks5://me:{CANARY}@proxy",
+    f"me:{CANARY}@proxy:3128",
+    f"http://me:x@{CANARY}:y@proxy",
+]
+# Settings whose value says so.
+BY_VALUE = [
+    *(("proxy.url", address) for address in _ADDRESSES),
+    ("PROXY_URL", _ADDRESSES[0]),
+    (ENDPOINT, f"https://{CANARY}@idp/token"),
+    (ENDPOINT, f"https://me:{CANARY}@idp/token"),
+    ("ssl.keyfile", PEM),
+    ("ssl.cafile", PEM),
+    ("client.id", PEM),
+]
+SAID_OUTRIGHT = [*((name, SECRET) for name in SPELT), *BY_VALUE]
+as_each = pytest.mark.parametrize(
+    ("name", "value"),
+    SAID_OUTRIGHT,
+    ids=[f"{name}-{n}" for n, (name, _) in enumerate(SAID_OUTRIGHT)],
+)

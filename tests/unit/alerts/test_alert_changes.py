@@ -53,30 +53,6 @@ def delete_topic(tables: str) -> None:
     write_samples(tables, None)
 
 
-def test_within_a_rule_it_fires_on_with_the_new_reason(
-    tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming.alerts.alert_states.UPDATE_AFTER", timedelta(0))
-    run = run_of(tables, tmp_path, receiver, ONE_RULE)
-    lose_records(tables)
-    run.round()
-    delete_topic(tables)
-    run.round()
-    run.round()
-    assert told(receiver) == ["firing", "firing"]
-    first, second = receiver.alerts
-    assert (first["is_update"], second["is_update"]) == (False, True)
-    assert (second["group_status"], second["previous_status"]) == ("TOPIC_GONE", "DATA_LOSS")
-    assert second["reason"] == "TOPIC_GONE: the topic does not exist; committed offset 950 remains"
-    assert second["alert_id"] == first["alert_id"]
-    (alert,) = read_alerts(TableReader(tables)).values()
-    assert (alert.state, alert.reason) == (AlertState.FIRING, second["reason"])
-    assert (alert.group_status, alert.change) == ("TOPIC_GONE", "was DATA_LOSS")
-    lag_of(tables, 0, group_id="other")
-    run.round()
-    assert receiver.alerts[-1]["reason"] == "the group is deleted"
-
-
 def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
@@ -124,6 +100,9 @@ def test_new_values_alone_are_no_reason_to_write(
     (alert,) = read_alerts(TableReader(tables)).values()
     assert (alert.group_status, alert.reason) == ("DATA_LOSS", "lag is 50 (> 10)")
     assert told(receiver) == ["firing"]
+    lag_of(tables, 0, group_id="other")
+    run.round()
+    assert receiver.alerts[-1]["reason"] == "the group is deleted"
 
 
 def test_a_table_of_an_earlier_release_gets_the_columns(

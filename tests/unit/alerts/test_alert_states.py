@@ -11,7 +11,8 @@ from streaming.alerts.alert import AlertKey, AlertState
 from tests.support.tables.watched_rules import BEHIND, START, WatchedRules
 
 ALERTMANAGER = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
-BY_STATUS = {"rule": {"status": ["STOP", "HANGING_TRANSACTION"]}}
+HANGING = "HANGING_TRANSACTION"
+BY_STATUS = {"rule": {"status": ["STOP", HANGING]}}
 HOLDS = ""
 """The condition holds, and the status of the group is not known."""
 
@@ -24,49 +25,41 @@ def silence(since: float, until: float) -> dict[str, Any]:
     return {"silences": [{"from": at(since), "until": at(until)}]}
 
 
+def holding(*seconds: int) -> dict[int, str]:
+    return dict.fromkeys(range(*seconds), HOLDS)
+
+
 @pytest.mark.parametrize(
     ("options", "statuses", "notices"),
     [
         ({}, {0: HOLDS, 1: HOLDS, 2: None, 3: None}, {0: "firing", 2: "resolved"}),
         (
             {"rule": {"for": "10s"}},
-            {0: HOLDS, 5: None, 6: HOLDS, 15: HOLDS, 16: HOLDS},
-            {16: "firing"},
+            *({0: HOLDS, 5: None, 6: HOLDS, 15: HOLDS, 16: HOLDS}, {16: "firing"}),
         ),
-        (
-            {"rule": {"repeat": "1m"}},
-            dict.fromkeys(range(0, 130, 10), HOLDS),
-            {0: "firing", 60: "again", 120: "again"},
-        ),
-        (
-            {"rule": {"repeat": "off"}},
-            dict.fromkeys(range(0, 100_000, 10_000), HOLDS),
-            {0: "firing"},
-        ),
+        ({"rule": {"repeat": "1m"}}, holding(0, 130, 10), {0: "firing", 60: "again", 120: "again"}),
+        ({"rule": {"repeat": "off"}}, holding(0, 100_000, 10_000), {0: "firing"}),
         # Alertmanager forgets an alert that is not sent again and again.
         (
             {"rule": {"repeat": "off"}, "sinks": ALERTMANAGER},
-            dict.fromkeys((0, 30, 60, 90, 120), HOLDS),
-            {0: "firing", 60: "again", 120: "again"},
+            *(holding(0, 121, 30), {0: "firing", 60: "again", 120: "again"}),
         ),
         # A silence mutes an alert that fires, and not its end.
         (silence(0, 10), {0: HOLDS, 10: HOLDS}, {10: "firing"}),
         (silence(5, 50), {0: HOLDS, 6: HOLDS, 7: None}, {0: "firing", 7: "resolved"}),
         (
             {"rule": {"status": "STOP"}, **silence(100, 300)},
-            {0: "STOP", 200: "STALL", 300: "STALL"},
-            {0: "firing", 300: "changed"},
+            *({0: "STOP", 200: "STALL", 300: "STALL"}, {0: "firing", 300: "changed"}),
         ),
         (
             BY_STATUS,
-            {0: "STOP", 100: "STOP", 200: "HANGING_TRANSACTION", 300: "HANGING_TRANSACTION"}
-            | {400: None},
+            {0: "STOP", 100: "STOP", 200: HANGING, 300: HANGING, 400: None},
             {0: "firing", 200: "changed", 400: "resolved"},
         ),
         # A status that goes back and forth is told once a minute.
         (
             BY_STATUS,
-            {second: ["STOP", "HANGING_TRANSACTION"][second % 2] for second in range(121)},
+            {second: ["STOP", HANGING][second % 2] for second in range(121)},
             {0: "firing", 60: "changed", 120: "changed"},
         ),
         # An alert of an earlier release is stored without a status.
@@ -98,17 +91,6 @@ def test_an_alert_has_the_times_of_its_states() -> None:
     assert rules.alerts == {}
 
 
-def test_it_has_to_hold_for_some_time() -> None:
-    rules = WatchedRules(rule={"for": "10s"})
-    rules.look(0, BEHIND)
-    assert rules.state() is AlertState.PENDING
-    rules.look(5)
-    assert rules.state() is None
-    rules.look(6, BEHIND)
-    rules.look(16, BEHIND)
-    assert rules.alerts[BEHIND].since == at(6)
-
-
 def test_what_is_not_known_changes_nothing() -> None:
     rules = WatchedRules()
     rules.look(0, unknown=[BEHIND])
@@ -121,40 +103,6 @@ def test_what_is_not_known_changes_nothing() -> None:
     rules.look(4)
     assert rules.state() is AlertState.RESOLVED
     assert len(rules.told) == 2
-
-
-def test_a_sink_that_was_away_hears_of_what_it_is_to_know() -> None:
-    sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
-    rules = WatchedRules(sinks=sinks)
-    rules.broken = {"pager"}
-    rules.look(0, BEHIND)
-    rules.look(1, BEHIND)
-    rules.broken = set()
-    rules.look(2, BEHIND)
-    rules.broken = {"pager"}
-    rules.look(3)
-    # Nobody knows in between that it fires again.
-    rules.look(4, BEHIND)
-    rules.look(5)
-    rules.broken = set()
-    rules.look(6)
-    assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
-        (2, "firing"),
-        (6, "resolved"),
-    ]
-    assert [word for _, _, sink, word in rules.told if sink == "chat"] == [
-        *("firing", "resolved", "firing", "resolved"),
-    ]
-
-
-def test_who_never_heard_of_it_does_not_hear_of_its_end() -> None:
-    rules = WatchedRules()
-    rules.broken = {"chat"}
-    rules.look(0, BEHIND)
-    rules.look(1)
-    rules.broken = set()
-    rules.look(2)
-    assert rules.told == []
 
 
 def test_a_silence_mutes_the_alerts_of_its_groups() -> None:
@@ -239,17 +187,3 @@ def test_an_alert_has_the_newest_status_and_reason() -> None:
     assert (alert.state, alert.reason) == (AlertState.FIRING, "HANGING_TRANSACTION holds")
     assert (alert.group_status, alert.change) == ("HANGING_TRANSACTION", "was STOP")
     assert (alert.fired_at, alert.status_since) == (START, at(200))
-
-
-def test_a_sink_that_missed_the_change_is_told_of_it_once() -> None:
-    sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
-    rules = WatchedRules(sinks=sinks, rule={"status": "STOP"})
-    rules.look(0, BEHIND, status="STOP")
-    rules.broken = {"pager"}
-    rules.look(200, BEHIND, status="STALL")
-    rules.broken = set()
-    for second in (300, 400):
-        rules.look(second, BEHIND, status="STALL")
-    assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
-        *((0, "firing"), (300, "changed")),
-    ]

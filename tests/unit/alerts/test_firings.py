@@ -23,18 +23,18 @@ def change(second: int, state: AlertState, group: str = "g") -> Change:
 
 def test_a_firing_has_a_begin_and_an_end() -> None:
     pending, firing, resolved = AlertState
-    found = firings(
+    folded = firings(
         [
             *(change(0, pending), change(5, firing), change(5, pending, "h"), change(9, resolved)),
             *(change(9, resolved, "h"), change(20, firing)),
         ]
     )
-    assert [(one.at, one.resolved_at) for one in found.rows] == [
+    assert [(row.at, row.resolved_at) for row in folded.rows] == [
         (START + timedelta(seconds=20), None),
         (START + timedelta(seconds=5), START + timedelta(seconds=9)),
     ]
-    assert [one.alert.reason for one in found.rows] == ["20", "5"]
-    assert found.too_short == 1
+    assert [row.alert.reason for row in folded.rows] == ["20", "5"]
+    assert folded.too_short == 1
 
 
 def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(tmp_path: Path)
     )
     last = TableReader(tables.folder)
     since = tables.before - timedelta(milliseconds=50)
-    step = (last.moment - since) / 20
+    step = (last.moment - since) / 8
     of_all = list(replay(rules, last, since=since, step=step))
-    assert {one.alert.rule for one in of_all} == {"behind", "in-trouble", "stuck"}
+    assert {change.alert.rule for change in of_all} == {"behind", "in-trouble", "stuck"}
     for group in (REWOUND, HOSTILE):
         alone = list(replay(rules, last, since=since, step=step, group_ids=[group]))
-        assert alone == [one for one in of_all if one.alert.group_id == group] != []
+        assert alone == [row for row in of_all if row.alert.group_id == group] != []

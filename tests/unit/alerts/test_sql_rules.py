@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -41,53 +42,54 @@ def with_sql(folder: Path, receiver: HttpReceiver, **queries: str) -> str:
     return write_rules(folder, receiver.url, settings="".join(rules))
 
 
-@pytest.fixture
-def rules(tmp_path: Path, receiver: HttpReceiver) -> str:
-    """A rule about lag, and behind it rules in SQL: two without an end, one that is well."""
-    other = CALLS_FOR_EVER.replace("'a'", "'b'")
-    return with_sql(
-        tmp_path, receiver, endless=CALLS_FOR_EVER, another=other, large=NEEDS_MEMORY, well=WELL
-    )
-
-
-@pytest.fixture
-def run(tables: str, rules: str) -> Iterator[AlertRun]:
-    run = AlertRun(tables, rules)
-    yield run
-    run._sql.close()
+@contextmanager
+def running(
+    tables: str, folder: Path, receiver: HttpReceiver, **queries: str
+) -> Iterator[AlertRun]:
+    run = AlertRun(tables, with_sql(folder, receiver, **queries))
+    try:
+        yield run
+    finally:
+        run._sql.close()
 
 
 def told(receiver: HttpReceiver) -> set[str]:
     return {alert["rule"] for alert in receiver.alerts}
 
 
+ENDLESS = {"endless": CALLS_FOR_EVER, "another": CALLS_FOR_EVER.replace("'a'", "'b'")}
+
+
 @pytest.mark.long
 def test_a_rule_without_end_holds_up_no_other(
-    run: AlertRun,
+    tables: str,
+    tmp_path: Path,
     receiver: HttpReceiver,
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run.round()
-    # Whatever the queries do, the others are told of.
-    assert "behind" in told(receiver)
-
-    def well_is_told() -> bool:
+    queries = {**ENDLESS, "large": NEEDS_MEMORY, "well": WELL}
+    with running(tables, tmp_path, receiver, **queries) as run:
         run.round()
-        return told(receiver) == {"behind", "well"}
+        # The rules without SQL do not wait for the queries.
+        assert "behind" in told(receiver)
 
-    eventually(well_is_told, 60)
+        def well_is_told() -> bool:
+            run.round()
+            return told(receiver) == {"behind", "well"}
 
-    def messages() -> list[str]:
-        run.round()
-        return [one for one in caplog.messages if "more than 5 s" in one]
+        eventually(well_is_told, 60)
 
-    # They are given more time apart from the others, and end then, too.
-    eventually(lambda: len(messages()) == 2, 120)
-    assert sorted(messages()) == [
-        f"rule {name}: the query took more than 5 s" for name in ("another", "endless")
-    ]
-    assert [one for one in caplog.messages if one.startswith("rule large: Out of Memory Error")]
+        def messages() -> list[str]:
+            run.round()
+            return [message for message in caplog.messages if "more than 5 s" in message]
+
+        # They are given more time apart from the others, and end then, too.
+        eventually(lambda: len(messages()) == 2, 120)
+        assert sorted(messages()) == [
+            f"rule {name}: the query took more than 5 s" for name in ("another", "endless")
+        ]
+    assert any(message.startswith("rule large: Out of Memory Error") for message in caplog.messages)
     # Of those alerts nothing is known: none begins, and none ends.
     assert told(receiver) == {"behind", "well"}
 
@@ -103,8 +105,9 @@ def test_a_query_that_cannot_be_bound_in_time_is_refused(
 
 
 def test_a_rule_is_tested_within_its_time(
-    tables: str, tmp_path: Path, receiver: HttpReceiver
+    tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sql_rules, "SLOW", replace(sql_rules.SLOW, within_s=1))
     rules = with_sql(tmp_path, receiver, endless=CALLS_FOR_EVER)
     before = children()
     arguments = ("alert", "test", "--rules-file", rules, "--tables", tables)
@@ -114,15 +117,18 @@ def test_a_rule_is_tested_within_its_time(
     assert children() == before
 
 
-def test_queries_end_with_the_run(run: AlertRun, eventually: Eventually) -> None:
-    before = children()
-    thread = Thread(target=run.run)
-    thread.start()
-    try:
-        # Both lanes are at work.
-        eventually(lambda: len(children() - before) == 2, 60)
-    finally:
-        run.stop.set()
-        thread.join(60)
-    assert not thread.is_alive()
-    assert children() <= before
+def test_queries_end_with_the_run(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    with running(tables, tmp_path, receiver, **ENDLESS) as run:
+        before = children()
+        thread = Thread(target=run.run)
+        thread.start()
+        try:
+            # Both lanes are at work.
+            eventually(lambda: len(children() - before) == 2, 60)
+        finally:
+            run.stop.set()
+            thread.join(60)
+        assert not thread.is_alive()
+        assert children() <= before

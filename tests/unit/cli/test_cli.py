@@ -16,137 +16,127 @@ from streaming.errors import ConfigurationError
 from tests.support.clients.command_line import COMMANDS, RUN, VERIFY, call
 
 
-class TestHelp:
-    @pytest.mark.parametrize(("name", "command"), COMMANDS.items())
-    def test_every_command_has_a_description_examples_and_its_python_api(
-        self, name: str, command: click.Command
-    ) -> None:
-        text = call(*name.split(), "--help").stdout
+@pytest.mark.parametrize(("name", "command"), COMMANDS.items())
+def test_every_command_has_a_description_examples_and_its_python_api(
+    name: str, command: click.Command
+) -> None:
+    text = call(*name.split(), "--help").stdout
 
-        assert f"\n    coordinator-state {name}" in text.partition("Examples:")[2]
-        assert "Python API" in " ".join(text.split())
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert parameter.help, parameter.opts
-
-    @pytest.mark.parametrize(("name", "command"), COMMANDS.items())
-    def test_the_examples_of_a_command_can_be_parsed(
-        self, name: str, command: click.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        Path("run.toml").write_text('tables = "tables"\nbootstrap_servers = "localhost:9092"\n')
-        _, _, examples = (command.help or "").partition("Examples:\n")
-        for line in examples.strip().splitlines():
-            program, *called = shlex.split(line)
-            words = name.split()
-            assert (program, called[: len(words)]) == ("coordinator-state", words)
-            with cli.make_context("coordinator-state", called) as parent:
-                command.make_context(name, called[len(words) :], parent=parent).close()
+    assert f"\n    coordinator-state {name}" in text.partition("Examples:")[2]
+    assert "Python API" in " ".join(text.split())
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.opts
 
 
-class TestErrors:
-    def test_bad_configuration_is_one_line_and_exit_status_2(self, tmp_path: Path) -> None:
-        result = call("show", "groups", "--tables", str(tmp_path / "nowhere"), exit_code=2)
-
-        assert result.stdout == ""
-        assert result.stderr.startswith("Error: there is no folder ")
-        assert result.stderr.count("\n") == 1
-
-    @pytest.mark.parametrize(
-        ("arguments", "line"),
-        [
-            (["--nope"], "No such option '--nope'. For help: cli --help"),
-            (["shwo"], "there is no command 'shwo'; did you mean show? For help: cli --help"),
-            (["show", "lag"], "Missing option '--tables'. For help: cli show --help"),
-            (
-                ["alert", "run", "--tabels", "t"],
-                "No such option '--tabels'. Did you mean '--tables'? For help: cli alert run "
-                "--help",
-            ),
-            (
-                ["verify", "--every", "5"],
-                "--every: '5' is not a duration such as 60s, 5m, 1h or 7d. For help: cli verify "
-                "--help",
-            ),
-        ],
-    )
-    def test_bad_usage_is_one_line_that_says_how_to_get_help(
-        self, arguments: list[str], line: str
-    ) -> None:
-        result = call(*arguments, exit_code=2)
-
-        assert (result.stdout, result.stderr) == ("", f"Error: {line}\n")
-
-    def test_a_missing_argument_is_named_by_its_words_once(self) -> None:
-        line = call("show", exit_code=2).stderr
-
-        assert line.startswith("Error: Missing argument '{groups|members|")
-        assert line.count("members|") == 1
-        assert "\\" not in line
-
-    def test_without_a_command_the_help_is_shown(self) -> None:
-        assert call(exit_code=2).stderr.startswith("Usage: ")
-        assert call("alert", exit_code=2).stderr.startswith("Usage: ")
-
-    def test_what_an_error_quotes_cannot_drive_the_terminal(self) -> None:
-        result = call("show", "groups", "--tables", "\x1b[2Jnowhere", exit_code=2)
-
-        assert "\x1b" not in result.stderr
-        assert r"\x1b[2Jnowhere" in result.stderr
-
-    def test_the_trace_follows_the_error_line_when_asked_for(self, tmp_path: Path) -> None:
-        arguments = ["show", "groups", "--tables", str(tmp_path / "nowhere"), "--verbose"]
-
-        first, *rest = call(*arguments, exit_code=2).stderr.splitlines()
-
-        assert first.startswith("Error: there is no folder")
-        assert any("Traceback" in line for line in rest)
-
-    @pytest.mark.parametrize(
-        ("error", "exit_code", "said"),
-        [
-            (ConfigurationError("no such topic"), 2, "Error: no such topic\n"),
-            (TimeoutError("no answer\nmore of it"), 3, "Error: TimeoutError: no answer\n"),
-            (AssertionError(), 3, "Error: AssertionError: no message\n"),
-            (KeyboardInterrupt(), 130, ""),
-        ],
-    )
-    def test_every_error_has_its_exit_status(
-        self, error: BaseException, exit_code: int, said: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def run_query(*_arguments: object, **_options: object) -> None:
-            raise error
-
-        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
-
-        assert call(*RUN, "--silent", exit_code=exit_code).stderr == said
+@pytest.mark.parametrize(("name", "command"), COMMANDS.items())
+def test_the_examples_of_a_command_can_be_parsed(
+    name: str, command: click.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text('tables = "tables"\nbootstrap_servers = "localhost:9092"\n')
+    _, _, examples = (command.help or "").partition("Examples:\n")
+    for line in examples.strip().splitlines():
+        program, *called = shlex.split(line)
+        words = name.split()
+        assert (program, called[: len(words)]) == ("coordinator-state", words)
+        with cli.make_context("coordinator-state", called) as parent:
+            command.make_context(name, called[len(words) :], parent=parent).close()
 
 
-class TestTheNameOfASchema:
-    """Only `run` has a Spark session, which knows where the tables of a schema are."""
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--nope"], "No such option '--nope'. For help: cli --help"),
+        (["shwo"], "there is no command 'shwo'; did you mean show? For help: cli --help"),
+        (["show", "lag"], "Missing option '--tables'. For help: cli show --help"),
+        (
+            ["alert", "run", "--tabels", "t"],
+            "No such option '--tabels'. Did you mean '--tables'? For help: cli alert run --help",
+        ),
+        (
+            ["verify", "--every", "5"],
+            "--every: '5' is not a duration such as 60s, 5m, 1h or 7d. For help: cli verify --help",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line_that_says_how_to_get_help(arguments: list[str], line: str) -> None:
+    result = call(*arguments, exit_code=2)
 
-    OTHERS = tuple(
-        name
-        for name, command in COMMANDS.items()
-        if name != "run" and any(option.name == "tables" for option in command.params)
-    )
+    assert (result.stdout, result.stderr) == ("", f"Error: {line}\n")
 
-    @pytest.mark.parametrize("name", OTHERS)
-    def test_other_commands_ask_for_its_location(
-        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
 
-        result = call(*name.split(), "--tables", "spark_catalog.kafka", exit_code=2)
+def test_a_missing_argument_is_named_by_its_words_once() -> None:
+    line = call("show", exit_code=2).stderr
 
-        assert "--tables: there is no folder spark_catalog.kafka; for a schema" in result.stderr
-        assert "pass the location that `run` logs at its start" in result.stderr
-        assert result.stderr.count("\n") == 1
+    assert line.startswith("Error: Missing argument '{groups|members|")
+    assert line.count("members|") == 1
+    assert "\\" not in line
 
-    def test_the_dashboard_has_names_for_clusters_too(self) -> None:
-        result = call("dashboard", "--tables", "prod=spark_catalog.kafka", exit_code=2)
 
-        assert "there is no folder spark_catalog.kafka;" in result.stderr
+def test_without_a_command_the_help_is_shown() -> None:
+    assert call(exit_code=2).stderr.startswith("Usage: ")
+    assert call("alert", exit_code=2).stderr.startswith("Usage: ")
+
+
+def test_bad_configuration_is_one_line_and_a_trace_if_asked_for() -> None:
+    """The line cannot drive the terminal, whatever it quotes."""
+    arguments = ["show", "groups", "--tables", "\x1b[2Jnowhere"]
+
+    refused = call(*arguments, exit_code=2)
+    first, *trace = call(*arguments, "--verbose", exit_code=2).stderr.splitlines()
+
+    assert (refused.stdout, refused.stderr) == ("", f"{first}\n")
+    assert first.startswith(r"Error: there is no folder \x1b[2Jnowhere")
+    assert any("Traceback" in line for line in trace)
+    assert "\x1b" not in first
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "said"),
+    [
+        (ConfigurationError("no such topic"), 2, "Error: no such topic\n"),
+        (TimeoutError("no answer\nmore of it"), 3, "Error: TimeoutError: no answer\n"),
+        (AssertionError(), 3, "Error: AssertionError: no message\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_every_error_has_its_exit_status(
+    error: BaseException, exit_code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_query(*_arguments: object, **_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(streaming.run.query, "run_query", run_query)
+
+    assert call(*RUN, "--silent", exit_code=exit_code).stderr == said
+
+
+# Only `run` has a Spark session, which knows where the tables of a schema are.
+OTHERS = tuple(
+    name
+    for name, command in COMMANDS.items()
+    if name != "run" and any(option.name == "tables" for option in command.params)
+)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_schema_needs_its_location(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    result = call(*name.split(), "--tables", "spark_catalog.kafka", exit_code=2)
+
+    assert "--tables: there is no folder spark_catalog.kafka; for a schema" in result.stderr
+    assert "pass the location that `run` logs at its start" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_dashboard_has_names_for_clusters_too() -> None:
+    result = call("dashboard", "--tables", "prod=spark_catalog.kafka", exit_code=2)
+
+    assert "there is no folder spark_catalog.kafka;" in result.stderr
 
 
 # --- without the extra

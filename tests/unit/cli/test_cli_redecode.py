@@ -12,41 +12,20 @@ from streaming.tables import folder
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.tables_folder import create_tables
 
-FOUND = Redecoded(
-    applied=3,
-    superseded=1,
-    waiting={7: 2},
-    undecodable={"record key: unknown record type 99": 5},
-    groups=2,
-)
 
-
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> Redecoded:
-    monkeypatch.setattr(streaming.run.redecode, "redecode", lambda *_, **__: FOUND)
-    return FOUND
-
-
-@pytest.mark.usefixtures("found")
-def test_the_outcome_of_the_records_is_printed() -> None:
+def test_the_outcome_of_the_records_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    undecodable = {"record key: unknown record type 99": 5}
+    outcome = Redecoded(applied=3, superseded=1, waiting={7: 2}, undecodable=undecodable, groups=2)
+    monkeypatch.setattr(streaming.run.redecode, "redecode", lambda *_, **__: outcome)
     assert call("redecode", "--tables", "tables").stdout.splitlines() == [
         "4 quarantined records decoded: 3 applied to 2 groups, 1 superseded by later ones",
         "2 offset commits of log partition 7 can be decoded, but their outcome is unknown: "
         "reload that log partition with `coordinator-state reload`",
         "5 records stay in quarantine: record key: unknown record type 99",
     ]
-
-
-@pytest.mark.usefixtures("found")
-def test_json_is_one_object() -> None:
     assert json_lines(call("redecode", "--tables", "tables", "--output", "json")) == [
-        {
-            "applied": 3,
-            "superseded": 1,
-            "waiting": {"7": 2},
-            "undecodable": {"record key: unknown record type 99": 5},
-            "groups": 2,
-        }
+        {"applied": 3, "superseded": 1, "waiting": {"7": 2}, "undecodable": undecodable}
+        | {"groups": 2}
     ]
 
 

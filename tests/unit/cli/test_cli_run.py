@@ -18,91 +18,85 @@ from streaming.run.signals import interrupt_on_signals, stop_on_signals
 from tests.support.clients.command_line import RUN, call
 
 
-class TestRun:
-    def test_progress_and_log_go_to_stderr(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
-            assert not stop.is_set()
-            logging.getLogger("streaming.run.query").info("micro-batch %s", 0)
-            on_progress(
-                ProgressEvent(
-                    batch_id=0,
-                    records_read=10,
-                    offsets_read=10,
-                    records_read_total=10,
-                    records_quarantined=0,
-                    records_unaccounted_total=0,
-                    next_offset_total=10,
-                    high_watermark_total=10,
-                    duration_ms=5,
-                    states={0: "current"},
-                )
+def test_progress_and_log_go_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
+        assert not stop.is_set()
+        logging.getLogger("streaming.run.query").info("micro-batch %s", 0)
+        on_progress(
+            ProgressEvent(
+                batch_id=0,
+                records_read=10,
+                offsets_read=10,
+                records_read_total=10,
+                records_quarantined=0,
+                records_unaccounted_total=0,
+                next_offset_total=10,
+                high_watermark_total=10,
+                duration_ms=5,
+                states={0: "current"},
             )
-
-        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
-        result = call(*RUN)
-
-        assert result.stdout == ""
-        log, progress = result.stderr.splitlines()
-        assert log.endswith("INFO streaming.run.query: micro-batch 0")
-        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ 10 records read, ", progress)
-
-    def test_a_stop_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
-            assert on_progress is not None
-            os.kill(os.getpid(), signal.SIGINT)
-            assert stop.wait(10)
-
-        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
-        (line,) = call(*RUN).stderr.splitlines()
-        _, _, said = line.partition(" ")
-        assert said == "stopped; the next start continues after the last finished micro-batch"
-
-    def test_silent_shows_no_progress(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[object] = []
-        monkeypatch.setattr(
-            streaming.run.query,
-            "run_query",
-            lambda _settings, **kept: seen.append(kept["on_progress"]),
         )
 
-        assert call(*RUN, "--silent").stderr == ""
-        assert seen == [None]
+    monkeypatch.setattr(streaming.run.query, "run_query", run_query)
+    result = call(*RUN)
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
-        self, number: signal.Signals
-    ) -> None:
-        # A shell starts what it puts in the background with SIGINT ignored.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            handler = signal.getsignal(number)
-            with interrupt_on_signals(), stop_on_signals() as stop:
-                os.kill(os.getpid(), number)
-                assert stop.wait(5)
-                with pytest.raises(KeyboardInterrupt):
-                    os.kill(os.getpid(), number)
-            assert signal.getsignal(number) == handler
-        finally:
-            signal.signal(signal.SIGINT, before)
+    assert result.stdout == ""
+    log, progress = result.stderr.splitlines()
+    assert log.endswith("INFO streaming.run.query: micro-batch 0")
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ 10 records read, ", progress)
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_a_background_job_of_a_script_can_be_interrupted(self, number: signal.Signals) -> None:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            with interrupt_on_signals(), pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), number)
-            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-        finally:
-            signal.signal(signal.SIGINT, before)
 
-    def test_a_signal_ends_the_run_with_exit_status_0(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
-            del on_progress
-            os.kill(os.getpid(), signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_one_line_and_exit_status_0(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
+        assert on_progress is not None
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+
+    monkeypatch.setattr(streaming.run.query, "run_query", run_query)
+    (line,) = call(*RUN).stderr.splitlines()
+    _, _, said = line.partition(" ")
+    assert said == "stopped; the next start continues after the last finished micro-batch"
+
+
+def test_silent_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(
+        streaming.run.query,
+        "run_query",
+        lambda _settings, **kept: seen.append(kept["on_progress"]),
+    )
+
+    assert call(*RUN, "--silent").stderr == ""
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
+    number: signal.Signals,
+) -> None:
+    # A shell starts what it puts in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        handler = signal.getsignal(number)
+        with interrupt_on_signals(), stop_on_signals() as stop:
+            os.kill(os.getpid(), number)
             assert stop.wait(5)
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+        assert signal.getsignal(number) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
-        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
 
-        call(*RUN)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_background_job_of_a_script_can_be_interrupted(number: signal.Signals) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupt_on_signals(), pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,25 +1,29 @@
-"""`coordinator-state api`, as the installed command, and the names of clusters that it serves."""
+"""`coordinator-state api`, `broker` and `partition-for`, and the names of clusters."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import click
 import pytest
 
+import streaming.kafka.group_location
+import streaming.local.broker.embedded
 from streaming.cli.clusters import clusters_of
-from tests.support.clients.command_line import call
+from streaming.kafka.group_location import GroupLocation
+from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
-from tests.support.tables.dashboard_tables import create_dashboard_tables
 
 
-def test_it_serves_the_api_until_it_is_interrupted(tmp_path: Path) -> None:
-    tables = create_dashboard_tables(tmp_path / "tables").folder
-    command = command_of("api", "--tables", f"prod={tables}", "--port", "0")
+def test_it_serves_the_api_until_it_is_interrupted(tables_that_lag: str) -> None:
+    command = command_of("api", "--tables", f"prod={tables_that_lag}", "--port", "0")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
         try:
             assert served.stderr is not None
@@ -68,3 +72,83 @@ def test_folders_without_a_name_have_distinguishing_ones(
 def test_the_same_name_or_folder_twice_is_refused(folders: list[str]) -> None:
     with pytest.raises(click.UsageError, match="two --tables folders have the name"):
         clusters_of(folders)
+
+
+# --- `broker` and `partition-for`
+
+
+def test_a_group_has_a_log_partition() -> None:
+    assert call("partition-for", "testgroup").stdout == "27\n"
+    assert call("partition-for", "polygenelubricants").stdout == "0\n"
+    assert call("partition-for", "my-group", "--partitions", "7").stdout == "1\n"
+    assert json_lines(call("partition-for", "testgroup", "--output", "json")) == [
+        {"group_id": "testgroup", "log_partition": 27, "log_partitions": 50}
+    ]
+
+
+@pytest.mark.parametrize(("leader", "exit_code"), [(2, 0), (3, 1)])
+def test_the_coordinator_is_named_and_whether_it_leads(
+    leader: int, exit_code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locate_group(group: str, servers: str, kafka: Mapping[str, str]) -> GroupLocation:
+        assert (group, servers, kafka) == ("g", "localhost:9092", {"client.id": "x"})
+        places = {"log_partition": 3, "log_partitions": 4, "leader": leader, "coordinator": 2}
+        return GroupLocation(**places, host="b", port=9092)
+
+    monkeypatch.setattr(streaming.kafka.group_location, "locate_group", locate_group)
+    arguments = ["g", "--bootstrap-servers", "localhost:9092", "--kafka", "client.id=x"]
+
+    result = call("partition-for", *arguments, exit_code=exit_code)
+
+    assert result.stdout == "3\ncoordinator: broker 2 at b:9092\n"
+    assert ("not the leader of log partition 3: the leader is broker 3" in result.stderr) == bool(
+        exit_code
+    )
+
+
+def test_the_count_is_given_or_asked_for() -> None:
+    arguments = ["g", "--partitions", "5", "--bootstrap-servers", "localhost:9092"]
+
+    assert "exclude each other" in call("partition-for", *arguments, exit_code=2).stderr
+
+
+class Broker:
+    """A broker that ends the command as soon as it runs."""
+
+    bootstrap_servers = "127.0.0.1:1"
+    version = "4.2.0"
+    folder = Path("folder")
+    log_file = Path("folder/broker.log")
+    closed = 0
+
+    def __init__(self, **options: Any) -> None:
+        assert options["properties"] == {"a": "b=c"}
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        Broker.closed += 1
+
+    @property
+    def is_running(self) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+
+def test_it_runs_until_it_is_interrupted_and_stops_cleanly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streaming.local.broker.embedded, "EmbeddedBroker", Broker)
+    arguments = ["broker", "--broker-property", "a=b=c", "--output", "json"]
+
+    (started,) = json_lines(call(*arguments, exit_code=130))
+
+    assert started["bootstrap_servers"] == "127.0.0.1:1"
+    assert Broker.closed == 1
+
+
+def test_a_property_has_a_name_and_a_value() -> None:
+    result = call("broker", "--broker-property", "a", exit_code=2)
+
+    assert result.stderr == "Error: --broker-property 'a' is not KEY=VALUE\n"

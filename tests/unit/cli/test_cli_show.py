@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming.cli.show_views import MEMBER, OWNER, VIEWS
 from streaming.dashboard.app import create_app
 from streaming.tables.schemas import ALERTS, TABLES
+from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.alert_rules import lag_of
+from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
@@ -43,121 +46,237 @@ def create_group_tables(in_folder: Path) -> str:
     return folder
 
 
-class TestShow:
-    def test_text_is_aligned_columns_in_the_order_of_the_key(self, tables: str) -> None:
-        header, first, second = call("show", "offsets", "--tables", tables).stdout.splitlines()
+def test_text_is_aligned_columns_in_the_order_of_the_key(tables: str) -> None:
+    header, first, second = call("show", "offsets", "--tables", tables).stdout.splitlines()
 
-        assert header.startswith("group_id   topic  partition  committed_offset  leader_epoch ")
-        assert first.startswith(r"a\x1b[31m  t      0          1                 -             ")
-        assert second.startswith("b          t      0          1                 5             ")
-        assert "2026-11-21T03:14:00.000Z" in second
-
-    def test_json_is_every_column_one_object_per_line(self, tables: str) -> None:
-        (row,) = json_lines(call("show", "members", "--tables", tables, "--output", "json"))
-
-        assert row["assignment"][1] == {"topic": "u", "topic_id": None, "partition": 1}
-        assert row["assignment_bytes"] == "AAE="
-
-    def test_an_assignment_is_shown_by_topic_and_partition(self, tables: str) -> None:
-        text = call("show", "members", "--tables", tables).stdout
-
-        assert text.split()[-5:] == ["t,", "u", "t:0,", "u:1", "-"]
-
-    def test_versions_of_tables_are_a_mapping(self, tables: str) -> None:
-        (row,) = json_lines(call("show", "progress", "--tables", tables, "--output", "json"))
-
-        assert row["table_versions"]["groups"] == 1
-
-    def test_rows_can_be_chosen_by_group(self, tables: str) -> None:
-        result = call("show", "offsets", "--tables", tables, "--group", "b", "--output", "json")
-
-        assert [row["group_id"] for row in json_lines(result)] == ["b"]
-        assert (
-            "no groups"
-            in call("show", "progress", "--tables", tables, "--group", "b", exit_code=2).stderr
-        )
-
-    @pytest.mark.parametrize("what", VIEWS)
-    def test_every_view_has_columns_that_its_table_has(self, what: str, tables: str) -> None:
-        (table,) = (one for one in (*TABLES, ALERTS) if one.name == VIEWS[what].table)
-
-        columns = {*VIEWS[what].columns, *VIEWS[what].order} - {MEMBER, *OWNER}
-        assert columns <= set(table.schema.names)
-        assert call("show", what, "--tables", tables).stdout.startswith(VIEWS[what].columns[0])
-
-    def test_rules_are_those_of_a_status(self, tables: str) -> None:
-        arguments = ("--tables", tables, "--rules", "burrow")
-
-        refused = call("show", "groups", *arguments, exit_code=2)
-        assert "--rules works only with status, not with groups" in refused.stderr
-        call("show", "status", *arguments)
-
-    @pytest.mark.parametrize(
-        ("arguments", "similar"),
-        [(("stauts",), "status"), (("events", "--event", "offset_rewnd"), "offset_rewind")],
-    )
-    def test_a_misspelled_word_has_similar_ones(
-        self, tables: str, arguments: tuple[str, ...], similar: str
-    ) -> None:
-        refused = call("show", *arguments, "--tables", tables, exit_code=2)
-
-        assert f"; did you mean {similar}" in refused.stderr
-        assert len(refused.stderr.splitlines()) == 1
-
-    def test_a_number_is_asked_for_in_plain_words(self, tables: str) -> None:
-        refused = call("show", "events", "--limit", "many", "--tables", tables, exit_code=2)
-
-        assert "--limit: 'many' is not a whole number. For help" in refused.stderr
-
-    def test_every_table_has_a_view(self) -> None:
-        assert {view.table for view in VIEWS.values()} == {
-            table.name for table in (*TABLES, ALERTS)
-        }
-
-    def test_the_past_is_shown(self, tmp_path: Path) -> None:
-        tables = create_group_tables(tmp_path)
-        apply_micro_batch(tables, groups=[], progress=[{"next_offset": 8}])
-
-        now = call("show", "groups", "--tables", tables, "--output", "json")
-        then = call("show", "groups", "--tables", tables, "--output", "json", "--as-of", "1")
-        assert (len(json_lines(now)), len(json_lines(then))) == (0, 2)
-        assert (
-            "neither a version nor a time"
-            in call("show", "groups", "--tables", tables, "--as-of", "noon", exit_code=2).stderr
-        )
-        refused = call("show", "groups", "--tables", tables, "--as-of", "99", exit_code=2)
-        said = f"Error: {tables} has no snapshot as of 99: the tables reach from "
-        assert refused.stderr.startswith(said)
-        assert refused.stderr.endswith(") can be read\n")
+    assert header.startswith("group_id   topic  partition  committed_offset  leader_epoch ")
+    assert first.startswith(r"a\x1b[31m  t      0          1                 -             ")
+    assert second.startswith("b          t      0          1                 5             ")
+    assert "2026-11-21T03:14:00.000Z" in second
 
 
-class TestOffsets:
-    def test_answers_with_errors(self, tables: str) -> None:
-        arguments = ["offsets", "b", "t:0", "t:9", "--tables", tables, "--require-stable"]
+def test_json_is_every_column_one_object_per_line(tables: str) -> None:
+    (row,) = json_lines(call("show", "members", "--tables", tables, "--output", "json"))
 
-        assert json_lines(call(*arguments, "--output", "json")) == [
+    assert row["assignment"][1] == {"topic": "u", "topic_id": None, "partition": 1}
+    assert row["assignment_bytes"] == "AAE="
+    (row,) = json_lines(call("show", "progress", "--tables", tables, "--output", "json"))
+    assert row["table_versions"]["groups"] == 1
+
+
+def test_totals_and_rules_can_be_chosen(tables: str) -> None:
+    (row,) = shown(tables, "lag", "--by", "topic", "--group", "b")
+    assert (row["topic"], row["partitions"], row["partitions_unknown"]) == ("t", 1, 1)
+    by_partition = ("--rules", "burrow", "--by", "partition", "--group", "b")
+    (row,) = shown(tables, "status", *by_partition)
+    assert (row["topic"], row["partition"], row["reason"]) == ("t", 0, "lag 0")
+
+
+def test_rows_can_be_chosen_by_group(tables: str) -> None:
+    result = call("show", "offsets", "--tables", tables, "--group", "b", "--output", "json")
+
+    assert [row["group_id"] for row in json_lines(result)] == ["b"]
+    refused = call("show", "progress", "--tables", tables, "--group", "b", exit_code=2)
+    assert "no groups" in refused.stderr
+
+
+@pytest.mark.parametrize("what", VIEWS)
+def test_every_view_has_columns_that_its_table_has(what: str, tables: str) -> None:
+    (table,) = (one for one in (*TABLES, ALERTS) if one.name == VIEWS[what].table)
+
+    columns = {*VIEWS[what].columns, *VIEWS[what].order} - {MEMBER, *OWNER}
+    assert columns <= set(table.schema.names)
+    assert call("show", what, "--tables", tables).stdout.startswith(VIEWS[what].columns[0])
+
+
+def test_every_table_has_a_view() -> None:
+    assert {view.table for view in VIEWS.values()} == {table.name for table in (*TABLES, ALERTS)}
+
+
+def test_the_past_is_shown(tmp_path: Path) -> None:
+    tables = create_group_tables(tmp_path)
+    apply_micro_batch(tables, groups=[], progress=[{"next_offset": 8}])
+
+    now = call("show", "groups", "--tables", tables, "--output", "json")
+    then = call("show", "groups", "--tables", tables, "--output", "json", "--as-of", "1")
+    assert (len(json_lines(now)), len(json_lines(then))) == (0, 2)
+    refused = call("show", "groups", "--tables", tables, "--as-of", "99", exit_code=2)
+    said = f"Error: {tables} has no snapshot as of 99: the tables reach from "
+    assert refused.stderr.startswith(said)
+    assert refused.stderr.endswith(") can be read\n")
+
+
+# --- events and history
+
+DELETED = 451
+MEMBERS = ("search-consumer-aaaa51f4", "search-consumer-bbbb51f4")
+HISTORIES = "events, history and group-records"
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One rewind, and after it 451 deleted offsets of another group."""
+    folder = create_tables(tmp_path_factory.mktemp("events"))
+    at = {"topic": "returns", "offset_before": 7, "group_id": "returns"}
+    member = {"group_id": "g", **by_member(MEMBERS[0])}
+    apply_micro_batch(
+        folder,
+        group_events=[
+            moved("offset_rewind", 990, 100, at_s=1, **by_member(MEMBERS[0])),
+            event_row("member_left", at_s=2, member_count=1, **by_member(MEMBERS[1])),
+            *(
+                event_row("offset_deleted", at_s=3 + number / 2, partition=number % 9, **at)
+                for number in range(DELETED)
+            ),
+        ],
+        offset_commits=[
             {
-                "topic": "t",
-                "partition": partition,
-                "committed_offset": -1,
-                "leader_epoch": -1,
-                "metadata": "",
-                "error": error,
+                **{"group_id": "g", "topic": "t", "partition": 0, "committed_offset": number},
+                **{"record_offset": number, "outcome_record_offset": number},
+                **{"outcome": "committed", "is_tombstone": False, "commit_timestamp": BEGIN},
+                **{"record_timestamp": BEGIN, "day": BEGIN.date()},
             }
-            for partition, error in [(0, "UNSTABLE_OFFSET_COMMIT"), (9, "NONE")]
-        ]
+            for number in range(150)
+        ],
+        group_members=[member],
+        progress=[{"next_offset": 7}],
+    )
+    return folder
 
-    def test_text(self, tables: str) -> None:
-        assert call("offsets", "b", "--tables", tables).stdout.splitlines() == [
-            "topic  partition  committed_offset  leader_epoch  metadata  error",
-            "t      0          1                 5                       NONE",
-        ]
 
-    @pytest.mark.parametrize("text", ["t", "t:", ":0", "t:-1", "t:x"])
-    def test_a_partition_has_a_topic_and_a_number(self, tables: str, text: str) -> None:
-        result = call("offsets", "b", "--tables", tables, "--", text, exit_code=2)
+def shown(tables: str, what: str, *arguments: str) -> list[dict[str, Any]]:
+    return json_lines(call("show", what, "--tables", tables, "--output", "json", *arguments))
 
-        assert result.stderr == f"Error: '{text}' is not TOPIC:PARTITION\n"
+
+@pytest.mark.parametrize(
+    ("what", "more", "rest"),
+    [("events", "353", ", --folded shows a summary"), ("history", "50", "")],
+)
+def test_the_newest_hundred_are_shown_and_the_others_are_counted(
+    events: str, what: str, more: str, rest: str
+) -> None:
+    result = call("show", what, "--tables", events, "--output", "json")
+
+    unlimited = shown(events, what, "--limit", "0")
+    assert len(unlimited) == 100 + int(more)
+    assert json_lines(result) == unlimited[-100:]
+    assert result.stderr == (
+        f"{more} older rows are not shown: --limit 0 shows all, --since and --until select a "
+        f"period{rest}\n"
+    )
+    assert len(call("show", what, "--tables", events).stdout.splitlines()) == 101
+    assert len(shown(events, what, "--limit", "7")) == 7
+
+
+def test_events_are_selected_by_period_name_and_group(events: str) -> None:
+    period = ("--since", "2026-11-21T06:56:01Z", "--until", "2026-11-21T06:56:03Z")
+    names = ("--event", "offset_rewind", "--event", "offset_deleted")
+    of_both = shown(events, "events", *period, *names)
+    assert [row["event"] for row in of_both] == ["offset_rewind", "offset_deleted"]
+    of_group = shown(events, "events", *period, *names, "--group", "g")
+    assert [row["event"] for row in of_group] == ["offset_rewind"]
+    assert shown(events, "history", "--since", "2026-11-22") == []
+
+
+def test_a_summary_has_the_one_rewind_first(events: str) -> None:
+    result = call("show", "events", "--tables", events, "--folded")
+    header, first, second, third = result.stdout.splitlines()
+
+    assert header.split() == ["first", "last", "count", "group_id", "event", "details"]
+    assert first.split()[2:5] == ["1", "g", "offset_rewind"]
+    # The other member has the same last four characters.
+    assert first.endswith("set back from 990 to 100 by search-consumer-a51f4 at /10.0.0.1")
+    assert second.startswith("2026-11-21T06:56:03.000Z  2026-11-21T06:59:48.000Z  451 ")
+    assert "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka" in second
+    assert third.endswith("search-consumer-b51f4 at /10.0.0.1 left; 1 member afterwards")
+    assert result.stderr == ""
+
+    cut = call("show", "events", "--tables", events, "--folded", "--limit", "1")
+    assert cut.stdout.splitlines()[1].split() == first.split()
+    assert cut.stderr == "2 minor rows are not shown: --limit 0 shows all\n"
+    nothing = call("show", "events", "--tables", events, "--folded", "--group", "nobody")
+    assert nothing.stdout.splitlines() == ["first  last  count  group_id  event  details"]
+
+
+def test_members_are_told_apart_in_text_and_whole_in_json(events: str) -> None:
+    text = call("show", "events", "--tables", events, "--group", "g").stdout
+    assert "search-consumer-a51f4" in text
+    assert "search-consumer-b51f4" in text
+    assert {row["member_id"] for row in shown(events, "events", "--group", "g")} == set(MEMBERS)
+
+    header, row = call("show", "members", "--tables", events).stdout.splitlines()
+    assert header.split()[:3] == ["group_id", "member", "member_id"]
+    assert row.split()[:3] == ["g", "search-consumer-51f4", MEMBERS[0]]
+    assert "member" not in shown(events, "members")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("groups", "--limit", "5"), f"--limit works only with {HISTORIES}, not with groups"),
+        (("lag", "--since", "2026"), f"--since works only with {HISTORIES}, not with lag"),
+        (("history", "--event", "rebalance"), "--event works only with events, not with history"),
+        (("history", "--folded"), "--folded works only with events, not with history"),
+        (
+            ("events", "--folded", "--output", "json"),
+            "--folded works only with text: JSON has one object per event",
+        ),
+        (("events", "--event", "rewound"), "'rewound' is not one of 'group_created'"),
+        (("events", "--event", "offset_rewnd"), "; did you mean offset_rewind"),
+        (("events", "--since", "noon"), "'noon' is neither a version nor a time"),
+        (("groups", "--as-of", "noon"), "'noon' is neither a version nor a time"),
+        (("events", "--limit", "many"), "--limit: 'many' is not a whole number. For help"),
+        (("stauts",), "; did you mean status"),
+        (("groups", "--rules", "burrow"), "--rules works only with status, not with groups"),
+        (("groups", "--by", "group"), "--by works only with lag"),
+        (("status", "--by", "topic"), "--by must be group or partition for status"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    events: str, arguments: tuple[str, ...], message: str
+) -> None:
+    refused = call("show", *arguments, "--tables", events, exit_code=2)
+    # A warning that the tables are stale may come first.
+    assert message in refused.stderr.splitlines()[-1]
+
+
+def test_the_python_api_selects_alike(events: str) -> None:
+    api = CoordinatorTables(events)
+    assert len(api.events()) == DELETED + 2
+    assert [row.event for row in api.events("g", limit=1)] == ["member_left"]
+    assert [row.event for row in api.events(event="offset_rewind")] == ["offset_rewind"]
+    names = ["offset_rewind", "member_left"]
+    assert [row.event for row in api.events(event=names, until="2026-11-21T06:56:01Z")] == names[:1]
+    assert len(api.history("g", since=BEGIN, limit=20)) == 20
+
+
+# --- offsets
+
+
+def test_answers_with_errors(tables: str) -> None:
+    arguments = ["offsets", "b", "t:0", "t:9", "--tables", tables, "--require-stable"]
+
+    unstable, unknown = json_lines(call(*arguments, "--output", "json"))
+    empty = {"topic": "t", "committed_offset": -1, "leader_epoch": -1, "metadata": ""}
+    assert unstable == {**empty, "partition": 0, "error": "UNSTABLE_OFFSET_COMMIT"}
+    assert unknown == {**empty, "partition": 9, "error": "NONE"}
+
+
+def test_text(tables: str) -> None:
+    assert call("offsets", "b", "--tables", tables).stdout.splitlines() == [
+        "topic  partition  committed_offset  leader_epoch  metadata  error",
+        "t      0          1                 5                       NONE",
+    ]
+
+
+@pytest.mark.parametrize("text", ["t", "t:", ":0", "t:-1", "t:x"])
+def test_a_partition_has_a_topic_and_a_number(tables: str, text: str) -> None:
+    result = call("offsets", "b", "--tables", tables, "--", text, exit_code=2)
+
+    assert result.stderr == f"Error: '{text}' is not TOPIC:PARTITION\n"
+
+
+# --- tables that are stale or incomplete
 
 
 def test_stale_tables_are_noticed_beside_the_rows(tables_that_lag: str) -> None:
@@ -180,48 +299,51 @@ def first_load(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-class TestFirstLoad:
-    @pytest.mark.parametrize(
-        ("what", "output"),
-        [
-            ("groups", "text"),
-            ("offsets", "json"),
-            ("lag", "json"),
-            ("status", "text"),
-            ("events", "json"),
-        ],
+@pytest.mark.parametrize(
+    ("what", "output"),
+    [
+        ("groups", "text"),
+        ("offsets", "json"),
+        ("lag", "json"),
+        ("status", "text"),
+        ("events", "json"),
+    ],
+)
+def test_empty_rows_come_with_the_reason(first_load: str, what: str, output: str) -> None:
+    shown = call("show", what, "--tables", first_load, "--output", output, exit_code=1)
+
+    assert shown.stderr == (
+        "Warning: loading: 0 of 4 log partitions are current; rows of the other 4 are missing "
+        "or out of date (coordinator-state show progress)\n"
     )
-    def test_empty_rows_come_with_the_reason(self, first_load: str, what: str, output: str) -> None:
-        shown = call("show", what, "--tables", first_load, "--output", output, exit_code=1)
+    assert json_lines(shown) == [] if output == "json" else "\n" in shown.stdout
 
-        assert shown.stderr == (
-            "Warning: loading: 0 of 4 log partitions are current; rows of the other 4 are missing "
-            "or out of date (coordinator-state show progress)\n"
-        )
-        assert json_lines(shown) == [] if output == "json" else "\n" in shown.stdout
 
-    def test_progress_is_always_there(self, first_load: str) -> None:
-        assert call("show", "progress", "--tables", first_load).stderr == ""
+def test_progress_is_always_there(first_load: str) -> None:
+    assert call("show", "progress", "--tables", first_load).stderr == ""
 
-    def test_offsets_say_why_there_is_no_coordinator(self, first_load: str) -> None:
-        answer = call("offsets", "g", "--tables", first_load, "--output", "json", exit_code=1)
 
-        assert "loading: 0 of 4 log partitions are current" in answer.stderr
-        (row,) = json_lines(answer)
-        assert row["error"] == "NOT_COORDINATOR"
+def test_offsets_say_why_there_is_no_coordinator(first_load: str) -> None:
+    answer = call("offsets", "g", "--tables", first_load, "--output", "json", exit_code=1)
 
-    def test_a_part_that_is_current_exits_with_status_0(self, tmp_path: Path) -> None:
-        tables = create_tables(tmp_path, log_partitions="4")
-        states = {0: "current", 1: "waiting", 2: "loading"}
-        rows = [{"log_partition": p, "state": state} for p, state in states.items()]
-        apply_micro_batch(tables, progress=rows)
+    assert "loading: 0 of 4 log partitions are current" in answer.stderr
+    (row,) = json_lines(answer)
+    assert row["error"] == "NOT_COORDINATOR"
 
-        assert call("show", "groups", "--tables", tables).stderr == (
-            "Warning: loading: 1 of 4 log partitions are current; rows of the other 3 are missing "
-            "or out of date (1 without a leader) (coordinator-state show progress)\n"
-        )
 
-    def test_the_page_says_so_on_each_page(self, first_load: str) -> None:
-        page = create_app({"prod": first_load}).test_client().get("/c/prod/").text
+def test_a_part_that_is_current_exits_with_status_0(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path, log_partitions="4")
+    states = {0: "current", 1: "waiting", 2: "loading"}
+    rows = [{"log_partition": p, "state": state} for p, state in states.items()]
+    apply_micro_batch(tables, progress=rows)
 
-        assert "Loading: 0 of 4 log partitions are current;" in page
+    assert call("show", "groups", "--tables", tables).stderr == (
+        "Warning: loading: 1 of 4 log partitions are current; rows of the other 3 are missing "
+        "or out of date (1 without a leader) (coordinator-state show progress)\n"
+    )
+
+
+def test_the_page_says_so_on_each_page(first_load: str) -> None:
+    page = create_app({"prod": first_load}).test_client().get("/c/prod/").text
+
+    assert "Loading: 0 of 4 log partitions are current;" in page

@@ -71,31 +71,31 @@ def shown(lane: Lane) -> list[tuple[float, float, str]]:
 
 
 def test_a_member_that_leaves_hands_over_its_partitions() -> None:
-    found = timeline(
+    replayed = timeline(
         rebalance(40, 4, record_offset=7),
         left(SECOND, 40, record_offset=7),
         assigned(FIRST, 40, [0], [0, 1], record_offset=7),
         members=[member_row(FIRST, 0), member_row(SECOND, 1)],
     )
 
-    first, second = found.lanes
+    first, second = replayed.lanes
     assert (first.keys, shown(first)) == ((LaneKey("orders", 0),), [(0, 100, "a")])
     assert (second.keys, shown(second)) == ((LaneKey("orders", 1),), [(0, 40, "b"), (40, 100, "a")])
-    (only,) = found.rebalances
+    (only,) = replayed.rebalances
     assert (only.at, only.epoch_before, only.epoch_after) == (at(40), 3, 4)
     assert (only.joined, only.left, only.assigned_at) == ((), (SECOND,), None)
-    assert found.standstills == []
-    assert [owner.owned.total_seconds() for owner in found.owners] == [100, 40]
-    assert [owner.partitions for owner in found.owners] == [2, 1]
+    assert replayed.standstills == []
+    assert [owner.owned.total_seconds() for owner in replayed.owners] == [100, 40]
+    assert [owner.partitions for owner in replayed.owners] == [2, 1]
 
 
 def test_partitions_with_the_same_owners_share_a_lane() -> None:
-    found = timeline(members=[member_row(FIRST, 0, 1, 2), member_row(SECOND, 3)])
-    assert [[key.partition for key in lane.keys] for lane in found.lanes] == [[0, 1, 2], [3]]
+    replayed = timeline(members=[member_row(FIRST, 0, 1, 2), member_row(SECOND, 3)])
+    assert [[key.partition for key in lane.keys] for lane in replayed.lanes] == [[0, 1, 2], [3]]
 
 
 def test_a_member_that_comes_back_has_the_seat_of_the_one_before() -> None:
-    found = timeline(
+    replayed = timeline(
         *(
             event
             for n in range(3)
@@ -103,67 +103,37 @@ def test_a_member_that_comes_back_has_the_seat_of_the_one_before() -> None:
         ),
         members=[member_row(FIRST, 0), member_row("x-0", 1)],
     )
-    assert [len(owner.member_ids) for owner in found.owners] == [1, 4]
-    assert found.owner_of["x-3"] == found.owner_of["x-0"] == 1
+    assert [len(owner.member_ids) for owner in replayed.owners] == [1, 4]
+    assert replayed.owner_of["x-3"] == replayed.owner_of["x-0"] == 1
 
 
 def test_a_static_member_returns_to_its_own_seat() -> None:
     static = {"group_instance_id": "one"}
-    found = timeline(
+    replayed = timeline(
         left(FIRST, 1),
         left("one-1", 1, **static),
         joined("one-2", 2, **static),
         joined(THIRD, 3),
         members=[member_row(FIRST, 0), member_row("one-1", 1, **static)],
     )
-    assert [owner.member_ids for owner in found.owners] == [(FIRST, THIRD), ("one-1", "one-2")]
+    assert [owner.member_ids for owner in replayed.owners] == [(FIRST, THIRD), ("one-1", "one-2")]
 
 
 def test_a_seat_of_the_same_host_comes_first() -> None:
     other = {"client_host": "/10.0.0.2"}
-    found = timeline(
+    replayed = timeline(
         left(FIRST, 1),
         left(SECOND, 1),
         joined(THIRD, 2, **other),
         members=[member_row(FIRST, 0), member_row(SECOND, 1, **other)],
     )
-    assert [owner.member_ids for owner in found.owners] == [(FIRST,), (SECOND, THIRD)]
-
-
-def test_a_group_without_owners_stands_still() -> None:
-    found = timeline(
-        left(FIRST, 10),
-        joined(SECOND, 30),
-        assigned(SECOND, 35, [], [0]),
-        left(SECOND, 90),
-        members=[member_row(FIRST, 0)],
-    )
-    assert [(one.begin, one.end) for one in found.standstills] == [
-        (at(10), at(35)),
-        (at(90), at(100)),
-    ]
-    assert found.stood_still.total_seconds() == 35
-
-
-def test_a_group_that_does_not_exist_does_not_stand_still() -> None:
-    found = timeline(
-        event_row("group_created", 20),
-        joined(FIRST, 20),
-        assigned(FIRST, 25, [], [0]),
-        left(FIRST, 50),
-        event_row("group_deleted", 60),
-    )
-    assert [(one.begin, one.end) for one in found.standstills] == [
-        (at(20), at(25)),
-        (at(50), at(60)),
-    ]
-    assert timeline(event_row("group_created", 20)).standstills == []
+    assert [owner.member_ids for owner in replayed.owners] == [(FIRST,), (SECOND, THIRD)]
 
 
 def test_members_that_are_in_no_row_are_derived_from_their_events() -> None:
-    found = timeline(assigned(FIRST, 10, [0, 1], [1]), left(SECOND, 20))
-    assert [shown(lane) for lane in found.lanes] == [[(0, 10, "a")], [(0, 100, "a")]]
-    assert [owner.member_ids for owner in found.owners] == [(FIRST,), (SECOND,)]
+    replayed = timeline(assigned(FIRST, 10, [0, 1], [1]), left(SECOND, 20))
+    assert [shown(lane) for lane in replayed.lanes] == [[(0, 10, "a")], [(0, 100, "a")]]
+    assert [owner.member_ids for owner in replayed.owners] == [(FIRST,), (SECOND,)]
 
 
 def test_events_before_the_begin_bring_older_members_up_to_date() -> None:
@@ -175,7 +145,7 @@ def test_events_before_the_begin_bring_older_members_up_to_date() -> None:
 
 def test_a_consumer_group_has_a_target_some_time_after_its_epoch() -> None:
     of = {"group_type": "consumer"}
-    found = timeline(
+    replayed = timeline(
         joined(SECOND, 10, **of),
         rebalance(10, 5, **of),
         assigned(FIRST, 10.2, [0, 1], [0], **of),
@@ -184,18 +154,13 @@ def test_a_consumer_group_has_a_target_some_time_after_its_epoch() -> None:
         rebalance(50, 6, **of),
         members=[member_row(FIRST, target_assignment=orders(0, 1))],
     )
-    first, second = found.rebalances
+    first, second = replayed.rebalances
     assert (first.joined, first.assigned_at) == ((SECOND,), at(10.3))
     assert (second.left, second.assigned_at) == ((SECOND,), None)
-    assert [shown(lane) for lane in found.lanes] == [
+    assert [shown(lane) for lane in replayed.lanes] == [
         [(0, 100, "a")],
         [(0, 10.2, "a"), (10.3, 50, "b")],
     ]
-
-
-def test_partitions_of_a_share_group_have_several_owners() -> None:
-    (lane,) = timeline(members=[member_row(FIRST, 0), member_row(SECOND, 0)]).lanes
-    assert shown(lane) == [(0, 100, "ab")]
 
 
 def test_lanes_of_a_streams_group_are_its_active_tasks() -> None:
@@ -208,10 +173,10 @@ def test_lanes_of_a_streams_group_are_its_active_tasks() -> None:
 
 
 def test_times_never_go_back() -> None:
-    found = timeline(
+    replayed = timeline(
         assigned(FIRST, 10, [], [0]), assigned(FIRST, 5, [0], [], record_offset=99_999)
     )
-    assert found.lanes == []
+    assert replayed.lanes == []
     assert timeline(assigned(FIRST, None, [], [0])).lanes == []
 
 
@@ -234,45 +199,49 @@ _EVENTS = st.builds(
 
 def owners_at(
     moment: datetime, events: Sequence[Row], members: Sequence[Row]
-) -> dict[int, set[str]]:
-    """The owners of each partition: the events up to the moment, replayed one by one."""
-    owned = {row["member_id"]: {one["partition"] for one in row["assignment"]} for row in members}
+) -> tuple[dict[int, set[str]], bool]:
+    """The owners of each partition, and whether the group exists: the events, replayed."""
+    owned = {row["member_id"]: {held["partition"] for held in row["assignment"]} for row in members}
+    exists = not events or events[0]["event"] != "group_created"
     for row in events:
         if row["record_timestamp"] > moment:
             continue
         if row["event"] == "assignment_changed":
-            owned[row["member_id"]] = {one["partition"] for one in row["assignment_after"]}
+            owned[row["member_id"]] = {held["partition"] for held in row["assignment_after"]}
         elif row["event"] == "member_left":
             owned[row["member_id"]] = set()
         elif row["event"] in ("group_created", "group_deleted"):
-            owned = {}
-    return {n: {name for name in owned if n in owned[name]} for n in range(4)}
+            owned, exists = {}, row["event"] == "group_created"
+    by_partition = {n: {name for name in owned if n in owned[name]} for n in range(4)}
+    return {partition: names for partition, names in by_partition.items() if names}, exists
 
 
 @given(st.lists(_EVENTS, max_size=30), st.lists(st.integers(0, 3), max_size=3, unique=True))
 def test_a_timeline_is_a_replay_of_all_moments(events: list[Row], partitions: list[int]) -> None:
+    """A group stands still while it exists and no partition has an owner."""
     events = in_log_order(sorted(events, key=lambda row: row["record_timestamp"]))
     members = [member_row(name, *partitions) for name in _MEMBERS]
-    found = assignment_timeline(events, members, since=BEGIN, until=at(25))
+    replayed = assignment_timeline(events, members, since=BEGIN, until=at(25))
+    in_time = [row for row in events if row["record_timestamp"] <= at(25)]
 
-    keys = [key for lane in found.lanes for key in lane.keys]
+    keys = [key for lane in replayed.lanes for key in lane.keys]
     assert len(keys) == len(set(keys))
-    for lane in found.lanes:
+    for lane in replayed.lanes:
         assert all(begin < end for begin, end, _ in lane.segments)
-        assert all(one.end <= two.begin for one, two in pairwise(lane.segments))
+        assert all(first.end <= second.begin for first, second in pairwise(lane.segments))
     for half_s in range(50):
         moment = at(half_s / 2)
-        now = {
+        owners_now = {
             key.partition: set(owners)
-            for lane in found.lanes
+            for lane in replayed.lanes
             for begin, end, owners in lane.segments
             if begin <= moment < end
             for key in lane.keys
         }
-        expected = owners_at(moment, events, members)
-        assert now == {partition: names for partition, names in expected.items() if names}
-        if any(begin <= moment < end for begin, end in found.standstills):
-            assert not now
-    assert set(found.owner_of) >= {
-        owner for lane in found.lanes for one in lane.segments for owner in one.owners
+        expected, exists = owners_at(moment, in_time, members)
+        assert owners_now == expected
+        is_still = any(begin <= moment < end for begin, end in replayed.standstills)
+        assert is_still == (exists and not expected and bool(replayed.lanes))
+    assert set(replayed.owner_of) >= {
+        owner for lane in replayed.lanes for segment in lane.segments for owner in segment.owners
     }

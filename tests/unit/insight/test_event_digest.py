@@ -1,4 +1,4 @@
-"""Events folded into rows, and their order."""
+"""Events folded into rows, their order, and the labels of members in them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from hypothesis import strategies as st
 
 from coordinator_state.insight.event_digest import BY_WEIGHT, folded_events
 from coordinator_state.insight.group_events import EventName
-from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
+from coordinator_state.insight.member_labels import labels_of, member_labels
+from tests.support.tables.event_rows import (
+    by_member,
+    event_row,
+    moved,
+    partitions_of_orders,
+)
 
 Row = dict[str, Any]
 
 
 def texts(*rows: Row) -> list[str]:
-    return [found.text for found in folded_events(rows)]
+    return [folded.text for folded in folded_events(rows)]
 
 
 def offsets_deleted(count: int, partitions: int) -> list[Row]:
@@ -28,6 +34,10 @@ def offsets_deleted(count: int, partitions: int) -> list[Row]:
         )
         for number in range(count)
     ]
+
+
+def of_member(event: str, name: str | int, at_s: float | None = 0, **fields: Any) -> Row:
+    return event_row(event, at_s, **fields, **by_member(f"search-consumer-{name}"))
 
 
 def churn(times: int, *member_ids: str) -> list[Row]:
@@ -57,30 +67,23 @@ def test_one_rewind_comes_before_hundreds_of_deletions() -> None:
         "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka: an admin "
         "tool, or the topic or group was deleted"
     )
-    assert second.count == 451
-    assert second.first_at == BEGIN
-    assert (second.last_at, second.events) == (
-        second.rows[-1]["record_timestamp"],
-        ("offset_deleted",),
-    )
 
 
 def test_equal_events_that_are_far_apart_are_two_rows() -> None:
-    found = folded_events([event_row("group_emptied", at_s) for at_s in (0, 299, 700)])
-    assert [len(one.rows) for one in found] == [1, 2]
+    digest = folded_events([event_row("group_emptied", at_s) for at_s in (0, 299, 700)])
+    assert [len(folded.rows) for folded in digest] == [1, 2]
 
 
 def test_events_without_a_timestamp_are_folded() -> None:
-    (found,) = folded_events([event_row("group_emptied", None), event_row("group_emptied", None)])
-    assert (found.first_at, found.last_at) == (None, None)
-    assert found.text == "the last member left 2 times"
+    emptied = event_row("group_emptied", None)
+    assert texts(emptied, emptied) == ["the last member left 2 times"]
 
 
 def test_a_member_that_churns_is_one_line() -> None:
-    (found,) = folded_events(churn(99, "search-consumer-aaaa51f4"))
-    assert found.text.startswith("search-consumer-51f4 at /10.0.0.1 joined and left 99 times in ")
-    assert found.events == ("member_joined", "member_left")
-    assert found.who == "search-consumer-51f4 at /10.0.0.1"
+    (folded,) = folded_events(churn(99, "search-consumer-aaaa51f4"))
+    assert folded.text.startswith("search-consumer-51f4 at /10.0.0.1 joined and left 99 times in ")
+    assert folded.events == ("member_joined", "member_left")
+    assert folded.who == "search-consumer-51f4 at /10.0.0.1"
 
 
 def test_members_of_one_client_on_one_host_that_churn_are_one_line() -> None:
@@ -97,19 +100,9 @@ def test_a_client_that_gets_a_new_member_id_each_time_is_one_line() -> None:
 
 
 def test_members_that_are_replaced_are_counted() -> None:
-    rows = [
-        event_row(event, **by_member(f"search-consumer-{event}{number}"))
-        for event in ("member_left", "member_joined")
-        for number in range(3)
-    ]
+    events = ("member_left", "member_joined")
+    rows = [of_member(event, f"{event}{number}") for event in events for number in range(3)]
     assert texts(*rows) == ["search-consumer at /10.0.0.1: 3 members joined and 3 left"]
-
-
-def test_members_that_only_join_need_no_number_of_times() -> None:
-    one, two = (event_row("member_joined", **by_member(f"search-consumer-{n}")) for n in (1, 2))
-    assert texts(one) == ["search-consumer-1 at /10.0.0.1 joined"]
-    assert texts(one, two) == ["search-consumer (2 members) at /10.0.0.1 joined"]
-    assert texts(one, two, two)[0].endswith(" joined 3 times")
 
 
 def rebalances(*at_s: float, **fields: Any) -> list[Row]:
@@ -132,17 +125,17 @@ def test_churn_and_the_rebalances_it_causes_are_one_line() -> None:
     few, many = (
         [*churn(times, "search-consumer-1"), *rebalances(*range(3 * times))] for times in (4, 5)
     )
-    (found,) = folded_events([*many, event_row("assignment_changed", 4, **by_member("other-1"))])
-    assert found.text == (
+    (folded,) = folded_events([*many, event_row("assignment_changed", 4, **by_member("other-1"))])
+    assert folded.text == (
         "15 rebalances in 14 s: search-consumer-1 at /10.0.0.1 joins and leaves every 3 s, "
         "generation 1 to 16; 3 members afterwards"
     )
-    assert found.events == ("rebalance", "member_joined", "member_left", "assignment_changed")
-    assert found.count == 26
+    assert folded.events == ("rebalance", "member_joined", "member_left", "assignment_changed")
+    assert folded.count == 26
     # It ranks before a group that was created, other rebalances after it.
     created = event_row("group_created", group_id="h")
-    assert [one.group_id for one in folded_events([*many, created])] == ["g", "h"]
-    assert [one.group_id for one in folded_events([*few, created])] == ["h", "g"]
+    assert [folded.group_id for folded in folded_events([*many, created])] == ["g", "h"]
+    assert [folded.group_id for folded in folded_events([*few, created])] == ["h", "g"]
     assert texts(*few) == [
         "search-consumer-1 at /10.0.0.1 joined and left 4 times in 11 s: 12 rebalances, "
         "generation 1 to 13; 3 members afterwards"
@@ -150,8 +143,7 @@ def test_churn_and_the_rebalances_it_causes_are_one_line() -> None:
 
 
 def test_a_loop_names_the_client_of_members_that_are_new_each_time() -> None:
-    old = event_row("member_left", **by_member("search-consumer-old"))
-    new = event_row("member_joined", 61, **by_member("search-consumer-new"))
+    old, new = of_member("member_left", "old"), of_member("member_joined", "new", 61)
     members = [f"search-consumer-{number:04}" for number in range(20)]
     (text,) = texts(old, *churn(20, *members), new, *rebalances(*range(60)), *rebalances(61))
     assert text.startswith("61 rebalances in 61 s: search-consumer joins and leaves every 3 s, gen")
@@ -159,25 +151,10 @@ def test_a_loop_names_the_client_of_members_that_are_new_each_time() -> None:
     assert ": search-consumer (2 members) joins and leaves every 3 s, " in text
 
 
-def test_loops_of_several_clients_are_one_line() -> None:
-    rows = [
-        row | {"client_id": client}
-        for client in ("a", "b", "c")
-        for row in churn(6 if client != "c" else 2, *(f"{client}-{n}" for n in range(6)))
-    ]
-    (text,) = texts(*rows, *rebalances(1, 2))
-    assert text.startswith(
-        "2 rebalances in 16 s: a joins and leaves every 3 s, b joins and leaves every 3 s, "
-        "members of 1 more client did so too, "
-    )
-
-
-def replaced(*at_s: float, host: str = "/10.0.0.1") -> list[Row]:
+def replaced(*at_s: float) -> list[Row]:
     """A deploy: an old member leaves, and two seconds later a new one joins."""
     return [
-        event_row(
-            event, at + pause, **(by_member(f"search-consumer-{age}{n}") | {"client_host": host})
-        )
+        of_member(event, f"{age}{n}", at + pause)
         for n, at in enumerate(at_s)
         for event, pause, age in (("member_left", 0, "old"), ("member_joined", 2, "new"))
     ]
@@ -190,50 +167,31 @@ def test_a_deploy_is_one_line() -> None:
         "generation 1 to 7; 3 members afterwards"
     ]
     emptied = [event_row("group_emptied", at) for at in (0, 60)]
-    (found,) = folded_events([*replaced(0, 0), *rebalances(0, 2), *emptied])
-    assert found.text == (
+    (folded,) = folded_events([*replaced(0, 0), *rebalances(0, 2), *emptied])
+    assert folded.text == (
         "2 members of search-consumer were replaced at once in 60 s: 2 rebalances, generation 1 "
         "to 3; the group had no members 2 times"
     )
-    (found,) = folded_events([*replaced(0), *rebalances(0, 2), emptied[0]])
-    assert found.text == (
+    (folded,) = folded_events([*replaced(0), *rebalances(0, 2), emptied[0]])
+    assert folded.text == (
         "search-consumer-old0 was replaced by search-consumer-new0 in 2 s: 2 rebalances, "
         "generation 1 to 3; the group had no members for a time; 3 members afterwards"
     )
-    assert found.who is None
-
-
-def test_a_deploy_that_also_scales_tells_both() -> None:
-    scaled = event_row("member_joined", 9, **by_member("search-consumer-more"))
-    (text,) = texts(*replaced(0, 3), scaled, *rebalances(0, 2, 9))
-    assert text.startswith(
-        "2 members of search-consumer were replaced one after another in 9 s, 1 other member "
-        "joined: 3 rebalances, "
-    )
+    assert folded.who is None
 
 
 def test_a_member_that_comes_back_with_its_id_is_not_replaced() -> None:
-    one = by_member("search-consumer-1")
-    rows = [event_row("member_left", 0, **one), event_row("member_joined", 5, **one)]
+    rows = [of_member("member_left", 1), of_member("member_joined", 1, 5)]
     (text,) = texts(*rows, *churn(1, "search-consumer-2"), *rebalances(0, 5))
     assert text.startswith("search-consumer joined and left 2 times in 5 s: 2 rebalances, ")
 
 
 def test_scaling_is_no_cycle() -> None:
-    joined = [event_row("member_joined", n, **by_member(f"search-consumer-{n}")) for n in (1, 2)]
+    joined = [of_member("member_joined", n, n) for n in (1, 2)]
     assert texts(*joined, *rebalances(1, 2)) == [
         "2 rebalances in 1 s, generation 1 to 3; 3 members afterwards",
         "search-consumer (2 members) at /10.0.0.1 joined in 1 s",
     ]
-
-
-def test_cycles_without_times_and_client_ids_have_texts() -> None:
-    nobody = {"client_id": None, "client_host": None}
-    rows = [row | nobody | {"record_timestamp": None} for row in churn(6, "x-1", "x-2")]
-    (text,) = texts(*rows, *rebalances(1))
-    assert text.startswith(
-        "1 rebalance: a client without an id (2 members) joins and leaves 6 times"
-    )
 
 
 def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:
@@ -264,9 +222,9 @@ def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:
     ],
 )
 def test_unknown_people_are_said_to_be_unknown(fields: Row, who: str) -> None:
-    (found,) = folded_events([moved("offset_rewind", 9, 5, **fields)])
-    assert found.who == f"not recorded by Kafka: {who}"
-    assert found.text == f"orders:0 set back from 9 to 5; client {found.who}"
+    (folded,) = folded_events([moved("offset_rewind", 9, 5, **fields)])
+    assert folded.who == f"not recorded by Kafka: {who}"
+    assert folded.text == f"orders:0 set back from 9 to 5; client {folded.who}"
 
 
 def test_the_other_events_have_sentences() -> None:
@@ -289,18 +247,15 @@ def test_the_other_events_have_sentences() -> None:
     assert texts(first) == ["rebalance, generation 1; 1 member afterwards"]
     assert texts(event_row("group_deleted")) == ["group deleted"]
     assert texts(event_row("something_new")) == ["something new"]
-    assigned: Row = {"assignment_after": [{"topic": "orders", "partition": n} for n in (0, 1)]}
-    rows = [
-        event_row("assignment_changed", **assigned, **by_member(f"search-consumer-{n}"))
-        for n in (1, 2)
-    ]
+    assigned: Row = {"assignment_after": partitions_of_orders(0, 1)}
+    rows = [of_member("assignment_changed", n, **assigned) for n in (1, 2)]
     assert texts(rows[0]) == [
         "assignment of search-consumer-1 at /10.0.0.1 changed from none to orders 0-1"
     ]
     assert texts(*rows) == ["2 assignment changes of 2 members"]
     assert texts(rows[0], rows[0])[0].startswith("2 assignment changes of search-consumer-1 at")
     task = {"subtopology_id": "0", "partition": 1, "task_type": "active"}
-    streams = event_row("assignment_changed", **by_member("search-consumer-1"), tasks_after=[task])
+    streams = of_member("assignment_changed", 1, tasks_after=[task])
     assert texts(streams)[0].endswith("from none to active 0_1")
 
 
@@ -327,30 +282,66 @@ _EVENTS = st.builds(
 
 @given(st.lists(_EVENTS, max_size=40))
 def test_folding_loses_no_event(rows: list[Row]) -> None:
-    found = folded_events(rows)
+    digest = folded_events(rows)
 
-    assert sorted(id(row) for one in found for row in one.rows) == sorted(map(id, rows))
-    assert sum(one.count for one in found) == len(rows)
-    for one in found:
-        assert {row["group_id"] for row in one.rows} == {one.group_id}
-        assert {row["event"] for row in one.rows} == set(one.events)
-        times = [row["record_timestamp"] for row in one.rows if row["record_timestamp"]]
-        assert (one.first_at, one.last_at) == (
-            min(times, default=None),
-            max(times, default=None),
-        )
-    assert [one.rank for one in found] == sorted(one.rank for one in found)
+    assert sorted(id(row) for folded in digest for row in folded.rows) == sorted(map(id, rows))
+    assert sum(folded.count for folded in digest) == len(rows)
+    for folded in digest:
+        assert {row["group_id"] for row in folded.rows} == {folded.group_id}
+        assert {row["event"] for row in folded.rows} == set(folded.events)
+        times = [row["record_timestamp"] for row in folded.rows if row["record_timestamp"]]
+        assert folded.first_at == min(times, default=None)
+        assert folded.last_at == max(times, default=None)
+    assert [folded.rank for folded in digest] == sorted(folded.rank for folded in digest)
 
 
 @given(st.lists(_EVENTS, max_size=40))
 def test_every_rewind_stays_visible(rows: list[Row]) -> None:
-    found = folded_events(rows)
-    rewinds = [one for one in found if "offset_rewind" in one.events]
+    digest = folded_events(rows)
+    rewinds = [folded for folded in digest if "offset_rewind" in folded.events]
 
-    assert found[: len(rewinds)] == rewinds
+    assert digest[: len(rewinds)] == rewinds
     for row in rows:
         if row["event"] == "offset_rewind":
-            (one,) = (one for one in rewinds if any(row is of for of in one.rows))
-            assert one.events == ("offset_rewind",)
-            assert {of["topic"] for of in one.rows} == {row["topic"]}
-            assert one.text.startswith(("t:", "2 partitions of t", "3 partitions of t"))
+            (folded,) = (folded for folded in rewinds if any(row is of for of in folded.rows))
+            assert folded.events == ("offset_rewind",)
+            assert {of["topic"] for of in folded.rows} == {row["topic"]}
+            assert folded.text.startswith(("t:", "2 partitions of t", "3 partitions of t"))
+
+
+# --- short labels of members
+
+
+_IDS = st.text(st.sampled_from("ab-1"), min_size=1, max_size=8)
+_MEMBERS = st.dictionaries(_IDS, st.none() | st.text(st.sampled_from("ab-1"), max_size=3))
+
+
+def test_a_label_has_the_client_id_and_the_end_of_the_member_id() -> None:
+    (label,) = member_labels({"search-9b8e61f4-9a58-4ac4-a8e8-7d1d2cf251f4": "search"}).values()
+    assert label == "search-51f4"
+
+
+def test_equal_ends_get_longer_and_others_stay_short() -> None:
+    members = {"c-1aaaa": "c", "c-2aaaa": "c", "c-3bbbb": "c"}
+    assert list(member_labels(members).values()) == ["c-1aaaa", "c-2aaaa", "c-bbbb"]
+
+
+def test_a_member_without_a_client_id_has_the_end_of_its_id() -> None:
+    assert member_labels({"4vTbnCfyQG2v0fOJvE8C0A": ""}) == {"4vTbnCfyQG2v0fOJvE8C0A": "8C0A"}
+
+
+def test_a_label_names_one_member_of_its_group_only() -> None:
+    rows = [
+        {"group_id": group, "member_id": member, "client_id": "c"}
+        for group, member in (("g", "c-1aaaa"), ("h", "c-2aaaa"), ("g", "c-1aaaa"), ("g", None))
+    ]
+    assert labels_of(rows) == {("g", "c-1aaaa"): "c-aaaa", ("h", "c-2aaaa"): "c-aaaa"}
+
+
+@given(_MEMBERS)
+def test_labels_of_a_group_are_distinct(members: dict[str, str | None]) -> None:
+    labels = member_labels(members)
+    assert labels.keys() == members.keys()
+    assert len(set(labels.values())) == len(members)
+    backwards = dict(reversed(list(members.items())))
+    assert member_labels(backwards) == labels

@@ -30,9 +30,9 @@ class Told:
     def _record(self, number: int, fields: dict[str, Any] | None, name: str) -> list[GroupEvent]:
         record = GroupRecord(number, "g", name, fields, self.next_offset)
         self.next_offset += 1
-        found = self.replay.replay_record(record)
-        assert {event.record_offset for event in found} <= {record.record_offset}
-        return found
+        events = self.replay.replay_record(record)
+        assert {event.record_offset for event in events} <= {record.record_offset}
+        return events
 
     def classic(self, *members: str, generation: int = 1) -> list[GroupEvent]:
         raw = group_value(members, generation=generation)
@@ -174,20 +174,20 @@ def test_a_simple_group_rewinds() -> None:
 def test_a_tombstone_is_an_expiry_once_the_offset_was_to_expire(
     days: int, event: EventName
 ) -> None:
-    found = Told().replay.replay_tombstone(
+    deletion = Told().replay.replay_tombstone(
         KEY,
         committed(9, record_offset=1),
         2,
         timestamp_ms=days * DAY_MS,
         retention_ms=7 * DAY_MS,
     )
-    assert (found.event, found.offset_before, found.offset_after) == (event, 9, None)
+    assert (deletion.event, deletion.offset_before, deletion.offset_after) == (event, 9, None)
 
 
 def test_what_members_subscribe_to_does_not_expire() -> None:
     log = Told()
     log.classic("m1")
-    found = log.replay.replay_tombstone(
+    deletion = log.replay.replay_tombstone(
         KEY, committed(9, record_offset=1), 2, timestamp_ms=9 * DAY_MS, retention_ms=DAY_MS
     )
-    assert (found.event, found.member_count) == (EventName.OFFSET_DELETED, 1)
+    assert (deletion.event, deletion.member_count) == (EventName.OFFSET_DELETED, 1)

@@ -1,11 +1,15 @@
-"""The trend of a lag: noise is steady, and unknown stays unknown."""
+"""The trend of a lag, and the lag for autoscalers."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag_trend import Trend, without_noise
+from coordinator_state.insight.scaling_lag import PartitionLag, scaling_lag
 
 UNKNOWN = float("nan")
 
@@ -44,3 +48,34 @@ def test_unknown_rates_have_no_trend() -> None:
         np.array([UNKNOWN, 2.0, UNKNOWN]),
     )
     assert np.isnan(found).tolist() == [True, True, False]
+
+
+COUNTS = st.none() | st.integers(0, 1_000)
+ROWS = st.lists(st.builds(PartitionLag, st.sampled_from(Status), COUNTS, COUNTS, COUNTS))
+
+
+@given(ROWS)
+def test_each_record_of_the_lag_is_in_one_part(rows: list[PartitionLag]) -> None:
+    split = scaling_lag(rows)
+    assert split.lag == split.scaling_lag + split.deleted + split.blocked
+    assert split.lag == sum(row.lag or 0 for row in rows)
+    assert min(split.scaling_lag, split.deleted, split.blocked) >= 0
+    assert split.partitions_to_read <= split.partitions - split.partitions_unknown
+
+
+def test_what_more_consumers_cannot_read_is_left_out() -> None:
+    rows = [
+        PartitionLag(Status.OK, 10, 0, 10),
+        PartitionLag(Status.DATA_LOSS, 100, 60, 100),
+        # Behind a transaction, and records were deleted: those are part of both lags.
+        PartitionLag(Status.DATA_LOSS, 100, 30, 50),
+        PartitionLag(Status.STALL, 500, 0, 500),
+        PartitionLag(Status.HANGING_TRANSACTION, 70, 0, 20),
+        PartitionLag(Status.PENDING, 7, 0, None),
+        PartitionLag(Status.UNKNOWN, None, None, None),
+    ]
+    split = scaling_lag(rows)
+    assert split.scaling_lag == 10 + 40 + 20
+    assert (split.deleted, split.blocked) == (60 + 30, 50 + 500 + 70 + 7)
+    assert (split.partitions_to_read, split.partitions_blocked) == (3, 4)
+    assert (split.partitions, split.partitions_unknown) == (7, 1)

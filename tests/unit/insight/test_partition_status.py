@@ -49,9 +49,13 @@ HELD = BEHIND | {
     **{"pending_producer_id": 2, "pending_client_id": "fraud-check-consumer"},
     **{"moved_at_ms": AT_MS - 121_000, "produce_rate_per_s": 75.0},
 }
-SINGLE = BEHIND | {"commits": 1, "moved_at_ms": None, "commit_rate_per_s": 0.0}
-OPEN = "open transaction of producer 2"
+NO_MEMBERS = {"has_members": False}
+DELETED_SOON = BEHIND | {"retention_margin_ms": 600_000}
 DAY_MS = 86_400_000
+# Parts of reasons.
+OPEN, CLIENT = "open transaction of producer 2", "fraud-check-consumer"
+LATE, LATEST = "500 behind, oldest 90 s", "13,880 behind, oldest 90 s, +75/s"
+LATER = f"{LATE}, +10/s"
 
 
 def time_lag(ms: int | None, at_least_ms: int | None = None) -> dict[str, int | None]:
@@ -65,20 +69,24 @@ def silent(age_ms: int) -> dict[str, int]:
     }
 
 
+def single(age_ms: int) -> dict[str, Any]:
+    """Behind, after a single commit."""
+    commit = {"commits": 1, "commits_from_ms": age_ms, "commit_age_ms": age_ms}
+    return BEHIND | commit | {"moved_at_ms": None, "commit_rate_per_s": 0.0}
+
+
 @pytest.mark.parametrize(
     ("facts", "status", "reason"),
     [
         ({}, "OK", "caught up"),
         # A consumer with assign() has no members.
-        ({"has_members": False}, "OK", "caught up; the group has no members"),
-        ({"has_members": False} | silent(301_000), "IDLE", "caught up; no members"),
+        (NO_MEMBERS, "OK", "caught up; the group has no members"),
+        (NO_MEMBERS | silent(301_000), "IDLE", "caught up; no members"),
         (
-            {"has_members": False, "commits": 3, "commits_from_ms": 700_000}
-            | {"commit_age_ms": 400_000},
-            "OK",
-            "caught up; the group has no members",
+            NO_MEMBERS | {"commits": 3, "commits_from_ms": 700_000, "commit_age_ms": 400_000},
+            *("OK", "caught up; the group has no members"),
         ),
-        ({"has_members": False} | BEHIND | time_lag(900), "OK", "500 behind, oldest 0.9 s"),
+        (NO_MEMBERS | BEHIND | time_lag(900), "OK", "500 behind, oldest 0.9 s"),
         ({"lag": None, "time_lag_unknown": NO_SAMPLE}, "UNKNOWN", "the log was not sampled yet"),
         ({"behind_ms": 121_000}, "UNKNOWN", "the tables are 2 min behind __consumer_offsets"),
         (
@@ -88,67 +96,44 @@ def silent(age_ms: int) -> dict[str, int]:
             "sample",
         ),
         # A log end that is not sampled any more shows no lag.
-        (
-            {"sample_age_ms": 312_000},
-            "UNKNOWN",
-            "the log end was sampled 5.2 min ago",
-        ),
+        ({"sample_age_ms": 312_000}, "UNKNOWN", "the log end was sampled 5.2 min ago"),
         # As fast as it is written to, and not getting behind.
-        (BEHIND, "OK", "500 behind, oldest 90 s"),
+        (BEHIND, "OK", LATE),
         (
             BEHIND | {"commit_rate_per_s": 8.25},
-            "WARN",
-            "reads 8.25 records/s, producers write 10 records/s; 500 behind, oldest 90 s, +1.75/s",
+            *("WARN", f"reads 8.25 records/s, producers write 10 records/s; {LATE}, +1.75/s"),
         ),
         (
-            BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": None},
-            "WARN",
-            "unread records will be deleted in 10 min; 500 behind, oldest 90 s",
+            DELETED_SOON | {"time_to_catch_up_ms": None},
+            *("WARN", f"unread records will be deleted in 10 min; {LATE}"),
         ),
-        (BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": 500_000}, "OK", ""),
-        (
-            BEHIND | silent(46_000),
-            "STOP",
-            "no commit for 46 s, usually every 5 s; 500 behind, oldest 90 s, +10/s",
-        ),
+        (DELETED_SOON | {"time_to_catch_up_ms": 500_000}, "OK", ""),
+        (BEHIND | silent(46_000), "STOP", f"no commit for 46 s, usually every 5 s; {LATER}"),
         # Records that were just produced need no commit.
         (BEHIND | silent(600_000) | time_lag(2_000), "OK", ""),
         # Every ten minutes.
         (
             BEHIND
-            | {"commits": 2, "commits_from_ms": 1_000_000, "commit_age_ms": 400_000}
-            | time_lag(400_000),
-            "OK",
-            "",
+            | time_lag(400_000)
+            | {"commits": 2, "commits_from_ms": 1_000_000}
+            | {"commit_age_ms": 400_000},
+            *("OK", ""),
         ),
         (
             BEHIND | {"commits": 7, "commits_from_ms": 540_000, "commit_rate_per_s": 8.25},
-            "OK",
-            "500 behind, oldest 90 s",
+            *("OK", LATE),
         ),
         # The usual time between commits is not known yet.
-        (SINGLE | {"commits_from_ms": 85_000, "commit_age_ms": 85_000}, "OK", ""),
+        (single(85_000), "OK", ""),
+        (single(200_000) | time_lag(200_000), "OK", ""),
         (
-            SINGLE | {"commits_from_ms": 200_000, "commit_age_ms": 200_000} | time_lag(200_000),
-            "OK",
-            "",
+            single(301_000) | time_lag(None, 10_000),
+            *("STOP", "no commit for 5 min; 500 behind, oldest at least 10 s, +10/s"),
         ),
-        (
-            SINGLE
-            | {"commits_from_ms": 301_000, "commit_age_ms": 301_000}
-            | time_lag(None, 10_000),
-            "STOP",
-            "no commit for 5 min; 500 behind, oldest at least 10 s, +10/s",
-        ),
-        (
-            STILL,
-            "STALL",
-            "13 commits since 06:11:36 UTC, all at offset 1,000; 500 behind, oldest 90 s, +10/s",
-        ),
+        (STILL, "STALL", f"13 commits since 06:11:36 UTC, all at offset 1,000; {LATER}"),
         (
             STILL | {"moved_at_ms": None, "same_commits": 121},
-            "STALL",
-            "121 commits in the last 10 min, all at offset 1,000; 500 behind, oldest 90 s, +10/s",
+            *("STALL", f"121 commits in the last 10 min, all at offset 1,000; {LATER}"),
         ),
         (STILL | time_lag(None, 600_000), "STALL", ""),
         (STILL | time_lag(40_000), "OK", ""),
@@ -159,7 +144,7 @@ def silent(age_ms: int) -> dict[str, int]:
             ABORTED,
             "STALL",
             "41 commits in the last 2 min, all aborted; committed offset unchanged since "
-            "06:10:40 UTC; 500 behind, oldest 90 s, +10/s",
+            f"06:10:40 UTC; {LATER}",
         ),
         # A transaction may fail once.
         (ABORTED | {"aborted": 1, "commit_age_ms": 40_000}, "OK", ""),
@@ -167,23 +152,16 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             ABORTED | {"aborted_ago_ms": 60_000},
             "STOP",
-            "no commit for 60 s, usually every 4 s; 41 commits aborted before that; "
-            "500 behind, oldest 90 s, +10/s",
+            f"no commit for 60 s, usually every 4 s; 41 commits aborted before that; {LATER}",
         ),
-        (
-            HELD,
-            "PENDING",
-            "commits held for 2 min by an open transaction of producer 2 (client "
-            "fraud-check-consumer); 13,880 behind, oldest 90 s, +75/s",
-        ),
+        (HELD, "PENDING", f"commits held for 2 min by an {OPEN} (client {CLIENT}); {LATEST}"),
         (HELD | {"held_ms": 29_000, "commit_age_ms": 30_000, "lag": 1} | time_lag(900), "OK", ""),
         # Its transactions usually take a minute.
         (
             HELD
             | {"commits": 6, "commits_from_ms": 300_000, "commit_age_ms": 60_000}
             | {"held_ms": 60_000, "commit_rate_per_s": 75.0},
-            "OK",
-            "",
+            *("OK", ""),
         ),
         (HELD | {"lag": None, "time_lag_unknown": NO_SAMPLE}, "PENDING", f"commits held.*{OPEN}"),
         # It goes on without the transaction.
@@ -193,14 +171,13 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             HELD | {"held_ms": 901_000},
             "HANGING_TRANSACTION",
-            "commits held for 15 min by an open transaction of producer 2 (client "
-            "fraud-check-consumer); 13,880 behind, oldest 90 s, +75/s",
+            f"commits held for 15 min by an {OPEN} (client {CLIENT}); {LATEST}",
         ),
         (
             AT_STABLE | silent(100_000),
             "PENDING",
             "a transaction in the log has been open for 90 s: last stable offset 1,000, log end "
-            "1,500; 500 behind, oldest 90 s, +10/s",
+            f"1,500; {LATER}",
         ),
         # It reads what is not committed.
         (AT_STABLE | {"last_stable_offset": 900}, "OK", ""),
@@ -215,11 +192,7 @@ def silent(age_ms: int) -> dict[str, int]:
             "STOP",
             "no commit for 100 s.*; a transaction in the log is open at offset 1,000; 500 behind",
         ),
-        (
-            REWOUND,
-            "REWIND",
-            "went back 11 s ago from 1,200 to 900; now 1,000; 500 behind, oldest 90 s",
-        ),
+        (REWOUND, "REWIND", f"went back 11 s ago from 1,200 to 900; now 1,000; {LATE}"),
         (REWOUND | {"lag": 0}, "OK", "caught up"),
         (REWOUND | {"committed_offset": 1_400}, "OK", ""),
         (
@@ -229,21 +202,16 @@ def silent(age_ms: int) -> dict[str, int]:
         ),
         (
             {"topic_state": "gone", "lag": None},
-            "TOPIC_GONE",
-            "the topic does not exist; committed offset 1,000 remains",
+            *("TOPIC_GONE", "the topic does not exist; committed offset 1,000 remains"),
         ),
-        (
-            {"has_members": False, "expires_in_ms": DAY_MS - 1},
-            "EXPIRING",
-            "offset 1,000 expires in 24 h",
-        ),
+        (NO_MEMBERS | {"expires_in_ms": DAY_MS - 1}, "EXPIRING", "offset 1,000 expires in 24 h"),
         ({"expires_in_ms": -5}, "EXPIRING", "offset 1,000 is due to expire"),
         ({"expires_in_ms": DAY_MS}, "OK", "caught up"),
         (
             HELD | {"pending_transactional_id": "fraud-check"},
             "PENDING",
             "commits held for 2 min by an open transaction of fraud-check (producer 2, client "
-            "fraud-check-consumer).*behind",
+            f"{CLIENT}).*behind",
         ),
         (
             HELD | {"is_marker_lost": True, "pending_client_id": None},
@@ -269,7 +237,7 @@ def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
         ("slow_after_ms", STILL, 91_000),
         ("aborting_after_ms", ABORTED, 121_000),
         ("pending_after_ms", HELD | {"lag": None, "time_lag_unknown": "x"}, 121_000),
-        ("idle_after_ms", {"has_members": False} | silent(301_000), 302_000),
+        ("idle_after_ms", NO_MEMBERS | silent(301_000), 302_000),
         ("hanging_after_ms", {"held_ms": 901_000}, 902_000),
         ("expiring_within_ms", {"expires_in_ms": 1_000}, 999),
     ],

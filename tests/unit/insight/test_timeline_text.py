@@ -18,7 +18,6 @@ from coordinator_state.insight.timeline_text import (
     cause_text,
     owner_text,
     owners_text,
-    timeline_note,
     timeline_sentence,
 )
 from tests.support.tables.event_rows import BEGIN
@@ -56,7 +55,7 @@ def timeline(
 
 
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("timeline_of_group", "sentence"),
     [
         (timeline(), "No rebalance in 60 min; at least one partition always had an owner"),
         (
@@ -72,13 +71,8 @@ def timeline(
         (replace(timeline(7), lanes=[]), "1 rebalance in 60 min; no partition had an owner"),
     ],
 )
-def test_the_result_is_one_sentence(found: AssignmentTimeline, sentence: str) -> None:
-    assert timeline_sentence(found) == sentence
-
-
-def test_the_limits_of_the_log_are_told() -> None:
-    assert "Pauses within a rebalance are not in the log" in str(timeline_note(timeline()))
-    assert timeline_note(timeline(group_type="new")) is None
+def test_the_result_is_one_sentence(timeline_of_group: AssignmentTimeline, sentence: str) -> None:
+    assert timeline_sentence(timeline_of_group) == sentence
 
 
 def test_rebalances_have_causes() -> None:
@@ -90,13 +84,13 @@ def test_rebalances_have_causes() -> None:
 
 
 def test_owners_have_names() -> None:
-    one = Owner(
+    owner = Owner(
         client_id="app", group_instance_id=None, member_ids=("a",), owned=timedelta(), partitions=0
     )
     labels = {name: f"app-{name}" for name in "abcd"}
-    assert owner_text(one, labels) == "app-a"
-    assert owner_text(replace(one, member_ids=("a", "b")), labels) == "app-a, then app-b"
-    many = replace(one, member_ids=("a", "b", "c", "d"))
+    assert owner_text(owner, labels) == "app-a"
+    assert owner_text(replace(owner, member_ids=("a", "b")), labels) == "app-a, then app-b"
+    many = replace(owner, member_ids=("a", "b", "c", "d"))
     assert owner_text(many, labels) == "app-a, then 3 members in its place"
     assert owner_text(replace(many, group_instance_id="i"), labels) == "i"
 

@@ -50,8 +50,7 @@ def events(states: Iterable[Transaction]) -> list[TransactionEventName | None]:
 
 
 EMPTY = state("Empty", start_timestamp_ms=None, topic_partitions=())
-
-
+ONGOING = state("Ongoing")
 BOTH_PARTITIONS = (TransactionPartition("t", 0), TransactionPartition("t", 1))
 
 
@@ -89,65 +88,47 @@ def test_the_events_of_a_log(
     assert events(log) == expected
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_abort_with_a_greater_epoch_after_the_timeout_is_a_timeout(version: int) -> None:
-    ongoing = state("Ongoing", client_transaction_version=version)
-    for after_ms, is_timed_out in ((TIMEOUT_MS - 1, False), (TIMEOUT_MS, True)):
-        abort = state("PrepareAbort", epoch=1, after_ms=after_ms)
-        assert (transaction_event(ongoing, abort) is TIMED_OUT) is is_timed_out
+def of_version(version: int) -> Transaction:
+    return state("Ongoing", client_transaction_version=version)
 
 
-@pytest.mark.parametrize(("version", "event"), [(0, FENCED), (1, FENCED), (2, PREPARED)])
-def test_an_abort_with_a_greater_epoch_before_the_timeout(
-    version: int, event: TransactionEventName
-) -> None:
-    """A client of version 2 raises the epoch when it aborts, too."""
-    ongoing = state("Ongoing", client_transaction_version=version)
-    assert transaction_event(ongoing, state("PrepareAbort", epoch=1)) is event
-
-
-@pytest.mark.parametrize(
-    ("abort", "event"),
-    [
-        # The producer itself aborts late.
-        (state("PrepareAbort", after_ms=2 * TIMEOUT_MS), PREPARED),
-        # The producer has a new id.
-        (state("PrepareAbort", epoch=1, producer_id=6), PREPARED),
-        # The time of the start is not known.
-        (
-            state("PrepareAbort", epoch=1, start_timestamp_ms=None, after_ms=TIMEOUT_MS),
-            FENCED,
-        ),
-    ],
-)
-def test_an_abort_that_is_no_timeout(abort: Transaction, event: TransactionEventName) -> None:
-    assert transaction_event(state("Ongoing"), abort) is event
+LATE = {"epoch": 1, "after_ms": TIMEOUT_MS}
 
 
 @pytest.mark.parametrize(
     ("before", "after", "event"),
     [
+        # An abort with a greater epoch after the timeout is a timeout.
+        *((of_version(version), state("PrepareAbort", **LATE), TIMED_OUT) for version in (0, 1, 2)),
+        # Before the timeout, a client of version 2 raises the epoch when it aborts, too.
+        *(
+            (of_version(version), state("PrepareAbort", epoch=1, after_ms=TIMEOUT_MS - 1), event)
+            for version, event in ((0, FENCED), (1, FENCED), (2, PREPARED))
+        ),
+        # The producer itself aborts late.
+        (ONGOING, state("PrepareAbort", after_ms=2 * TIMEOUT_MS), PREPARED),
+        # The producer has a new id.
+        (ONGOING, state("PrepareAbort", epoch=1, producer_id=6), PREPARED),
+        # The time of the start is not known.
+        (ONGOING, state("PrepareAbort", start_timestamp_ms=None, **LATE), FENCED),
         # The cleaner removed all records before.
-        (None, state("Ongoing"), BEGUN),
-        (None, state("PrepareAbort", epoch=1, after_ms=TIMEOUT_MS), PREPARED),
+        (None, ONGOING, BEGUN),
+        (None, state("PrepareAbort", **LATE), PREPARED),
         (None, state("CompleteCommit"), COMMITTED),
         # It removed the start, so nobody can tell who aborts.
-        (EMPTY, state("PrepareAbort", epoch=1, after_ms=TIMEOUT_MS), PREPARED),
+        (EMPTY, state("PrepareAbort", **LATE), PREPARED),
         # It removed whole transactions in between.
         (state("CompleteCommit"), state("CompleteCommit", start_timestamp_ms=9_000), COMMITTED),
-        (state("Ongoing"), state("Ongoing", start_timestamp_ms=9_000), BEGUN),
-        (state("Ongoing"), state("CompleteAbort", epoch=1), ABORTED),
+        (ONGOING, state("Ongoing", start_timestamp_ms=9_000), BEGUN),
+        (ONGOING, state("CompleteAbort", epoch=1), ABORTED),
+        # The other states are no events.
+        *((ONGOING, state(name, epoch=1), None) for name in ("Empty", "Dead", "PrepareEpochFence")),
     ],
 )
-def test_gaps_of_compaction(
-    before: Transaction | None, after: Transaction, event: TransactionEventName
+def test_the_event_of_two_states(
+    before: Transaction | None, after: Transaction, event: TransactionEventName | None
 ) -> None:
     assert transaction_event(before, after) is event
-
-
-@pytest.mark.parametrize("name", ["Empty", "Dead", "PrepareEpochFence"])
-def test_the_other_states_are_no_events(name: str) -> None:
-    assert transaction_event(state("Ongoing"), state(name, epoch=1)) is None
 
 
 def test_the_duration_is_since_the_start() -> None:

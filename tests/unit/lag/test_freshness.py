@@ -66,46 +66,52 @@ def test_a_past_moment_is_judged_at_that_moment(tables: str) -> None:
     assert Freshness.of(reader, at(3_601)).sampled_at is None
 
 
-def test_a_quiet_cluster_is_not_stale(tables: str) -> None:
-    """Nobody commits for a day; `run` confirms the ends of logs each minute."""
+NOT_SAMPLED = (
+    "Nothing written since 12:00:00 UTC (2 min ago). `run` does not sample the logs "
+    "(`--lag-interval off`), so either no group commits or `run` has stopped."
+)
+A_DAY_LATER = NOW + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("samples", "moment", "is_stale", "notice"),
+    [
+        (None, NOW, False, None),
+        (None, LATE, True, "Nothing written since 12:00:00 UTC (2 min ago). Is `run` running?"),
+        (
+            None,
+            A_DAY_LATER,
+            True,
+            "Nothing written since 2026-11-21 12:00:00 UTC (24 h ago). Is `run` running?",
+        ),
+        # Nobody commits for a day; `run` confirms the ends of logs each minute.
+        (
+            [sample_of(at(1)), sample_of(A_DAY_LATER)],
+            A_DAY_LATER + timedelta(seconds=65),
+            False,
+            None,
+        ),
+        # Without recent samples a quiet log is not called stale.
+        ([], LATE, False, NOT_SAMPLED),
+        ([sample_of(at(600))], LATE, False, NOT_SAMPLED),
+        # Samples go on, micro-batches do not.
+        (
+            [sample_of(at(ago), end) for ago, end in ((300, 0), (200, 5), (0, 5))],
+            NOW,
+            False,
+            "The tables are 5 min behind __consumer_offsets.",
+        ),
+    ],
+)
+def test_a_notice_says_since_when_nothing_was_written(
+    tables: str, samples: list[Row] | None, moment: datetime, is_stale: bool, notice: str | None
+) -> None:
+    if samples is not None:
+        write_rows(tables, "log_offsets", samples)
     reader = TableReader(tables)
-    later = NOW + timedelta(days=1)
-    write_rows(tables, "log_offsets", [sample_of(at(1)), sample_of(later)])
-    fresh = Freshness.of(reader, later + timedelta(seconds=65))
-    assert fresh.written_at == later
-    assert fresh.verdict(StatusRules()) is None
-    assert freshness_notice(reader, later + timedelta(seconds=65)) is None
-
-
-@pytest.mark.parametrize("samples", [[], [sample_of(at(600))]], ids=["never", "by an earlier run"])
-def test_without_samples_a_quiet_log_is_not_called_stale(tables: str, samples: list[Row]) -> None:
-    write_rows(tables, "log_offsets", samples)
-    reader = TableReader(tables)
-    assert Freshness.of(reader, LATE).verdict(StatusRules()) is None
-    assert freshness_notice(reader, LATE) == (
-        "Nothing written since 12:00:00 UTC (2 min ago). `run` does not sample the logs "
-        "(`--lag-interval off`), so either no group commits or `run` has stopped."
-    )
-
-
-def test_a_notice_says_since_when(tables: str) -> None:
-    reader = TableReader(tables)
-    assert freshness_notice(reader, NOW) is None
-    assert freshness_notice(reader, LATE) == (
-        "Nothing written since 12:00:00 UTC (2 min ago). Is `run` running?"
-    )
-    assert freshness_notice(reader, NOW + timedelta(days=1)) == (
-        "Nothing written since 2026-11-21 12:00:00 UTC (24 h ago). Is `run` running?"
-    )
-
-
-def test_a_notice_says_how_far_behind_the_tables_are(tables: str) -> None:
-    """Samples go on, micro-batches do not."""
-    ends = ((300, 0), (200, 5), (0, 5))
-    write_rows(tables, "log_offsets", [sample_of(at(ago), end) for ago, end in ends])
-    assert freshness_notice(TableReader(tables), NOW) == (
-        "The tables are 5 min behind __consumer_offsets."
-    )
+    verdict = Freshness.of(reader, moment).verdict(StatusRules())
+    assert (verdict is not None) is is_stale
+    assert freshness_notice(reader, moment) == notice
 
 
 def test_tables_that_were_never_written_are_not_stale(tables: str) -> None:

@@ -15,7 +15,6 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
-from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import sample_rows
 from tests.support.tables.tables_folder import (
     Row,
@@ -100,17 +99,6 @@ def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
     lags = group_lag(TableReader(tables), **{"at": NOW, **options})
     assert lags.schema == GROUP_LAG
     return {row["group_id"]: row for row in lags.to_pylist()}
-
-
-@pytest.mark.parametrize("minutes", [2, 60, 600])
-def test_time_lags_do_not_grow_while_nothing_is_written(tables: str, minutes: int) -> None:
-    then = rows_of(tables)
-    later = rows_of(tables, at=NOW + timedelta(minutes=minutes))
-    for name in ("time_lag_ms", "time_lag_at_least_ms"):
-        assert {group: row[name] for group, row in later.items()} == {
-            group: row[name] for group, row in then.items()
-        }
-    assert then["behind"]["time_lag_ms"] == 30_000
 
 
 def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
@@ -306,17 +294,3 @@ def test_totals_are_sums_and_maxima(tables: str) -> None:
     behind = by_topic["behind"]
     assert (behind["topic"], behind["partitions"], behind["lag"]) == ("t", 2, 120)
     assert (behind["max_lag"], behind["group_state"], behind["data_lost"]) == (60, "Empty", 0)
-
-
-def test_the_command(tables: str) -> None:
-    version = str(TableReader(tables).version)
-    arguments = ("show", "lag", "--tables", tables, "--as-of", version, "--group", "behind")
-    (row,) = json_lines(call(*arguments, "--output", "json"))
-    assert (row["lag"], row["time_lag_ms"]) == (20, 20_000)
-    header, line = call(*arguments).stdout.splitlines()
-    assert header.split()[:3] == ["group_id", "topic", "partition"]
-    assert line.split()[:9] == ["behind", "t", "0", "Empty", "40", "60", "20", "0", "20000"]
-    (row,) = json_lines(call(*arguments, "--by", "topic", "--output", "json"))
-    assert (row["topic"], row["partitions"], row["lag"]) == ("t", 1, 20)
-    refused = call("show", "groups", "--tables", tables, "--by", "group", exit_code=2)
-    assert "--by works only with lag" in refused.stderr

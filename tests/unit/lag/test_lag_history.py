@@ -60,36 +60,20 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def test_a_deleted_offset_has_no_lag_from_then_on(tables: str) -> None:
+def test_a_history_has_what_is_known(tables: str) -> None:
+    """A deleted offset has no lag from then on; consumed records count from the first commit."""
     history = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
-    at = dict(zip(history.at, history.lag, strict=True))
-    assert at[ago(50)] is None
-    assert at[ago(30)] == 100 + 1_000
-    assert at[ago(10)] == 100
-    assert at[NOW] == 0
-
-
-def test_rates_are_of_what_is_known(tables: str) -> None:
-    history = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
-    rates = dict(zip(history.at, history.commit_rate_per_s, strict=True))
+    lag, consumed, rates = (
+        dict(zip(history.at, values, strict=True))
+        for values in (history.lag, history.consumed, history.commit_rate_per_s)
+    )
+    moments = (ago(50), ago(30), ago(10), NOW)
+    assert [lag[at] for at in moments] == [None, 100 + 1_000, 100, 0]
+    assert [consumed[at] for at in moments] == [None, 0, 0, 100]
     assert rates[ago(5)] == pytest.approx(100 / 60)
-    assert rates[ago(10)] == 0
-    assert history.produce_rate_per_s[-1] == 0
-
-
-def test_nothing_is_known_of_nobody(tables: str) -> None:
-    history = lag_history(TableReader(tables), "nobody", since=ago(60), until=NOW)
-    assert set(history.lag) == set(history.commit_rate_per_s) == {None}
-
-
-def test_consumed_is_counted_from_the_first_commit_and_holds_while_an_offset_is_deleted(
-    tables: str,
-) -> None:
-    history = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
-    at = dict(zip(history.at, history.consumed, strict=True))
-    assert at[ago(50)] is None
-    assert at[ago(30)] == at[ago(10)] == 0
-    assert at[NOW] == 100
+    assert rates[ago(10)] == history.produce_rate_per_s[-1] == 0
+    nobody = lag_history(TableReader(tables), "nobody", since=ago(60), until=NOW)
+    assert set(nobody.lag) == set(nobody.commit_rate_per_s) == {None}
 
 
 def test_nothing_is_known_after_the_last_sample_and_commit(tables: str) -> None:
@@ -124,5 +108,5 @@ def test_many_groups_at_once_have_the_lag_of_each(
     period = {"since": reader.moment - timedelta(minutes=10), "until": reader.moment, **options}
     groups = [REWOUND, "nobody", HOSTILE, "group-000"]
     history = lag_histories(reader, groups, **period)
-    assert history == {one: lag_history(reader, one, **period) for one in groups}
+    assert history == {group: lag_history(reader, group, **period) for group in groups}
     assert history[REWOUND].lag[-1] == 2 * 900

@@ -11,8 +11,7 @@ import pytest
 from coordinator_state.insight.lag import NO_DELIVERY_COUNT, NO_START_OFFSET, TOPIC_GONE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.lag.burrow_status import burrow_group_statuses
-from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
+from streaming.lag.group_lag import GROUP_LAG, group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
@@ -167,28 +166,6 @@ def test_a_last_acknowledgement_without_a_time_is_as_old_as_the_tables(
     assert lag_by_group["no time"]["commit_timestamp"] == all_cases.moment
 
 
-def test_an_unknown_lag_has_no_total(all_cases: TableReader) -> None:
-    lags = group_lag(all_cases, at=NOW, group_ids=["no count"])
-    (total,) = lag_totals(lags, "group").to_pylist()
-    assert (total["partitions_unknown"], total["lag"]) == (1, None)
-
-
-def test_the_batches_of_a_partition_are_its_own(tmp_path: Path) -> None:
-    later = batches((60, 69, 2), (70, 79, 2))
-    rows = rows_of(
-        create_share_tables(
-            tmp_path,
-            NOW,
-            [
-                partition(50, 50, partition=1),
-                partition(60, 20, **later),
-                partition(-1, None, partition=2),
-            ],
-        )
-    )
-    assert [row["time_lag_ms"] for row in rows] == [20_000, None, None]
-
-
 def test_only_the_member_that_has_a_partition_alone_is_named(tmp_path: Path) -> None:
     row = row_of(tmp_path, partition(60), members=2)
     assert (row["member_id"], row["client_id"], row["client_host"]) == (None, None, None)
@@ -262,36 +239,41 @@ def test_rates_are_those_of_the_start_offset(tmp_path: Path) -> None:
     assert rates == {GROUP: 0.2, "still": 0.0, "new": None}
 
 
-@pytest.mark.parametrize("end", [5, 6])
-def test_the_tables_may_be_behind_the_log_of_share_groups(tmp_path: Path, end: int) -> None:
+@pytest.mark.parametrize(("end", "known_until"), [(5, NOW), (6, at(50))])
+def test_the_tables_may_be_behind_the_log_of_share_groups(
+    tmp_path: Path, end: int, known_until: datetime
+) -> None:
+    """Records 5 and on were written evenly between the last two samples."""
     tables = create_share_tables(tmp_path, NOW, [partition(90)])
-    logs = TableReader(tables).read("log_offsets").to_pylist()
-    for row in logs:
-        if row["topic"] == SHARE_STATE_TOPIC and row["sampled_at"] == NOW:
-            row["log_end_offset"] = end
-    later = [sample(at(50), 5, SHARE_STATE_TOPIC)]
-    write_rows(tables, "log_offsets", logs + later)
+    replace_samples(tables, SHARE_STATE_TOPIC, (100, 5), (50, 5), (0, end))
     (row,) = rows_of(tables)
-    # Records 5 and on were written evenly between the last two samples.
-    assert row["known_until"] == (NOW if end == 5 else at(50))
+    assert row["known_until"] == known_until
 
 
 # --- status
 
 
-def behind_for_long(tables: str) -> None:
-    """Records were written six to seven minutes ago."""
-    logs = TableReader(tables).read("log_offsets").to_pylist()
-    others = [row for row in logs if row["topic"] != TOPIC]
-    ends = [(420, 0), (360, 100), (0, 100)]
-    write_rows(tables, "log_offsets", others + [sample(at(ago), end, TOPIC) for ago, end in ends])
+def replace_samples(
+    tables: str, topic: str, *ends: tuple[float, int | None], log_start_offset: int = 0
+) -> None:
+    """Replace the samples of one topic: how many seconds ago, and the log end then."""
+    kept = [
+        row for row in TableReader(tables).read("log_offsets").to_pylist() if row["topic"] != topic
+    ]
+    start: Row = {"log_start_offset": log_start_offset} if log_start_offset else {}
+    new = [sample(at(seconds_ago), end, topic, **start) for seconds_ago, end in ends]
+    write_rows(tables, "log_offsets", kept + new)
+
+
+BEHIND_FOR_LONG = ((420, 0), (360, 100), (0, 100))
+"""Records were written six to seven minutes ago."""
 
 
 def test_a_share_group_that_acknowledges_nothing_any_more_has_stopped(tmp_path: Path) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(50, at=at(370))])
-    behind_for_long(tables)
-    status, reason = status_of(tables)
-    assert (status, reason) == ("STOP", "no commit for 6.2 min; 50 behind, oldest 6.5 min")
+    replace_samples(tables, TOPIC, *BEHIND_FOR_LONG)
+    stopped = ("STOP", "no commit for 6.2 min; 50 behind, oldest 6.5 min")
+    assert status_of(tables) == stopped
     # Its records go on to be acknowledged: `test_status_of_incidents` has a group that stalls.
     write_share_rows(tables, NOW, [partition(50, at=at(4))])
     assert status_of(tables)[0] == "OK"
@@ -342,8 +324,7 @@ def test_members_are_not_silent_if_share_groups_are_not_followed(tmp_path: Path)
 
 def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(90)])
-    logs = TableReader(tables).read("log_offsets").to_pylist()
-    write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != SHARE_STATE_TOPIC])
+    replace_samples(tables, SHARE_STATE_TOPIC)
     status, reason = status_of(tables)
     assert status == "UNKNOWN"
     assert f"the delay of the tables is unknown: the log end of {SHARE_STATE_TOPIC}" in reason
@@ -352,9 +333,7 @@ def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start_offset", [60, -1])
 def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(start_offset)])
-    gone = sample(NOW, None, TOPIC)
-    logs = TableReader(tables).read("log_offsets").to_pylist()
-    write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != TOPIC] + [gone])
+    replace_samples(tables, TOPIC, (0, None))
     assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE
     rest = "the share partition" if start_offset == -1 else "start offset 60"
     assert status_of(tables) == ("TOPIC_GONE", f"the topic does not exist; {rest} remains")
@@ -363,27 +342,17 @@ def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
 def test_records_that_are_deleted_before_they_are_delivered(tmp_path: Path) -> None:
     """At least so many: the delivered records may all be before the log start."""
     tables = create_share_tables(tmp_path, NOW, [partition(10, 5)])
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            row | ({"log_start_offset": 30} if row["topic"] == TOPIC else {})
-            for row in TableReader(tables).read("log_offsets").to_pylist()
-        ],
-    )
+    replace_samples(tables, TOPIC, (100, 0), (0, 100), log_start_offset=30)
     status, reason = status_of(tables)
     assert status == "DATA_LOSS"
     assert reason.startswith("15 records deleted before being read: start offset 10, log start 30")
 
 
-def test_burrow_and_explanations_know_share_groups(tmp_path: Path) -> None:
-    tables = create_share_tables(
-        tmp_path, NOW, [partition(50, at=at(370)), partition(-1, partition=1)]
-    )
-    behind_for_long(tables)
-    reader = TableReader(tables)
-    assert burrow_group_statuses(reader, at=NOW).num_rows == 0
-    explanation = explained(reader, GROUP, at=NOW)
+def test_a_share_group_is_explained(tmp_path: Path) -> None:
+    partitions = [partition(50, at=at(370)), partition(-1, partition=1)]
+    tables = create_share_tables(tmp_path, NOW, partitions)
+    replace_samples(tables, TOPIC, *BEHIND_FOR_LONG)
+    explanation = explained(TableReader(tables), GROUP, at=NOW)
     assert explanation is not None
     assert (explanation.status, explanation.lag) == ("STOP", 50)
     assert explanation.headline.startswith("STOP: 50 records behind")
@@ -394,23 +363,12 @@ def test_burrow_and_explanations_know_share_groups(tmp_path: Path) -> None:
 
 def test_the_topics_of_share_groups_are_sampled(tmp_path: Path) -> None:
     """Without a member, too."""
-    tables = create_share_tables(
-        tmp_path,
-        NOW,
-        [
-            *(partition(60), partition(-1, None, partition=1)),
-            partition(3, topic=None, topic_id="X", partition=2),
-        ],
-        members=0,
-    )
-    sampling = sampling_of(tables)
-    shared = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
-    wanted = {
-        *shared,
-        TopicPartition(SHARE_STATE_TOPIC, 0),
-        TopicPartition("__consumer_offsets", 0),
-    }
+    unnamed = partition(3, topic=None, topic_id="X", partition=2)
+    partitions = [partition(60), partition(-1, None, partition=1), unnamed]
+    sampling = sampling_of(create_share_tables(tmp_path, NOW, partitions, members=0))
+    logs = ((TOPIC, 0), (TOPIC, 1), (SHARE_STATE_TOPIC, 0), ("__consumer_offsets", 0))
+    wanted = {TopicPartition(*log) for log in logs}
     for _ in range(2):
         assert sampling._topic_partitions() == wanted
-    write_share_rows(tables, NOW, [partition(60, partition=7)])
+    write_share_rows(str(tmp_path), NOW, [partition(60, partition=7)])
     assert TopicPartition(TOPIC, 7) in sampling._topic_partitions()

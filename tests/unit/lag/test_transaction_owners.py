@@ -15,7 +15,7 @@ from streaming.lag.open_transactions import open_transactions, with_owners
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS, STATE_CURRENT, STATE_LOADING, STATE_WAITING
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.tables.explained_incidents import PRODUCER_ID, caught_up, healthy
+from tests.support.tables.explained_incidents import PRODUCER_ID, healthy
 from tests.support.tables.incident_tables import STEP_S
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
@@ -68,44 +68,31 @@ Owner = tuple[str | None, str | None, datetime | None, bool | None]
 UNKNOWN: Owner = (None, None, None, None)
 
 
+def ongoing(began: float, **row: Any) -> Row:
+    return transaction("Ongoing", began=began, updated=began, **row)
+
+
+def complete(updated: float) -> Row:
+    return transaction("CompleteCommit", began=301, updated=updated)
+
+
 @pytest.mark.parametrize(
     ("transactions", "committed", "expected"),
     [
-        (
-            [transaction("Ongoing", began=301, updated=301)],
-            300,
-            ("payments", "Ongoing", ago(241), False),
-        ),
+        ([ongoing(301)], 300, ("payments", "Ongoing", ago(241), False)),
         (
             [transaction("PrepareCommit", began=301, updated=2)],
-            300,
-            ("payments", "PrepareCommit", None, False),
+            *(300, ("payments", "PrepareCommit", None, False)),
         ),
         # The coordinator has ended it, and this offset has no marker.
-        (
-            [transaction("CompleteCommit", began=301, updated=200)],
-            300,
-            ("payments", "CompleteCommit", None, True),
-        ),
+        ([complete(200)], 300, ("payments", "CompleteCommit", None, True)),
         # Its marker may come with the next micro-batch.
-        (
-            [transaction("CompleteCommit", began=301, updated=59)],
-            300,
-            ("payments", "CompleteCommit", None, False),
-        ),
+        ([complete(59)], 300, ("payments", "CompleteCommit", None, False)),
         # The ongoing transaction began after the offset was committed.
-        (
-            [transaction("Ongoing", began=100, updated=100)],
-            300,
-            ("payments", "Ongoing", None, True),
-        ),
+        ([ongoing(100)], 300, ("payments", "Ongoing", None, True)),
         # The transactional id has expired, or has another producer id.
         ([], 300, (None, None, None, True)),
-        (
-            [transaction("Ongoing", began=9, updated=9, producer_id=8)],
-            300,
-            (None, None, None, True),
-        ),
+        ([ongoing(9, producer_id=8)], 300, (None, None, None, True)),
         ([], 59, (None, None, None, False)),
     ],
 )
@@ -120,8 +107,7 @@ def test_an_owner(
 def test_an_owner_is_unknown_unless_the_topic_is_loaded(
     tmp_path: Path, load_state: str | None
 ) -> None:
-    complete = transaction("CompleteCommit", began=301, updated=200)
-    assert owners(tables(tmp_path, complete, load_state=load_state)) == {UNKNOWN}
+    assert owners(tables(tmp_path, complete(200), load_state=load_state)) == {UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -134,24 +120,20 @@ def test_an_owner_is_unknown_unless_the_topic_is_loaded(
     ],
 )
 def test_a_marker_may_be_unread(tmp_path: Path, unread: dict[str, Any]) -> None:
-    complete = transaction("CompleteCommit", began=301, updated=200)
-    assert owners(tables(tmp_path, complete, **unread)) == {
-        ("payments", "CompleteCommit", None, None)
-    }
+    folder = tables(tmp_path, complete(200), **unread)
+    assert owners(folder) == {("payments", "CompleteCommit", None, None)}
 
 
 def test_the_newest_row_of_a_producer_counts(tmp_path: Path) -> None:
     """The other one is an orphan of a log partition before the topic was expanded."""
     orphan = transaction("CompleteCommit", began=901, updated=900, log_partition=1)
-    ongoing = transaction("Ongoing", began=301, updated=301)
-    for rows in ([orphan, ongoing], [ongoing, orphan]):
+    for rows in ([orphan, ongoing(301)], [ongoing(301), orphan]):
         folder = tables(tmp_path / str(rows.index(orphan)), *rows)
         assert owners(folder) == {("payments", "Ongoing", ago(241), False)}
 
 
 def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
-    ongoing = transaction("Ongoing", began=901, updated=901)
-    folder = tables(tmp_path, ongoing, committed=901)
+    folder = tables(tmp_path, ongoing(901), committed=901)
     (row,) = CoordinatorTables(folder, as_of=VERSION).hanging_transactions()
     assert (row.transactional_id, row.offsets, row.is_marker_lost) == ("payments", 2, False)
 
@@ -191,7 +173,3 @@ def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> 
     assert transaction.since == begins
     assert min(row["record_offset"] for row in rows) > begins_at
     assert (transaction.producer_id, transaction.offsets) == (PRODUCER_ID, 4)
-
-
-def test_plain_commits_are_no_transaction(tmp_path: Path) -> None:
-    assert open_transactions(TableReader(caught_up().tables(tmp_path / "tables"))) == []

@@ -48,11 +48,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_names_and_labels_of_kafka_lag_exporter(tables: str) -> None:
     samples = scraped(tables)
     member = {"member_host": "/h", "consumer_id": "m", "client_id": "c"}
-    one = labels(group='g"\n', topic="t", partition="0", **member)
-    assert samples["kafka_consumergroup_group_offset", one] == 90
-    assert samples["kafka_consumergroup_group_lag", one] == 10
+    partition = labels(group='g"\n', topic="t", partition="0", **member)
+    assert samples["kafka_consumergroup_group_offset", partition] == 90
+    assert samples["kafka_consumergroup_group_lag", partition] == 10
     # The first uncommitted record is older than the oldest sample: the lower bound.
-    assert samples["kafka_consumergroup_group_lag_seconds", one] >= 22
+    assert samples["kafka_consumergroup_group_lag_seconds", partition] >= 22
     group = labels(group='g"\n')
     assert samples["kafka_consumergroup_group_sum_lag", group] == 32
     assert samples["kafka_consumergroup_group_max_lag", group] == 22
@@ -75,6 +75,10 @@ def test_our_own(tables: str) -> None:
     def value(name: str, **given: str) -> float:
         return samples[name, tuple(sorted(given.items()))]
 
+    # The newest sample: `load_progress` is older.
+    newest = max(TableReader(tables).read("log_offsets")["sampled_at"].to_pylist())
+    written = value("coordinator_state_tables_written_timestamp_seconds", **prod)
+    assert written == pytest.approx(newest.timestamp(), abs=0.001)
     assert value("coordinator_state_up") == 1
     assert value("coordinator_state_group_status", **group, status="DATA_LOSS") == 1
     nothing = {**prod, "group": "nothing"}
@@ -99,13 +103,6 @@ def test_our_own(tables: str) -> None:
     assert value("coordinator_state_scrape_seconds", **prod) > 0
 
 
-def test_when_the_tables_were_written(tables: str) -> None:
-    name = "coordinator_state_tables_written_timestamp_seconds"
-    # The newest sample: `load_progress` is older.
-    newest = max(TableReader(tables).read("log_offsets")["sampled_at"].to_pylist())
-    assert scraped(tables)[name, labels()] == pytest.approx(newest.timestamp(), abs=0.001)
-
-
 def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None:
     tables = str(shutil.copytree(tables, tmp_path / "tables"))
     at = datetime.now(timezone.utc)
@@ -119,10 +116,12 @@ def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None
     muted = replace(firing, key=AlertKey("lag", "h"), muted_by="alert stopped")
     over = replace(firing, key=AlertKey("lag", "i"), state=AlertState.RESOLVED, resolved_at=at)
     pending = replace(firing, key=AlertKey("tables"), state=AlertState.PENDING)
-    write_alerts(open_alerts(tables), {one.key: one for one in (firing, muted, over, pending)})
+    write_alerts(
+        open_alerts(tables), {alert.key: alert for alert in (firing, muted, over, pending)}
+    )
     samples = scraped(tables)
     alerts = [dict(own) for name, own in samples if name == "coordinator_state_alert"]
-    of_rule = {(one["rule"], one["group"]): one for one in alerts}
+    of_rule = {(alert["rule"], alert["group"]): alert for alert in alerts}
     assert of_rule.keys() == {("lag", "g"), ("lag", "h"), ("tables", "")}
     assert of_rule["lag", "g"] == {
         **{"cluster_name": "cluster", "rule": "lag", "severity": "critical", "state": "firing"},
@@ -175,30 +174,37 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = create_tables(tmp_path_factory.mktemp("hostile"))
+def test_hostile_names_are_labels_and_nothing_else(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
     offset = {"partition": 0, "committed_offset": 1, "commit_timestamp": datetime.now(timezone.utc)}
     apply_micro_batch(
         folder,
         progress=[{"next_offset": 30}],
-        groups=[{"group_id": one, "state": "Empty"} for one in HOSTILE],
-        group_offsets=[{**offset, "group_id": one, "topic": one} for one in HOSTILE],
+        groups=[{"group_id": name, "state": "Empty"} for name in HOSTILE],
+        group_offsets=[{**offset, "group_id": name, "topic": name} for name in HOSTILE],
     )
-    return folder
-
-
-def test_hostile_names_are_labels_and_nothing_else(hostile: str) -> None:
-    samples = scraped(hostile)
+    samples = scraped(folder)
     assert group_ids(samples) == set(HOSTILE)
-    assert samples["coordinator_state_up", ()] == 1
-    assert len([name for name, _ in samples if name == "coordinator_state_up"]) == 1
+    assert [value for (name, _), value in samples.items() if name == "coordinator_state_up"] == [1]
     registry = CollectorRegistry()
-    registry.register(TablesCollector(tables=hostile))
+    registry.register(TablesCollector(tables=folder))
     text = openmetrics_text(registry).decode()
     assert text.endswith("# EOF\n")
     (info,) = (f for f in openmetrics_families(text) if f.name == "coordinator_state_group_info")
     assert {sample.labels["group"] for sample in info.samples} == set(HOSTILE)
+    checked = promtool("metrics", text=generate_latest(registry).decode()).splitlines()
+    # kafka-lag-exporter's own name.
+    assert [problem for problem in checked if "poll_time_ms" not in problem] == []
+
+
+def promtool(*arguments: str, text: str = "") -> str:
+    """The problems that Prometheus's own check finds; none where it is not installed."""
+    program = shutil.which("promtool")
+    if program is None:
+        return ""
+    command = [program, "check", *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return done.stderr
 
 
 def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
@@ -226,6 +232,8 @@ def test_the_dashboard_and_the_rules_ask_for_what_there_is(tables: str) -> None:
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     expressions += [rule["expr"] for rule in rules()]
     assert len(expressions) > 15
+    assert promtool("rules", str(DEPLOY / "prometheus-rules.yaml")) == ""
+    assert {rule["labels"]["severity"] for rule in rules()} == {"warning", "critical"}
     for expression in expressions:
         names = asked_for(expression)
         assert names, expression
@@ -251,45 +259,6 @@ def test_every_metric_is_listed(tables: str, repository: Path, names: str) -> No
         "coordinator_state_group_retention_margin_seconds",
         "coordinator_state_alert",
     }
-
-
-def test_every_rule_has_a_severity_and_a_text() -> None:
-    described = rules()
-    assert len({rule["alert"] for rule in described}) == len(described)
-    for rule in described:
-        assert rule["labels"]["severity"] in ("warning", "critical")
-        assert {"summary", "description"} <= set(rule["annotations"])
-
-
-def promtool(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Prometheus's own check."""
-    assert PROMTOOL is not None
-    return subprocess.run(
-        [PROMTOOL, "check", *arguments], input=text, capture_output=True, text=True, check=False
-    )
-
-
-PROMTOOL = shutil.which("promtool")
-with_promtool = pytest.mark.skipif(
-    PROMTOOL is None,
-    reason="promtool is not installed (Debian's package prometheus, which .ci/run installs)",
-)
-
-
-@with_promtool
-def test_promtool_takes_the_rules() -> None:
-    checked = promtool("rules", str(DEPLOY / "prometheus-rules.yaml"))
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-@with_promtool
-@pytest.mark.parametrize("folder", ["tables", "hostile"])
-def test_promtool_takes_the_metrics(folder: str, request: pytest.FixtureRequest) -> None:
-    registry = CollectorRegistry()
-    registry.register(TablesCollector(tables=request.getfixturevalue(folder)))
-    problems = promtool("metrics", text=generate_latest(registry).decode()).stderr.splitlines()
-    # kafka-lag-exporter's own name.
-    assert [problem for problem in problems if "poll_time_ms" not in problem] == []
 
 
 def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:

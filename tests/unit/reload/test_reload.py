@@ -49,81 +49,76 @@ def doubts_of(
     return find_doubts(progress, log, upgrade=upgrade, delete_retention_ms=DAY_MS, now=NOW)
 
 
-def test_a_log_that_goes_on_is_not_doubted() -> None:
-    assert doubts_of(LOG) == {}
-    assert doubts_of(replace(LOG, epoch_ends={0: 7})) == {}
-    assert doubts_of(replace(LOG, log_starts={0: 7, 1: 0})) == {}
+OLDER = replace(RULES, release=Release.KAFKA_4_2)
+WITHOUT_LEADER = replace(LOG, log_starts={1: 0}, high_watermarks={1: 10})
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+TRUNCATED = ("the log was truncated to 4", 4, "gone from the log: record offsets 4 to 6 were read")
+UPGRADED = (
+    "by the rules coordinator of Kafka 4.2, and the tables were loaded by the rules coordinator of "
+    "Kafka 4.3"
+)
 
 
-def test_an_upgrade_to_other_rules_is_a_reason_where_rules_differ() -> None:
-    older = replace(RULES, release=Release.KAFKA_4_2)
-    (doubt,) = doubts_of(LOG, older).values()
-    assert doubt.kept_below == 7
-    assert doubt.reason.endswith(
-        "by the rules coordinator of Kafka 4.2, and the tables were loaded by the rules "
-        "coordinator of Kafka 4.3"
-    )
-    scala = replace(older, semantics=Semantics.SCALA)
+@pytest.mark.parametrize(
+    ("log", "facts", "expected"),
+    [
+        # The log goes on.
+        (LOG, {}, None),
+        (replace(LOG, epoch_ends={0: 7}), {}, None),
+        (replace(LOG, log_starts={0: 7, 1: 0}), {}, None),
+        (
+            replace(LOG, log_starts={0: 9, 1: 0}),
+            {},
+            (
+                *("", 7),
+                "gone from the log: record offsets 7 to 8 were deleted before they were read",
+            ),
+        ),
+        # The epoch ended earlier, or the log ends earlier.
+        (replace(LOG, epoch_ends={0: 4}), {}, TRUNCATED),
+        (replace(LOG, high_watermarks={0: 4, 1: 10}), {}, TRUNCATED),
+        # The topic was created again.
+        (LOG, {"topic_id": "older"}, ("its id was older and is id", 0, "record offsets 0 to 6")),
+        (LOG, {"topic_id": "older", "next_offset": 0}, ("its id was older and is id", 0, "")),
+        # The tables were behind for longer than tombstones are kept.
+        (LOG, {"current_at": NOW - 23 * HOUR}, None),
+        (
+            LOG,
+            {"current_at": NOW - 25 * HOUR},
+            ("25.0 h ago, which is longer than delete.retention.ms (24.0 h)", 7, ""),
+        ),
+        (LOG, {"current_at": NOW - 25 * HOUR, "next_offset": 10}, None),
+        # The clock of this machine is behind by a day and more: the brokers' clock counts too.
+        (replace(LOG, newest_at={0: NOW + DAY}), {}, ("25.0 h ago", 7, "")),
+        (replace(LOG, newest_at={0: NOW - 9 * DAY}), {}, None),
+        # Nothing is known of the log, or nothing was loaded.
+        (WITHOUT_LEADER, {"current_at": NOW - 9 * DAY}, None),
+        (LOG, {"next_offset": 0, "current_at": None}, None),
+        # A load that was not finished begins anew.
+        (LOG, {"reload_reason": "because"}, ("because", 7, "")),
+        (LOG, {"reload_reason": "because", "reloaded_at": NOW}, None),
+        # An upgrade also concerns log partitions without a leader.
+        (LOG, {"rules": OLDER}, (UPGRADED, 7, "")),
+        (WITHOUT_LEADER, {}, None),
+        (WITHOUT_LEADER, {"rules": OLDER}, ("the cluster was upgraded", 7, "")),
+    ],
+)
+def test_when_a_log_partition_is_doubted(
+    log: LogEnds, facts: dict[str, Any], expected: tuple[str, int, str] | None
+) -> None:
+    doubts = doubts_of(log, **facts)
+    assert list(doubts) == ([] if expected is None else [0])
+    if expected is not None:
+        reason, kept_below, lost = expected
+        assert reason in doubts[0].reason
+        assert (doubts[0].kept_below, bool(doubts[0].lost)) == (kept_below, bool(lost))
+        assert lost in doubts[0].lost
+
+
+def test_releases_with_the_same_rules_do_not_differ() -> None:
+    scala = replace(OLDER, semantics=Semantics.SCALA)
     assert scala.differ_from(RULES)
     assert not scala.differ_from(replace(scala, release=Release.KAFKA_4_3))
-
-
-def test_an_upgrade_concerns_log_partitions_that_nobody_asked_about() -> None:
-    """Those without a leader, and those that the run does not read."""
-    unknown = replace(LOG, log_starts={1: 0}, high_watermarks={1: 10})
-    assert doubts_of(unknown) == {}
-    (doubt,) = doubts_of(unknown, replace(RULES, release=Release.KAFKA_4_2)).values()
-    assert (doubt.kept_below, doubt.lost) == (7, "")
-    assert doubt.reason.startswith("the cluster was upgraded")
-
-
-def test_deleted_before_they_were_read() -> None:
-    doubt = doubts_of(replace(LOG, log_starts={0: 9, 1: 0}))[0]
-    assert doubt.kept_below == 7
-    assert doubt.lost == (
-        "gone from the log: record offsets 7 to 8 were deleted before they were read"
-    )
-
-
-@pytest.mark.parametrize(
-    "log",
-    [
-        replace(LOG, epoch_ends={0: 4}),
-        replace(LOG, high_watermarks={0: 4, 1: 10}),
-    ],
-    ids=["the epoch ended earlier", "the log ends earlier"],
-)
-def test_truncated(log: LogEnds) -> None:
-    doubt = doubts_of(log)[0]
-    assert (doubt.reason, doubt.kept_below) == ("the log was truncated to 4", 4)
-    assert doubt.lost.startswith("gone from the log: record offsets 4 to 6 were read, then ")
-
-
-def test_created_again() -> None:
-    doubt = doubts_of(LOG, topic_id="older")[0]
-    assert "its id was older and is id" in doubt.reason
-    assert (doubt.kept_below, "record offsets 0 to 6" in doubt.lost) == (0, True)
-    assert doubts_of(LOG, topic_id="older", next_offset=0)[0].lost == ""
-
-
-@pytest.mark.parametrize(
-    ("hours", "next_offset", "is_doubted"), [(23, 7, False), (25, 7, True), (25, 10, False)]
-)
-def test_down_for_longer_than_tombstones_are_kept(
-    hours: int, next_offset: int, is_doubted: bool
-) -> None:
-    found = doubts_of(LOG, current_at=NOW - timedelta(hours=hours), next_offset=next_offset)
-    assert bool(found) is is_doubted
-    if is_doubted:
-        assert "25.0 h ago, which is longer than delete.retention.ms (24.0 h)" in found[0].reason
-        assert (found[0].kept_below, found[0].lost) == (7, "")
-
-
-def test_the_brokers_clock_counts_too() -> None:
-    """The clock of this machine is behind by a day and more."""
-    log = replace(LOG, newest_at={0: NOW + timedelta(hours=24)})
-    assert "25.0 h ago" in doubts_of(log)[0].reason
-    assert doubts_of(replace(LOG, newest_at={0: NOW - timedelta(days=9)})) == {}
 
 
 def test_the_end_is_kept_by_the_brokers_clock() -> None:
@@ -144,18 +139,6 @@ def test_the_end_is_kept_by_the_brokers_clock() -> None:
     assert read_to(2, NOW + ahead) == NOW + ahead
     # Nobody's clock says that.
     assert read_to(3, NOW + timedelta(days=400)) == NOW + ahead
-
-
-def test_a_log_partition_without_a_leader_is_left_alone() -> None:
-    log = replace(LOG, log_starts={1: 0}, high_watermarks={1: 10})
-    assert doubts_of(log, current_at=NOW - timedelta(days=9)) == {}
-    assert doubts_of(LOG, next_offset=0, current_at=None) == {}
-
-
-def test_a_load_that_was_not_finished_is_begun_anew() -> None:
-    found = doubts_of(LOG, reload_reason="because")
-    assert found == {0: Doubt(reason="because", kept_below=7)}
-    assert doubts_of(LOG, reload_reason="because", reloaded_at=NOW) == {}
 
 
 class Tables:
@@ -217,8 +200,8 @@ def test_half_of_a_replacement_is_not_shown(tmp_path: Path) -> None:
         tables.micro_batch(1, 1, "query")
     tables.start()
     tables.reload({0: Doubt(reason="r", kept_below=1)})
-    found = delta.read(tables.tables, GROUP_OFFSETS)["record_offset"].to_pylist()
-    assert found == [0, 0], "as the snapshot has it"
+    record_offsets = delta.read(tables.tables, GROUP_OFFSETS)["record_offset"].to_pylist()
+    assert record_offsets == [0, 0], "as the snapshot has it"
 
 
 def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Path) -> None:

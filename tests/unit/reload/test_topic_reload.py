@@ -56,12 +56,12 @@ Row = dict[str, Any]
 
 def logs() -> Logs:
     """Two log partitions of each topic; the last record of each cannot be decoded."""
-    found = {(topic, p): TopicLog(topic, p) for topic in OTHER_TOPICS for p in (0, 1)}
-    for (topic, _), log in found.items():
+    logs_of_topics = {(topic, p): TopicLog(topic, p) for topic in OTHER_TOPICS for p in (0, 1)}
+    for (topic, _), log in logs_of_topics.items():
         is_share = topic == SHARE_STATE_TOPIC
         log.append(*([(share_key(), share_snapshot())] * 3 if is_share else COMMIT))
         log.append((UNKNOWN_TYPE, b""))
-    return found
+    return logs_of_topics
 
 
 class Tables:
@@ -76,9 +76,9 @@ class Tables:
     def loaded(cls, folder: Path) -> Tables:
         """New tables, after a micro-batch of all logs."""
         create(str(folder / "tables"))
-        found = cls(folder)
-        found.micro_batch({place: (0, log.next_offset) for place, log in found.logs.items()})
-        return found
+        tables = cls(folder)
+        tables.micro_batch({place: (0, log.next_offset) for place, log in tables.logs.items()})
+        return tables
 
     def start(self, fault: str = "") -> None:
         """A new process, which is killed after the write of the table of this name."""
@@ -106,8 +106,8 @@ class Tables:
         progress.write(writer)
 
     def rows(self, name: str) -> list[Row]:
-        found: list[Row] = TableReader(self.tables).read(name).to_pylist()
-        return found
+        rows: list[Row] = TableReader(self.tables).read(name).to_pylist()
+        return rows
 
     def log_partitions(self, name: str) -> list[int]:
         return sorted(row["log_partition"] for row in self.rows(name))
@@ -127,12 +127,12 @@ class Tables:
         )
 
     def progress_row(self, log_partition: int = 0, topic: str = TRANSACTION_STATE_TOPIC) -> Row:
-        (found,) = (
+        (row_of_topic,) = (
             row
             for row in self.rows("topic_progress")
             if (row["log_topic"], row["log_partition"]) == (topic, log_partition)
         )
-        return found
+        return row_of_topic
 
 
 PLACE = (TRANSACTION_STATE_TOPIC, 0)
@@ -228,8 +228,8 @@ def test_a_topic_with_fewer_partitions(tables: Tables) -> None:
     tables.reload(doubts, log)
     assert tables.log_partitions("transactions") == []
     assert {outcome for p in (0, 1) for _, _, outcome in tables.events(p)} == {"lost"}
-    found = [row for row in tables.rows("topic_progress") if row["log_topic"] == log.topic]
-    assert [(row["log_partition"], row["topic_id"]) for row in found] == [(0, "new")]
+    progress = [row for row in tables.rows("topic_progress") if row["log_topic"] == log.topic]
+    assert [(row["log_partition"], row["topic_id"]) for row in progress] == [(0, "new")]
     notes = [place for place in tables.quarantined() if place[2] == -1]
     assert notes == [(log.topic, 0, -1), (log.topic, 1, -1)]
     assert tables.log_partitions("share_partitions") == [0, 1]

@@ -1,0 +1,230 @@
+"""Tables that cannot be read, or that nobody writes any more, are alerts that need no rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.alerts.alert import AlertKey, AlertState
+from streaming.alerts.alert_run import AlertRun
+from streaming.alerts.alerts_table import read_alerts
+from streaming.tables.reader import TableReader
+from tests.support.brokers.receivers import HttpReceiver
+from tests.support.eventually import Eventually
+from tests.support.tables.alert_rules import lag_of, told, write_rules
+from tests.support.tables.tables_folder import apply_micro_batch, write_rows
+
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
+
+
+@pytest.fixture
+def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
+    """Rules by which it fires at once."""
+    settings = "tables_unreadable: {for: 0s, note: runbook}\n"
+    return write_rules(tmp_path, receiver.url, settings=settings)
+
+
+@contextmanager
+def moved_away(*path: str) -> Iterator[None]:
+    """The folder is somewhere else while the block runs."""
+    away = Path(*path).rename(Path(f"{Path(*path)}-away"))
+    yield
+    away.rename(Path(*path))
+
+
+def test_unreadable_tables_fire_and_end(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    with moved_away(tables):
+        for _ in range(3):
+            run.round()
+        # Nothing is made where the volume is missing.
+        assert not Path(tables).exists()
+    assert told(receiver) == ["firing", "firing"]
+    last = receiver.alerts[-1]
+    assert (last["rule"], last["severity"]) == ("tables_unreadable", "critical")
+    assert (last["cluster_id"], last["note"]) == ("cluster", "runbook")
+    assert last["reason"] == (
+        f"the tables cannot be read: there is no folder {tables}: coordinator-state run creates it"
+    )
+    run.round()
+    assert told(receiver) == ["firing", "firing", "resolved"]
+    assert receiver.alerts[-1]["rule"] == "tables_unreadable"
+    known = read_alerts(TableReader(tables))
+    assert known[AlertKey("tables_unreadable")].state is AlertState.RESOLVED
+
+
+def test_one_table_is_enough(tables: str, rules_file: str, receiver: HttpReceiver) -> None:
+    run = AlertRun(tables, rules_file)
+    with moved_away(tables, "group_offsets"):
+        run.round()
+    (notice,) = receiver.alerts
+    assert (notice["rule"], "group_offsets" in notice["reason"]) == ("tables_unreadable", True)
+    run.round()
+    assert told(receiver) == ["firing", "resolved"]
+
+
+def test_rules_in_sql_are_enough(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    settings = "tables_unreadable: {for: 0s}\n"
+    sql = "sql: FROM group_status"
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url, sql, settings=settings))
+
+    def is_told() -> bool:
+        run.round()
+        return [alert["rule"] for alert in receiver.alerts] == ["tables_unreadable"]
+
+    with moved_away(tables, "groups"):
+        eventually(is_told, 60)
+    run._sql.close()
+
+
+def test_the_table_of_alerts_is_not_needed(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    """Neither can it be written, nor any other be read."""
+    run = AlertRun(tables, rules_file)
+    Path(tables, "alerts").write_text("no folder")
+    with moved_away(tables, "load_progress", "_delta_log"):
+        for _ in range(3):
+            run.round()
+    assert told(receiver) == ["firing"]
+    for _ in range(3):
+        run.round()
+    assert told(receiver) == ["firing", "resolved"]
+
+
+def test_a_restart_knows_of_it(tables: str, rules_file: str, receiver: HttpReceiver) -> None:
+    """It was told, the process ended, and the tables came back."""
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    with moved_away(tables, "load_progress", "_delta_log"):
+        run.round()
+    AlertRun(tables, rules_file).round()
+    assert told(receiver) == ["firing", "firing", "resolved"]
+
+
+def test_a_short_outage_is_logged_once_and_not_told(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    run.round()
+    with moved_away(tables, "load_progress", "_delta_log"):
+        run.round()
+        run.round()
+    assert run.alerts[AlertKey("tables_unreadable")].state is AlertState.PENDING
+    (message,) = caplog.messages
+    assert message.startswith(f"tables: {tables}/load_progress is not a Delta table")
+    run.round()
+    assert list(run.alerts) == [AlertKey("behind", "g")]
+    assert told(receiver) == ["firing"]
+
+
+def test_alertmanager_hears_of_it_while_the_tables_cannot_be_read(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.alerts.sinks._ALERTMANAGER_RESEND", timedelta(0))
+    rules = Path(write_rules(tmp_path, receiver.url))
+    rules.write_text(rules.read_text().replace("webhook", "alertmanager"))
+    lag_of(tables, 50)
+    run = AlertRun(tables, str(rules))
+    run.round()
+    Path(tables, "load_progress").rename(Path(tables, "away"))
+    run.round()
+    assert len(receiver.posted) == 2
+    # That the tables cannot be read is news.
+    version = DeltaTable(f"{tables}/alerts").version()
+    assert version == 4
+    run.round()
+    assert len(receiver.posted) == 3
+    # What is told every minute is not written every minute.
+    assert DeltaTable(f"{tables}/alerts").version() == version
+
+
+# --- stale tables
+
+STALE = AlertKey("tables_stale")
+
+
+def test_stale_tables_fire_two_minutes_after_the_last_write(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    lag_of(tables, 0, seconds_ago=30)
+    run.round()
+    assert told(receiver) == []
+    lag_of(tables, 0, seconds_ago=121)
+    run.round()
+    run.round()
+    (notice,) = receiver.alerts
+    assert (notice["rule"], notice["severity"]) == ("tables_stale", "critical")
+    since = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d UTC"
+    assert re.fullmatch(rf"nothing written since {since}; is `run` running\?", notice["reason"])
+    assert notice["value"] >= 121_000
+    lag_of(tables, 0)
+    run.round()
+    assert told(receiver) == ["firing", "resolved"]
+
+
+def test_other_alerts_stay_while_tables_are_stale(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    """They neither end nor begin."""
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    lag_of(tables, 50)
+    run.round()
+    lag_of(tables, 0, seconds_ago=200)
+    run.round()
+    assert [(one["rule"], one["status"]) for one in receiver.alerts] == [
+        ("behind", "firing"),
+        ("tables_stale", "firing"),
+    ]
+
+
+def test_the_limit_and_the_delay_of_staleness_can_be_set(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    lag_of(tables, 0, seconds_ago=200)
+    longer = write_rules(tmp_path, receiver.url, settings="status_rules: {stale_after: 5m}\n")
+    run = AlertRun(tables, longer)
+    run.round()
+    assert run.alerts == {}
+    later = write_rules(
+        tmp_path, receiver.url, settings="tables_stale: {for: 1m, severity: warning}\n"
+    )
+    run = AlertRun(tables, later)
+    run.round()
+    assert (run.alerts[STALE].state, run.alerts[STALE].severity) == (AlertState.PENDING, "warning")
+
+
+def test_without_samples_quiet_tables_are_not_stale(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    """`run --lag-interval off` writes nothing while no group commits."""
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    write_rows(tables, "log_offsets", [])
+    lag_of(tables, 0, seconds_ago=900)
+    write_rows(tables, "log_offsets", [])
+    run.round()
+    assert run.alerts == {}
+    lag_of(tables, 0, seconds_ago=900)
+    run.round()
+    assert run.alerts[STALE].state is AlertState.FIRING
+    write_rows(tables, "log_offsets", [])
+    run.round()
+    assert run.alerts[STALE].state is AlertState.FIRING
+    apply_micro_batch(tables, progress=[{"updated_at": run.alerts[STALE].since}])
+    run.round()
+    assert run.alerts[STALE].state is AlertState.RESOLVED
