@@ -7,19 +7,23 @@ from datetime import datetime, timezone
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlencode
 
 import pytest
 from flask.testing import FlaskClient
 
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
+from streaming.api.groups import GroupState
+from streaming.dashboard import app
 from streaming.dashboard.app import create_app
 from streaming.views.text import printable
-from tests.support.browser.html import page_of, part_of, rows_of
+from tests.support.browser.html import page_of, rows_of
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import (
-    GROUPS,
     HOSTILE,
     MEMBER,
     REWOUND,
@@ -43,6 +47,9 @@ PAGES = (
     f"sql?{urlencode({'query': 'FROM group_offsets'})}",
 )
 
+STATIC = Path(app.__file__).with_name("static")
+TOKENS = re.findall(r"(--[\w-]+):", (STATIC / "tokens.css").read_text("utf-8"))
+
 
 class Page(HTMLParser):
     """The elements, names of attributes and text of a page."""
@@ -62,11 +69,6 @@ class Page(HTMLParser):
         self.text += data
 
 
-def groups_of(page: str) -> list[str]:
-    """The groups of the overview's table."""
-    return re.findall(r'<a href="[^"]*group\?[^>]*>(.*?)</a>', part_of(page, '"groups">', "</tab"))
-
-
 def test_names_of_clients_are_only_text_and_nothing_is_written(
     client: FlaskClient, tables: DashboardTables
 ) -> None:
@@ -83,7 +85,6 @@ def test_names_of_clients_are_only_text_and_nothing_is_written(
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
         inline = [name for name in page.attributes if name == "style" or name.startswith("on")]
         assert not inline, address
-    assert client.post("/c/prod/").status_code == 405
     assert sorted(Path(tables.folder).rglob("*")) == files
 
 
@@ -96,21 +97,6 @@ def test_links_with_any_name_lead_there(client: FlaskClient) -> None:
         assert f"<h1>Topic {printable(HOSTILE)}</h1>" in shown
 
 
-def test_the_overview_begins_with_unhealthy_groups(client: FlaskClient) -> None:
-    page = page_of(client, "")
-    assert groups_of(page)[:2] == [printable(HOSTILE), REWOUND]
-    assert "ago from 990" in page
-    assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
-
-
-def test_the_explanation_of_a_group(client: FlaskClient) -> None:
-    assert f"/c/prod/group/why?group={REWOUND}" in page_of(client, "group", group=REWOUND)
-    why = page_of(client, "group/why", group=REWOUND)
-    assert "set back from 990 to 100" in why
-    assert "log partition 0, record offset 39" in why
-    assert "No data about the group" in page_of(client, "group/why", group="nobody")
-
-
 def test_an_open_transaction_has_its_client_and_the_commands_that_end_it(
     client: FlaskClient,
 ) -> None:
@@ -118,18 +104,6 @@ def test_an_open_transaction_has_its_client_and_the_commands_that_end_it(
     assert f"{printable(HOSTILE)} <small>/10.0.0.1</small>" in page
     abort = "abort --topic __consumer_offsets --partition 0 --start-offset 0"
     assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {abort}" in page
-
-
-def test_the_address_sorts_and_pages_the_overview(client: FlaskClient) -> None:
-    assert groups_of(page_of(client, "", search="GROUP-01", sort="-group_id")) == [
-        f"group-01{number}" for number in range(9, -1, -1)
-    ]
-    assert "No group matches." in page_of(client, "", search="nobody")
-    second = page_of(client, "", search="group-", sort="group_id", page="2")
-    assert groups_of(second)[0] == "group-050"
-    assert "page 2 of 3" in second
-    for odd in ("page=x", "page=99", f"page={'9' * 5000}", "sort=-", "endpoint=x&_method=POST"):
-        assert groups_of(page_of(client, f"?{odd}")), odd
 
 
 def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardTables) -> None:
@@ -143,13 +117,11 @@ def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardT
     assert "data-refresh-s" not in group
     assert "<td>offset rewind</td>" not in group
     assert "<td>offset rewind</td>" in page_of(client, "group", group=REWOUND, tab="events")
-
-
-def test_every_micro_batch_leads_to_its_page(client: FlaskClient) -> None:
+    assert "Nothing written" not in page_of(client, "")
+    # Every micro-batch has a link to the overview of its moment.
     links = re.findall(r'<a href="/c/prod/([^"]*at=[^"]*)">Overview at', page_of(client, "health"))
-    newest, before = (page_of(client, link) for link in links[:2])
-    assert "version 2," in newest
-    assert "version 1," in before
+    for link, version in zip(links[:2], (2, 1), strict=True):
+        assert f"version {version}," in page_of(client, link)
 
 
 def test_the_order_of_two_moments_does_not_matter(
@@ -182,14 +154,30 @@ def test_the_order_of_two_moments_does_not_matter(
         ("/c/prod/group/timeline?group=g&since=1m&until=2m", 400, "before its start"),
         ("/c/prod/group/ticket?group=nobody", 404, "No data about group"),
         ("/nothing", 404, "not found"),
+        # The only cluster is the page of the server, with the same arguments.
+        ("/?search=zzz&sort=-lag", 302, "/c/prod/?search=zzz&sort=-lag"),
     ],
 )
-def test_an_address_without_a_page(
+def test_an_address_without_a_page_of_its_own(
     client: FlaskClient, address: str, status: int, message: str
 ) -> None:
     answer = client.get(address)
     assert answer.status_code == status
     assert message in unescape(answer.text)
+
+
+def test_the_components_page_has_every_token_status_and_state() -> None:
+    page = create_app({}).test_client().get("/styleguide").text
+    assert re.findall(r"<code>(--[\w-]+)</code>", page) == TOKENS
+    names = [*(status.value for status in Status), *STATE_MEANINGS]
+    assert [name for name in names if f">{name}</span>" not in page] == []
+    assert list(STATUS_MEANINGS) == list(Status)
+    assert set(STATE_MEANINGS) == set(get_args(GroupState))
+
+
+@pytest.mark.parametrize("sheet", sorted(STATIC.glob("*.css")), ids=lambda sheet: sheet.name)
+def test_style_sheets_use_defined_tokens_only(sheet: Path) -> None:
+    assert set(re.findall(r"var\((--[\w-]+)", sheet.read_text("utf-8"))) <= set(TOKENS)
 
 
 def test_stale_tables_and_their_alert(tmp_path: Path) -> None:
@@ -218,12 +206,3 @@ def test_stale_tables_and_their_alert(tmp_path: Path) -> None:
     change = "HANGING_TRANSACTION: pending for 901 s (was STOP until "
     shown = Page(client.get("/c/prod/alerts").text).text
     assert f"{change}{now:%Y-%m-%d %H:%M:%S} UTC)" in shown
-
-
-def test_fresh_tables_have_no_banner(client: FlaskClient) -> None:
-    assert "Nothing written" not in page_of(client, "")
-
-
-def test_the_address_of_the_server_is_that_of_its_only_cluster(client: FlaskClient) -> None:
-    answer = client.get("/?search=zzz&sort=-lag")
-    assert (answer.status_code, answer.location) == (302, "/c/prod/?search=zzz&sort=-lag")

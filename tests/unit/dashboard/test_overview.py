@@ -12,9 +12,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
+from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of, rows_of, text_of
 from tests.support.tables.alert_rules import lag_of
-from tests.support.tables.dashboard_tables import DashboardTables
+from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.held_moment import held_at
 from tests.support.tables.overview_tables import (
     GROWING,
@@ -45,7 +46,7 @@ def client(app: FlaskClient) -> FlaskClient:
 
 
 def groups_of(page: str) -> list[str]:
-    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)<', part_of(page, '"groups">', "</table>"))
+    return re.findall(r'<th scope="row"><a [^>]*>(.*?)</a>', part_of(page, '"groups">', "</table>"))
 
 
 def heads_of(page: str) -> list[str]:
@@ -94,23 +95,9 @@ def test_tiles_have_the_colour_of_their_value(tmp_path: Path, tables: DashboardT
     behind = tiles_of(tables.folder)
     assert behind["records behind"][0] == "bad"
     assert behind["tables behind"][0] == "good"
-
-
-def test_the_tile_of_stale_tables_has_their_age(tmp_path: Path) -> None:
-    folder = create_tables(tmp_path)
-    lag_of(folder, 5, seconds_ago=3_600)
-    assert tiles_of(folder)["tables behind"] == ("bad", "60 min")
-
-
-def test_the_trend_of_each_group_is_in_words(client: FlaskClient) -> None:
-    page = page_of(client, "", search="orders", columns="trend")
-    assert [row[-1] for row in rows_of(page, "groups")] == [
-        "↗ growing +50/s",
-        "↘ shrinking, caught up in 3.3 min",
-        "→ steady",
-    ]
-    # The arrow is for the eye only.
-    assert page.count('<span aria-hidden="true">↗</span>') == 1
+    stale = create_tables(tmp_path / "stale")
+    lag_of(stale, 5, seconds_ago=3_600)
+    assert tiles_of(stale)["tables behind"] == ("bad", "60 min")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +122,21 @@ def test_the_address_filters_and_sorts(
     client: FlaskClient, address: str, groups: list[str]
 ) -> None:
     assert groups_of(page_of(client, f"?{address}")) == groups
+
+
+def test_groups_in_trouble_come_first_and_odd_addresses_select_nothing_else(
+    tables: DashboardTables,
+) -> None:
+    client = create_app({"prod": tables.folder}).test_client()
+    for odd in ("", "page=x", "page=99", f"page={'9' * 5000}", "sort=-", "endpoint=x&_method=POST"):
+        page = page_of(client, f"?{odd}")
+        assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
+        if odd != "page=99":
+            assert groups_of(page)[:2] == [printable(HOSTILE), REWOUND]
+    second = page_of(client, "", search="group-", sort="-group_id", page="2")
+    assert groups_of(second)[0] == "group-069"
+    assert "page 2 of 3" in second
+    assert "No group matches." in page_of(client, "", search="nobody")
 
 
 def test_each_active_filter_can_be_removed(client: FlaskClient) -> None:
@@ -176,7 +178,15 @@ def test_chosen_columns_are_kept_for_the_next_visit(client: FlaskClient) -> None
     assert "Lag" not in heads_of(page_of(client, ""))
 
 
-def test_sparklines_are_those_of_the_shown_page(client: FlaskClient) -> None:
+def test_trends_are_words_and_sparklines_those_of_the_shown_page(client: FlaskClient) -> None:
+    page = page_of(client, "", search="orders", columns="trend")
+    # The arrow is for the eye only.
+    assert [row[-1] for row in rows_of(page, "groups")] == [
+        "↗ growing +50/s",
+        "↘ shrinking, caught up in 3.3 min",
+        "→ steady",
+    ]
+    assert page.count('<span aria-hidden="true">↗</span>') == 1
     page = page_of(client, "", search="orders-s")
     (address,) = re.findall(r'data-sparks="/c/prod/([^"]*)"', page)
     assert address == "overview/sparklines?search=orders-s"
