@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.insight.evidence import Cause
-from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
-from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explained, explanation_text
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import explained_incidents as incidents
@@ -67,10 +65,3 @@ def test_an_unknown_group_is_a_warning_with_near_names(poisoned: tuple[str, Inci
     refused = call("explain", "order-app", "--tables", tables, exit_code=1)
     assert refused.stdout == ""
     assert f"did you mean {GROUP}?" in refused.stderr
-    with pytest.raises(ConfigurationError, match=f"did you mean {GROUP}"):
-        CoordinatorTables(tables).explain("order-app")
-
-
-def test_python_explains_too(poisoned: tuple[str, Incident]) -> None:
-    tables, _ = poisoned
-    assert CoordinatorTables(tables).explain(GROUP).group_id == GROUP
