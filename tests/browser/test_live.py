@@ -34,17 +34,12 @@ def address(tables: DashboardTables) -> Iterator[str]:
         yield f"{address}c/tables/"
 
 
-@pytest.fixture
-def refreshed() -> Callable[[Page], None]:
-    """Waits for the next refresh of a page."""
-
-    def wait(page: Page) -> None:
-        page.evaluate(
-            "new Promise((done) => document.addEventListener('page:updated', ({ target }) =>"
-            " target.id === 'main' && done()))"
-        )
-
-    return wait
+def wait_for_refresh(page: Page) -> None:
+    """Wait for the next refresh of a page."""
+    page.evaluate(
+        "new Promise((done) => document.addEventListener('page:updated', ({ target }) =>"
+        " target.id === 'main' && done()))"
+    )
 
 
 def change_newer_pages(page: Page, script: str) -> None:
@@ -84,7 +79,7 @@ def test_changes_arrive_by_themselves_unless_a_page_is_paused(
 
 
 def test_the_reader_keeps_the_place(
-    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
+    open_page: Callable[..., Page], tables: DashboardTables
 ) -> None:
     page = open_page("transactions")
     page.locator("main summary").first.click()
@@ -101,7 +96,7 @@ def test_the_reader_keeps_the_place(
     assert labelled
     before = page.evaluate("[scrollY, document.querySelector('.wide').scrollLeft]")
     set_back(tables.folder, committed=58)
-    refreshed(page)
+    wait_for_refresh(page)
     expect(page.locator("main details")).to_have_attribute("open", "")
     expect(page.locator("main summary").first).to_be_focused()
     assert page.evaluate("getSelection().toString()") == page.locator("main h1").inner_text()
@@ -111,21 +106,19 @@ def test_the_reader_keeps_the_place(
     assert page.locator("main td[data-label]").count() == labelled
 
 
-def test_typed_text_survives(
-    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
-) -> None:
+def test_typed_text_survives(open_page: Callable[..., Page], tables: DashboardTables) -> None:
     page = open_page("changes")
     field = page.get_by_label("Between")
     field.fill("yest")
     field.evaluate("(one) => one.setSelectionRange(2, 2)")
     set_back(tables.folder, committed=56)
-    refreshed(page)
+    wait_for_refresh(page)
     expect(field).to_be_focused()
     expect(field).to_have_value("yest")
     assert field.evaluate("(one) => one.selectionStart") == 2
     page.locator("h1").click()
     set_back(tables.folder, committed=54)
-    refreshed(page)
+    wait_for_refresh(page)
     expect(field).to_have_value("yest")
 
 
@@ -155,9 +148,7 @@ def test_rows_do_not_move_under_the_pointer(
     expect(page.locator(".age")).not_to_contain_text("order held")
 
 
-def test_focus_stays_in_its_row(
-    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
-) -> None:
+def test_focus_stays_in_its_row(open_page: Callable[..., Page], tables: DashboardTables) -> None:
     page = open_page("?search=group-11")
     link = page.get_by_role("link", name="group-115")
     link.focus()
@@ -166,7 +157,7 @@ def test_focus_stays_in_its_row(
     page.evaluate("() => { const now = Date.now; Date.now = () => now() + 60000; }")
     rows = page.evaluate(ROWS)
     set_back(tables.folder, committed=50)
-    refreshed(page)
+    wait_for_refresh(page)
     assert page.evaluate(ROWS) == rows[::-1]
     expect(link).to_be_focused()
 
@@ -187,24 +178,16 @@ def test_it_says_that_the_server_is_away(browser: Browser, tables: DashboardTabl
         page.close()
 
 
-@pytest.fixture
-def without_streams(tables: DashboardTables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def test_without_a_stream_it_polls(
+    browser: Browser, tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "AT_MOST", 0)
     with serving_page({"tables": tables.folder}, refresh_s=0.5) as address:
-        yield f"{address}c/tables/"
-
-
-def test_without_a_stream_it_polls(
-    browser: Browser,
-    without_streams: str,
-    tables: DashboardTables,
-    refreshed: Callable[[Page], None],
-) -> None:
-    page = browser.new_page()
-    page.goto(f"{without_streams}group?group={REWOUND}")
-    for _ in range(2):
-        refreshed(page)
-    set_back(tables.folder, committed=40)
-    # Pages with a stream are read again every 30 s.
-    expect(page.locator(".facts")).to_contain_text("1,920", timeout=20_000)
-    page.close()
+        page = browser.new_page()
+        page.goto(f"{address}c/tables/group?group={REWOUND}")
+        for _ in range(2):
+            wait_for_refresh(page)
+        set_back(tables.folder, committed=40)
+        # Pages with a stream are read again every 30 s.
+        expect(page.locator(".facts")).to_contain_text("1,920", timeout=20_000)
+        page.close()

@@ -15,6 +15,7 @@ from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from tests.support.logs.log_rows import ABORT, Row, commit, marker, record, table_of
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import start_apply, write_rows
 
 BILLING, LEDGER, PIPELINE, GONE = "billing", "ledger", "pipeline", "gone"
@@ -86,18 +87,8 @@ def create_tabbed_tables(folder: Path) -> str:
         *(("refunds", partition, 50) for partition in range(REFUNDS)),
         *((topic, 0, 1_000) for topic in ("accounts", "orders")),
     ]
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            {
-                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
-                **{"sampled_at": now, "day": now.date(), "log_start_offset": 0},
-                **{"log_end_offset": log_end, "last_stable_offset": log_end},
-            }
-            for topic, partition, log_end in samples
-        ],
-    )
+    rows = [sample(now, log_end, topic, partition) for topic, partition, log_end in samples]
+    write_rows(tables, "log_offsets", rows)
     return tables
 
 

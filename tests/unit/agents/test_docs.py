@@ -13,7 +13,7 @@ from streaming.agents.changes import Changes
 from streaming.agents.server import TOOLS, opened_server
 from tests.support.clients.agent import Agent, connected
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.pinned_moment import pin_moment
+from tests.support.tables.held_moment import held_at
 
 EXAMPLE = re.compile(r"<!-- (\w+)(?: (\w+) (\{[^\n]*\}))? -->\n\n```json\n(.*?)```", re.DOTALL)
 
@@ -36,31 +36,32 @@ def is_part(shown: Any, answer: Any) -> bool:
 def test_every_tool_is_explained_with_an_example(page: str) -> None:
     names = [tool.__name__ for tool in TOOLS]
     assert sorted(re.findall(r"^### (\w+): ", page, re.MULTILINE)) == sorted(names)
-    assert sorted(found[0] for found in EXAMPLE.findall(page)) == sorted(names)
+    assert sorted(example[0] for example in EXAMPLE.findall(page)) == sorted(names)
 
 
-def test_the_examples_are_answers(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_are_answers(page: str, tmp_path: Path) -> None:
     for tool, case, arguments, shown in EXAMPLE.findall(page):
         if not case:
             continue
         incident = getattr(incidents, case)()
-        pin_moment(monkeypatch, incident.now)
         tables = incident.tables(tmp_path / tool)
-        with opened_server({"tables": tables}) as server, connected(server) as agent:
+        with (
+            held_at(tables, incident.now),
+            opened_server({"tables": tables}) as server,
+            connected(server) as agent,
+        ):
             answer = agent.call(tool, **json.loads(arguments))
         assert is_part(json.loads(shown), answer), tool
 
 
 def test_the_example_of_two_moments_has_fields_of_an_answer(page: str) -> None:
-    (shown,) = (one[3] for one in EXAMPLE.findall(page) if one[0] == "changes_between")
+    (shown,) = (text for tool, *_, text in EXAMPLE.findall(page) if tool == "changes_between")
     fields = Changes.model_json_schema(mode="serialization")
 
     def require(example: Any, schema: Any) -> None:
         if isinstance(example, list):
-            for one in example:
-                require(one, schema["items"])
+            for item in example:
+                require(item, schema["items"])
         elif isinstance(example, dict):
             for option in schema.get("anyOf", [schema]):
                 named = fields["$defs"].get(option.get("$ref", "").rpartition("/")[2], option)

@@ -11,14 +11,14 @@ from ruamel.yaml import YAML
 
 from streaming.api.app import create_app
 from streaming.served.cluster import Cluster
+from tests.support.browser.html import json_of
 from tests.support.deploy.go_programs import go_programs
 from tests.support.tables.dashboard_tables import REWOUND
 from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
 
 
 def test_the_lag_of_a_group(client: FlaskClient) -> None:
-    answer = client.get(f"/api/v1/groups/{REWOUND}/scaling-lag").json
-    assert answer is not None
+    answer = json_of(client, f"/api/v1/groups/{REWOUND}/scaling-lag")
     assert (answer["scaling_lag"], answer["lag"], answer["partitions_to_read"]) == (1_800, 1_800, 2)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,8 +14,6 @@ from flask.testing import FlaskClient
 
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
-from streaming.alerts.alert import Alert, AlertKey, AlertState
-from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.api.groups import GroupState
 from streaming.dashboard import app
 from streaming.dashboard.app import create_app
@@ -40,13 +37,14 @@ PAGES = (
     ),
     *(
         f"group/{part}?{urlencode({'group': HOSTILE})}"
-        for part in ("why", "records", "transactions")
+        for part in ("why", "records", "transactions", "timeline")
     ),
     f"topic?{urlencode({'topic': HOSTILE})}",
     *("topics", "transactions", "changes", "alerts", "sql", "health"),
     f"sql?{urlencode({'query': 'FROM group_offsets'})}",
 )
 
+RECORD = f"/c/prod/group/record?group={REWOUND}"
 STATIC = Path(app.__file__).with_name("static")
 TOKENS = re.findall(r"(--[\w-]+):", (STATIC / "tokens.css").read_text("utf-8"))
 
@@ -153,6 +151,11 @@ def test_the_order_of_two_moments_does_not_matter(
         ("/c/prod/changes?event=offset_rewound", 400, "is not an event"),
         ("/c/prod/group/timeline?group=g&since=1m&until=2m", 400, "before its start"),
         ("/c/prod/group/ticket?group=nobody", 404, "No data about group"),
+        (f"{RECORD}&log_partition=0&record_offset=99999", 404, "has no such record"),
+        (f"{RECORD}&log_partition=0&record_offset=0&day=2001-01-01", 404, "no such record"),
+        (f"{RECORD}&log_partition=0&record_offset=x", 400, "record_offset is not a number: 'x'"),
+        (f"{RECORD}&log_partition=0", 400, "record_offset is not a number"),
+        (f"{RECORD}&log_partition=0&record_offset=0&day=today", 400, "not a day such as"),
         ("/nothing", 404, "not found"),
         # The only cluster is the page of the server, with the same arguments.
         ("/?search=zzz&sort=-lag", 302, "/c/prod/?search=zzz&sort=-lag"),
@@ -180,29 +183,20 @@ def test_style_sheets_use_defined_tokens_only(sheet: Path) -> None:
     assert set(re.findall(r"var\((--[\w-]+)", sheet.read_text("utf-8"))) <= set(TOKENS)
 
 
-def test_stale_tables_and_their_alert(tmp_path: Path) -> None:
+def test_stale_tables_have_a_banner_on_every_page(tmp_path: Path) -> None:
     tables = create_tables(tmp_path / "stale")
     lag_of(tables, 50, seconds_ago=200)
-    now = datetime.now(timezone.utc)
-    alert = Alert(
-        key=AlertKey("stopped", "g"),
-        severity="critical",
-        state=AlertState.FIRING,
-        since=now,
-        fired_at=now,
-        reason="HANGING_TRANSACTION: pending for 901 s",
-        group_status="HANGING_TRANSACTION",
-        previous_status="STOP",
-        status_since=now,
-    )
-    write_alerts(open_alerts(tables), {alert.key: alert})
     client = create_app({"prod": tables, "other": tables}).test_client()
     banner = re.compile(r"Nothing written since [-\d: ]+ UTC \([\d.]+ min ago\)\. Is `run` running")
-    pages = ("", "group?group=g", "topic?topic=t", "transactions", "changes", "alerts", "health")
     assert banner.search(client.get("/").text)
-    for page in pages:
+    for page in (
+        "",
+        "group?group=g",
+        "topic?topic=t",
+        "transactions",
+        "changes",
+        "alerts",
+        "health",
+    ):
         assert banner.search(page_of(client, page)), page
     assert "is `run` running?" in rows_of(page_of(client, ""), "groups")[0][1]
-    change = "HANGING_TRANSACTION: pending for 901 s (was STOP until "
-    shown = Page(client.get("/c/prod/alerts").text).text
-    assert f"{change}{now:%Y-%m-%d %H:%M:%S} UTC)" in shown

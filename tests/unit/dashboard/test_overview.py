@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
+from streaming.dashboard.tables_of_rows import RowList, RowsPage, rows_page
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of, rows_of, text_of
 from tests.support.tables.alert_rules import lag_of
@@ -25,6 +26,13 @@ from tests.support.tables.overview_tables import (
     create_overview_tables,
 )
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
+
+ROWS: list[Row] = [
+    {"name": "b", "status": "OK", "lag": 2},
+    {"name": "A", "status": "STALL", "lag": None},
+    {"name": "c", "status": "OK", "lag": 2},
+    {"name": "ab", "status": "OK", "lag": 7},
+]
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +116,8 @@ def test_tiles_have_the_colour_of_their_value(tmp_path: Path, tables: DashboardT
         ("sort=growth_per_s", [SHRINKING, STEADY, GROWING, NEW]),
         ("trend=growing", [GROWING]),
         ("topic=INVOICE", [NEW]),
-        ("topic=nothing", []),
-        ("type=consumer", [GROWING]),
         ("type=consumer&type=classic&type=&sort=group_id", [SHRINKING, STEADY, GROWING, NEW]),
         ("state=Stable&search=ORDERS-&sort=group_id", [SHRINKING, STEADY, GROWING]),
-        ("state=Dead", []),
         ("status=WARN", [GROWING]),
         ("status=OK&status=DATA_LOSS&sort=group_id", [SHRINKING, STEADY, NEW]),
         ("status=nothing", []),
@@ -242,3 +247,50 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
     client = create_app({"prod": folder}).test_client()
     assert 'value="" form="compare" aria-label="Compare (empty)"' in page_of(client, "")
     assert '<span class="none">(empty)</span>' in page_of(client, "group", group="")
+
+
+def page_with(rows: list[Row], page_rows: int = 50, **arguments: str) -> RowsPage:
+    return rows_page(
+        RowList(rows),
+        arguments,
+        sort="name",
+        columns=["name", "lag"],
+        searched="name",
+        page_rows=page_rows,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ({"sort": "name"}, ["A", "ab", "b", "c"]),
+        ({"sort": "-name"}, ["c", "b", "ab", "A"]),
+        ({"sort": "lag"}, ["b", "c", "ab", "A"]),
+        # Equal values keep their order, and unknown ones come last in both directions.
+        ({"sort": "-lag"}, ["ab", "b", "c", "A"]),
+        ({"sort": "password"}, ["A", "ab", "b", "c"]),
+        ({"search": "a", "status": "OK"}, ["ab"]),
+    ],
+)
+def test_the_address_sorts_and_searches(arguments: dict[str, str], names: list[str]) -> None:
+    shown = page_with(ROWS, **arguments)
+    assert [row["name"] for row in shown.rows] == names
+    assert (shown.total, shown.of) == (len(names), 4)
+    # They count all rows.
+    assert shown.statuses == {"STALL": 1, "OK": 3}
+
+
+@pytest.mark.parametrize(("number", "names"), [("2", ["c"]), ("9", ["c"]), ("x", ["A", "ab", "b"])])
+def test_the_address_names_the_page(number: str, names: list[str]) -> None:
+    shown = page_with(ROWS, page_rows=3, page=number)
+    assert [row["name"] for row in shown.rows] == names
+    assert shown.pages == 2
+
+
+def test_tables_without_rows_or_values() -> None:
+    empty = page_with([], search="a", status="OK", sort="-lag")
+    assert (list(empty.rows), empty.pages, empty.total, empty.of) == ([], 1, 0, 0)
+    assert empty.statuses == {}
+    # A column without any value sorts nothing.
+    rows = [{**row, "lag": None} for row in ROWS]
+    assert [row["name"] for row in page_with(rows, sort="-lag").rows] == ["b", "A", "c", "ab"]
