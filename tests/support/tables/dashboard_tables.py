@@ -43,7 +43,8 @@ def set_back(folder: str, committed: int) -> None:
         folder,
         progress=[
             {"updated_at": now, "next_offset": 40, "high_watermark": 40, "records_read": 40}
-            | {"records_applied": 30, "records_superseded": 10, "batch_id": int(is_rewound)}
+            | {"records_applied": 29, "records_superseded": 10, "records_quarantined": 1}
+            | {"batch_id": int(is_rewound)}
         ],
         groups=[
             {"group_id": name, "state": "Stable", "member_count": 1, "generation": 3}

@@ -1,12 +1,15 @@
-"""`/api/v1/groups`: the answers are the rows of the views, whatever the pages and filters."""
+"""`/api/v1/groups`: answers are the rows of the views, and the value that KEDA scales by."""
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
+from ruamel.yaml import YAML
 
 from streaming.api import groups
 from streaming.api.app import create_app
@@ -14,7 +17,10 @@ from streaming.api.cursors import write_cursor
 from streaming.served.cluster import Cluster
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.browser.html import json_of
+from tests.support.deploy.go_programs import go_programs
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
+from tests.support.tables.sample_rows import offset_row
+from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
 
 ALL = GROUPS + 2
 
@@ -203,3 +209,41 @@ def test_several_clusters(tables: DashboardTables) -> None:
     assert prod["records_read"] == 40
     assert (other["cluster"], other["groups"]) == ("gone", None)
     assert "gone" in other["fault"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_keda_finds_the_documented_value(client: FlaskClient, repository: Path) -> None:
+    page = (repository / "docs" / "api.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    (trigger,) = YAML(typ="safe", pure=True).load(example)["triggers"]
+    assert trigger["type"] == "metrics-api"
+    path = trigger["metadata"]["url"].partition(":8060")[2]
+    scaler = subprocess.run(
+        [go_programs() / "keda", trigger["metadata"]["valueLocation"]],
+        input=client.get(path).data,
+        capture_output=True,
+        check=True,
+    )
+    assert float(scaler.stdout) == 1_800
+
+
+def test_an_unknown_scaling_lag_is_an_error_and_no_number(
+    client: FlaskClient, tmp_path: Path
+) -> None:
+    known = json_of(client, f"/api/v1/groups/{REWOUND}/scaling-lag")
+    assert (known["scaling_lag"], known["lag"], known["partitions_to_read"]) == (1_800, 1_800, 2)
+    folder = create_tables(tmp_path)
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW, "next_offset": 5}],
+        groups=[{"group_id": "new", "state": "Stable", "member_count": 1}, {"group_id": "read"}],
+        group_offsets=[offset_row("read", 7, NOW)],
+    )
+    client = create_app({"c": Cluster("c", folder)}).test_client()
+    for group in ("new", "read"):
+        answer = client.get(f"/api/v1/groups/{group}/scaling-lag")
+        assert answer.status_code == 503
+        assert answer.headers["Retry-After"] == "30"
+        assert f"the lag of group {group} is unknown" in answer.text
+    assert client.get("/api/v1/groups/none/scaling-lag").status_code == 404

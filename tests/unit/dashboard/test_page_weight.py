@@ -12,6 +12,8 @@ from flask.testing import FlaskClient
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.dashboard.app import create_app
+from streaming.dashboard.topic_matrix import MAX_CELLS
+from tests.support.browser.html import page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
@@ -20,6 +22,7 @@ GROUPS, EVENTS, LOG_PARTITIONS = 3_000, 100, 50
 TOPIC, LARGE = "payments.transactions.settled.v1", "team-00000-consumer"
 HUGE = f"{HOSTILE}{'g' * 200}"
 """A group of 500 members with long ids, and 5,000 partitions of topics with long names."""
+TOPICS_OF_HUGE = [f"{HOSTILE}{number:03}{'t' * 200}" for number in range(100)]
 MOST_BYTES = 300_000
 MOST_BYTES_SENT = 75_000
 """Of a page and all of its files, compressed."""
@@ -66,8 +69,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
     now = datetime.now(timezone.utc)
     names = [f"team-{number:05}-consumer" for number in range(GROUPS)]
     places = [(TOPIC, partition) for partition in range(200)]
-    topics = [f"{HOSTILE}{number:03}{'t' * 200}" for number in range(100)]
-    places_of_huge = [(topic, number) for number in range(50) for topic in topics]
+    places_of_huge = [(topic, number) for number in range(50) for topic in TOPICS_OF_HUGE]
     offsets = [
         of_group(name) | offset_row(name, 100, now, *place)
         for name in names
@@ -75,7 +77,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
     ]
     offsets_of_huge = [
         of_group(HUGE) | offset_row(HUGE, 1, now, *place, metadata=HOSTILE)
-        for place in places_of_huge
+        for place in places_of_huge[:-1]
     ]
     apply_micro_batch(
         folder,
@@ -134,6 +136,37 @@ def test_no_page_of_a_huge_group_is_heavy(client: FlaskClient, path: str, tab: s
     answer = client.get(f"/c/prod/{path}?{urlencode({'group': HUGE, 'tab': tab})}")
     assert answer.status_code == 200
     assert len(answer.data) < MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("first", "range_"),
+    [
+        ("64", (64, 127)),
+        ("70", (64, 127)),
+        ("9999", (192, 199)),
+        ("-1", (0, 63)),
+        ("x", (0, 63)),
+        ("9" * 5_000, (0, 63)),
+    ],
+)
+def test_a_matrix_has_at_most_64_partitions(
+    client: FlaskClient, first: str, range_: tuple[int, int]
+) -> None:
+    shown = page_of(client, "topic", topic=TOPIC, first=first)
+    headings = part_of(shown, '"matrix">', "</tr>")
+    numbers = [int(number) for number in re.findall(r'<th scope="col"[^>]*>(\d+)', headings)]
+    assert (numbers[0], numbers[-1]) == range_
+    assert f"partitions {range_[0]} to {range_[1]} of 200" in shown
+    ranges = part_of(shown, 'aria-label="Ranges of partitions"', "</nav>")
+    assert ("Next</a>" in ranges, "Previous</a>" in ranges) == (range_[1] < 199, range_[0] > 0)
+    # The groups of the page are fewer, the more partitions it has.
+    assert 0 < len(re.findall(r'<td class="\w+" title=', shown)) <= MAX_CELLS
+
+
+def test_a_matrix_has_partitions_without_samples_or_commits(client: FlaskClient) -> None:
+    shown = page_of(client, "topic", topic=TOPICS_OF_HUGE[-1])
+    assert shown.count('title="assigned, nothing committed"') == 1
+    assert "the log was not sampled yet; committed 1; owner" in shown
 
 
 def test_static_files_are_kept_as_long_as_they_are_the_same(client: FlaskClient) -> None:

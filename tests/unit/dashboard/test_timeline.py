@@ -67,6 +67,8 @@ def test_a_deploy_in_words_and_tables(client: FlaskClient) -> None:
     assert re.search(r"no partition had an owner from [^<]* UTC \(3 s\)", shown)
     lanes = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', shown)
     assert [name for name, _ in lanes] == ["orders 0", "orders 1"]
+    # Both old members have a colour, which their successors keep.
+    assert set(re.findall('<rect class="(owner[^"]*)"', shown)) == {"owner-1", "owner-2"}
     assert all("search-consumer-old1, then search-consumer-new1 " in owners for _, owners in lanes)
     assert re.search(r"<td>3 to 4</td><td>search-consumer-new1 joined</td>", shown)
 
