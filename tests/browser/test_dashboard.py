@@ -165,7 +165,9 @@ def test_the_place_of_the_story_is_kept_free(open_page: Callable[..., Page], ser
 
 
 @pytest.mark.long
-def test_stories_and_commands_are_copied(open_page: Callable[..., Page], server: str) -> None:
+def test_stories_and_commands_are_copied(
+    open_page: Callable[..., Page], server: str, tables: DashboardTables
+) -> None:
     granted = {"permissions": ["clipboard-read", "clipboard-write"]}
     page = open_page(f"{server}c/demo/group?group=fraud-check", **granted)
     page.get_by_role("button", name="Copy for the ticket").click()
@@ -180,7 +182,8 @@ def test_stories_and_commands_are_copied(open_page: Callable[..., Page], server:
     expect(page.get_by_label("The story as Markdown")).to_be_focused()
     assert page.evaluate("String(getSelection())").startswith(STORY[:15])
 
-    page = open_page(f"group/plan?group={REWOUND}", timezone_id="Asia/Kolkata", **granted)
+    plan = urlencode({"group": REWOUND, "moment": tables.before.isoformat()})
+    page = open_page(f"group/plan?{plan}", timezone_id="Asia/Kolkata", **granted)
     page.locator("button[data-copy=plan-commands]").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()").count("\n") == 2

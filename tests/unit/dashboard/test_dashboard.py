@@ -20,12 +20,7 @@ from streaming.dashboard.app import create_app
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, rows_of
 from tests.support.tables.alert_rules import lag_of
-from tests.support.tables.dashboard_tables import (
-    HOSTILE,
-    MEMBER,
-    REWOUND,
-    DashboardTables,
-)
+from tests.support.tables.dashboard_tables import HOSTILE, MEMBER, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import create_tables
 
 PAGES = (

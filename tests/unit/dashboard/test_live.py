@@ -94,9 +94,9 @@ def test_a_hundred_streams_leave_the_page_to_others(
     tables: DashboardTables, opened: ExitStack, eventually: Eventually
 ) -> None:
     with serving_page({"prod": tables.folder}) as address:
-        found = [open_stream(address, opened) for _ in range(100)]
-        taken = [stream for stream in found if stream.status == 200]
-        refused = [stream for stream in found if stream.status == 503]
+        answers = [open_stream(address, opened) for _ in range(100)]
+        taken = [stream for stream in answers if stream.status == 200]
+        refused = [stream for stream in answers if stream.status == 503]
         assert (len(taken), len(refused)) == (live.AT_MOST, 100 - live.AT_MOST)
         assert {stream.headers["Retry-After"] for stream in refused} == {"5"}
         assert requests.get(f"{address}c/prod/", timeout=30).status_code == 200
@@ -126,10 +126,10 @@ def test_many_ask_and_one_looks(tmp_path: Path) -> None:
     first = watch.changed_at(0)
     assert first > missing
     set_back(tables.folder, committed=80)
-    changed = watch.changed_at(60)
+    changed = watch.changed_at(3_600)
     assert changed > first
     set_back(tables.folder, committed=70)
-    assert watch.changed_at(60) == changed
+    assert watch.changed_at(3_600) == changed
 
 
 def test_a_change_during_a_read_makes_the_page_old(
@@ -141,11 +141,11 @@ def test_a_change_during_a_read_makes_the_page_old(
     changed: list[float] = []
 
     def opened_slowly(*arguments: Any) -> DeltaTable:
-        found = opened(*arguments)
+        table = opened(*arguments)
         if not changed:
             changed.append(time.time())
             set_back(tables.folder, committed=60)
-        return found
+        return table
 
     monkeypatch.setattr(delta, "open_version", opened_slowly)
     app = create_app({"prod": tables.folder})

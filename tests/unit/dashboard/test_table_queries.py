@@ -25,12 +25,7 @@ from streaming.lag.topic_loads import topic_loads
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.browser.html import text_of
-from tests.support.tables.dashboard_tables import (
-    HOSTILE,
-    MEMBER,
-    REWOUND,
-    DashboardTables,
-)
+from tests.support.tables.dashboard_tables import HOSTILE, MEMBER, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 Row = dict[str, Any]
@@ -225,10 +220,10 @@ def test_other_internal_topics(tmp_path: Path) -> None:
         ],
     )
     tables = CoordinatorTables(folder)
-    expected = [asdict(one) for one in topic_loads(TableReader(folder)).values()]
-    (found,) = tables.sql(table_queries.topic_loads()).arrow.to_pylist()
-    assert found == {name: expected[0][name] for name in found}
-    assert (found["behind"], found["current"]) == (4, 1)
+    (load,) = map(asdict, topic_loads(TableReader(folder)).values())
+    (row,) = tables.sql(table_queries.topic_loads()).arrow.to_pylist()
+    assert row == {name: load[name] for name in row}
+    assert (row["behind"], row["current"]) == (4, 1)
 
 
 def test_a_query_finds_any_name(tmp_path: Path) -> None:
@@ -241,5 +236,4 @@ def test_a_query_finds_any_name(tmp_path: Path) -> None:
         (row,) = sql(table_queries.groups_at(name)).arrow.to_pylist()
         assert row["group_id"] == name
         searched = sql(table_queries.groups(MultiDict({"search": name.upper()}))).arrow
-        found = set(searched["group_id"].to_pylist())
-        assert found == ({name} if name else set(names)), name
+        assert set(searched["group_id"].to_pylist()) == ({name} if name else set(names)), name
