@@ -232,7 +232,7 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
     assert '<span class="none">(empty)</span>' in page_of(client, "group", group="")
 
 
-def page_with(rows: list[Row], page_rows: int = 50, **arguments: str) -> RowsPage:
+def page_with(rows: list[Row], page_rows: int = 50, /, **arguments: str) -> RowsPage:
     return rows_page(
         RowList(rows),
         arguments,
@@ -265,7 +265,7 @@ def test_the_address_sorts_and_searches(arguments: dict[str, str], names: list[s
 
 @pytest.mark.parametrize(("number", "names"), [("2", ["c"]), ("9", ["c"]), ("x", ["A", "ab", "b"])])
 def test_the_address_names_the_page(number: str, names: list[str]) -> None:
-    shown = page_with(ROWS, page_rows=3, page=number)
+    shown = page_with(ROWS, 3, page=number)
     assert [row["name"] for row in shown.rows] == names
     assert shown.pages == 2
 

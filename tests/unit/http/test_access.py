@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import socket
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -40,14 +42,14 @@ DESCRIPTION = "/api/v1/openapi.json"
 API_ADDRESSES = ("/api/v1/groups", DESCRIPTION, "/api/v1/nope", "/v3/kafka")
 
 
-def page(host: str = EVERY_ADDRESS, allowed_hosts: tuple[str, ...] = (), **access: str) -> Flask:
+def page(host: str = EVERY_ADDRESS, allowed_hosts: tuple[str, ...] = (), **access: Any) -> Flask:
     """The page, with the API beside it."""
     return create_app(
         {"prod": "missing"}, access=Access(host, allowed_hosts=allowed_hosts, **access)
     )
 
 
-def api(host: str = EVERY_ADDRESS, **access: str) -> Flask:
+def api(host: str = EVERY_ADDRESS, **access: Any) -> Flask:
     """The API alone."""
     return create_api({"prod": Cluster("prod", "missing")}, access=Access(host, **access))
 
@@ -80,7 +82,7 @@ def basic(user: str, password: str) -> str:
         ),
     ],
 )
-def test_rules_that_protect_nothing_are_refused(rules: dict[str, str], error: str) -> None:
+def test_rules_that_protect_nothing_are_refused(rules: dict[str, Any], error: str) -> None:
     with pytest.raises(ConfigurationError, match=error):
         page(**rules)
     assert Access("127.0.0.1", token="0" * 16)
@@ -161,7 +163,7 @@ def test_the_page_asks_for_the_token_once() -> None:
 
 
 @pytest.mark.parametrize("create", [api, page], ids=["alone", "beside the page"])
-def test_the_api_needs_a_token_in_each_request(create: type[Flask]) -> None:
+def test_the_api_needs_a_token_in_each_request(create: Callable[..., Flask]) -> None:
     client = create(token=TOKEN).test_client()
     wrong = (None, "Bearer wrong", basic("me", "wrong"), basic(TOKEN, ""))
     for address, authorization in zip(API_ADDRESSES, wrong, strict=True):
@@ -260,7 +262,7 @@ def test_no_other_site_makes_a_browser_send_requests(
 
 
 @pytest.mark.parametrize(("create", "path"), [(page, "/c/prod/"), (api, "/v3/kafka")])
-def test_a_proxy_lets_people_in(create: type[Flask], path: str) -> None:
+def test_a_proxy_lets_people_in(create: Callable[..., Flask], path: str) -> None:
     app = create(auth_header="X-User")
     assert status(app, path) == 403
     assert status(app, path, X_User="me") != 403
