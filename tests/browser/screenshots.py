@@ -30,13 +30,13 @@ def main() -> None:
     with subprocess.Popen(command_of("demo"), stderr=subprocess.PIPE, text=True) as demo:
         try:
             assert demo.stderr is not None
-            told = next(line for line in demo.stderr if "the page is at" in line)
+            line_of_address = next(line for line in demo.stderr if "the page is at" in line)
             began = time.monotonic()
             # What it goes on to say must not fill the pipe.
             for _ in demo.stderr:
                 if time.monotonic() - began > _INCIDENT_S:
                     break
-            _take(told.split()[-1], folder)
+            _take(line_of_address.split()[-1], folder)
         finally:
             demo.send_signal(signal.SIGINT)
             demo.communicate()

@@ -12,14 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.browser.chromium import needs_chromium
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND
-from tests.support.tables.tabbed_tables import (
-    BILLING,
-    CONSUMERS,
-    GONE,
-    LEDGER,
-    PIPELINE,
-    WORKERS,
-)
+from tests.support.tables.tabbed_tables import BILLING, CONSUMERS, GONE, LEDGER, PIPELINE, WORKERS
 from tests.support.tables.timeline_tables import DEPLOYED, LOOPING, MANY
 from tests.support.tables.topic_tables import READ, UNREAD
 
@@ -28,6 +21,8 @@ pytestmark = [needs_chromium, pytest.mark.long]
 STANDARD = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 GROUP, TOPIC = urlencode({"group": HOSTILE}), urlencode({"topic": HOSTILE})
 RULE = urlencode({"rule": f"rules: [{{name: behind, groups: {REWOUND}, lag: '> 500'}}]"})
+IN_TROUBLE = "?status=REWIND&status=HANGING_TRANSACTION"
+"""Axe looks at every cell, so most tables here have few rows."""
 PAGES = {
     "tables": (
         *("", "?search=nobody", "?at=yesterday", f"compare?group={REWOUND}&{GROUP}"),
@@ -36,8 +31,8 @@ PAGES = {
         *(f"group/alert?{GROUP}", f"group/alert?group={REWOUND}&{RULE}&span=1h"),
         *(f"group/alert?group={REWOUND}&rule=rules:+[", f"group/plan?{GROUP}"),
         *(f"group/plan?group={REWOUND}&to=earliest", f"topic?{TOPIC}", "transactions"),
-        *("changes", "alerts", "sql", "sql?query=FROM+group_offsets", "sql?query=FROM+nothing"),
-        *("health", "/styleguide"),
+        *(f"changes?group={REWOUND}", "alerts", "health", "/styleguide", IN_TROUBLE),
+        *("sql", "sql?query=FROM+group_offsets+LIMIT+9", "sql?query=FROM+nothing"),
     ),
     "topics": ("topics", f"topic?topic={READ}", f"topic?topic={UNREAD}"),
     "tabs": (
@@ -50,7 +45,7 @@ PAGES = {
     "timeline": tuple(f"group/timeline?group={group}" for group in (LOOPING, DEPLOYED, MANY)),
 }
 IN_THE_DARK = (
-    *("", f"group?{GROUP}", f"group/why?{GROUP}", f"group/alert?{GROUP}", "transactions"),
+    *(IN_TROUBLE, f"group?{GROUP}", f"group/why?{GROUP}", f"group/alert?{GROUP}", "transactions"),
     *("sql?query=FROM+nothing", "/styleguide", f"topic?topic={READ}"),
     *(f"group?group={PIPELINE}&tab=tasks", f"group/timeline?group={DEPLOYED}"),
 )
@@ -64,10 +59,10 @@ def require_access(page: Page) -> None:
         expect(page.locator(".strip li").first).to_be_visible()
     for part in page.locator("[data-part]").all():
         expect(part.locator("ol, table, p").first).to_be_visible()
-    if "timeline?" in page.url:
+    if "timeline?" in page.url and not page.locator("details[open]").count():
         page.get_by_text("Timeline as tables").click()
-    found = Axe().run(page, options=STANDARD)
-    assert found.violations_count == 0, found.generate_report()
+    results = Axe().run(page, options=STANDARD)
+    assert results.violations_count == 0, results.generate_report()
 
 
 @pytest.mark.parametrize(
@@ -84,8 +79,9 @@ def test_everybody_can_use_every_page_at_any_width(
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
     if path in IN_THE_DARK:
-        narrow = {"width": 360, "height": 800}
-        require_access(open_page(address, viewport=narrow, color_scheme="dark"))
+        page.set_viewport_size({"width": 360, "height": 800})
+        page.emulate_media(color_scheme="dark")
+        require_access(page)
 
 
 @pytest.mark.parametrize("width", [360, 1200, 2560])

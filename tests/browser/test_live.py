@@ -34,23 +34,33 @@ def address(tables: DashboardTables) -> Iterator[str]:
         yield f"{address}c/tables/"
 
 
-@pytest.fixture
-def refreshed() -> Callable[[Page], None]:
-    """Waits for the next refresh of a page."""
-
-    def wait(page: Page) -> None:
-        page.evaluate(
-            "new Promise((done) => document.addEventListener('page:updated', ({ target }) =>"
-            " target.id === 'main' && done()))"
-        )
-
-    return wait
+def wait_for_refresh(page: Page) -> None:
+    """Wait for the next refresh of a page."""
+    page.evaluate(
+        "new Promise((done) => document.addEventListener('page:updated', ({ target }) =>"
+        " target.id === 'main' && done()))"
+    )
 
 
-def test_a_change_arrives_by_itself(
+def change_newer_pages(page: Page, script: str) -> None:
+    """Let a script change the rows of the table of groups, `body`, in each page that arrives."""
+    page.evaluate(
+        f"""() => {{
+          const read = Response.prototype.text;
+          Response.prototype.text = async function () {{
+            const next = new DOMParser().parseFromString(await read.call(this), "text/html");
+            const body = next.querySelector("#groups tbody");
+            {script}
+            return next.documentElement.outerHTML;
+          }};
+        }}"""
+    )
+
+
+def test_changes_arrive_by_themselves_unless_a_page_is_paused(
     open_page: Callable[..., Page], tables: DashboardTables
 ) -> None:
-    page = open_page(f"group?group={REWOUND}")
+    page, paused = open_page(f"group?group={REWOUND}"), open_page(f"group?group={REWOUND}")
     expect(page.locator(".age")).to_have_text(re.compile(r"^(as of|written) \d+ (s|min) ago$"))
     # Another tab of the same browser takes part in the stream.
     changed_at = page.evaluate(
@@ -58,26 +68,18 @@ def test_a_change_arrives_by_itself(
         ".postMessage('watch'))"
     )
     assert changed_at.isdecimal()
+    paused.get_by_role("button", name="Live").click()
+    expect(paused.get_by_role("button", name="Paused")).to_be_visible()
     set_back(tables.folder, committed=60)
     expect(page.locator(".facts")).to_contain_text("1,880")
-
-
-def test_it_refreshes_unless_it_is_paused(
-    open_page: Callable[..., Page], tables: DashboardTables
-) -> None:
-    page, other = open_page(f"group?group={REWOUND}"), open_page(f"group?group={REWOUND}")
-    page.get_by_role("button", name="Live").click()
-    expect(page.get_by_role("button", name="Paused")).to_be_visible()
-    set_back(tables.folder, committed=59)
-    expect(other.locator(".facts")).to_contain_text("1,882")
-    facts = page.locator(".facts")
-    expect(facts).not_to_contain_text("1,882")
-    page.get_by_role("button", name="Paused").click()
-    expect(facts).to_contain_text("1,882")
+    facts = paused.locator(".facts")
+    expect(facts).not_to_contain_text("1,880")
+    paused.get_by_role("button", name="Paused").click()
+    expect(facts).to_contain_text("1,880")
 
 
 def test_the_reader_keeps_the_place(
-    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
+    open_page: Callable[..., Page], tables: DashboardTables
 ) -> None:
     page = open_page("transactions")
     page.locator("main summary").first.click()
@@ -94,7 +96,7 @@ def test_the_reader_keeps_the_place(
     assert labelled
     before = page.evaluate("[scrollY, document.querySelector('.wide').scrollLeft]")
     set_back(tables.folder, committed=58)
-    refreshed(page)
+    wait_for_refresh(page)
     expect(page.locator("main details")).to_have_attribute("open", "")
     expect(page.locator("main summary").first).to_be_focused()
     assert page.evaluate("getSelection().toString()") == page.locator("main h1").inner_text()
@@ -104,21 +106,19 @@ def test_the_reader_keeps_the_place(
     assert page.locator("main td[data-label]").count() == labelled
 
 
-def test_typed_text_survives(
-    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
-) -> None:
+def test_typed_text_survives(open_page: Callable[..., Page], tables: DashboardTables) -> None:
     page = open_page("changes")
     field = page.get_by_label("Between")
     field.fill("yest")
     field.evaluate("(one) => one.setSelectionRange(2, 2)")
     set_back(tables.folder, committed=56)
-    refreshed(page)
+    wait_for_refresh(page)
     expect(field).to_be_focused()
     expect(field).to_have_value("yest")
     assert field.evaluate("(one) => one.selectionStart") == 2
     page.locator("h1").click()
     set_back(tables.folder, committed=54)
-    refreshed(page)
+    wait_for_refresh(page)
     expect(field).to_have_value("yest")
 
 
@@ -129,58 +129,35 @@ def test_rows_do_not_move_under_the_pointer(
     rows = page.evaluate(ROWS)
     assert len(rows) == 10
     page.locator("#groups tbody tr").nth(2).hover()
-
-    # A newer page with the last row first, one row less, and another lag.
-    page.evaluate(
-        """() => {
-          const read = Response.prototype.text;
-          Response.prototype.text = async function () {
-            const next = new DOMParser().parseFromString(await read.call(this), "text/html");
-            const body = next.querySelector("#groups tbody");
-            body.prepend(body.lastElementChild);
-            body.rows[3].remove();
-            for (const row of body.rows) row.cells[6].textContent = "777";
-            return next.documentElement.outerHTML;
-          };
-        }"""
+    # The last row comes first, one row is gone, and each lag is another.
+    change_newer_pages(
+        page,
+        "body.prepend(body.lastElementChild); body.rows[3].remove();"
+        "for (const row of body.rows) row.cells[6].textContent = '777';",
     )
     set_back(tables.folder, committed=52)
     expect(page.locator(".age")).to_contain_text("order held")
     assert page.evaluate(ROWS) == rows
     expect(page.locator("#groups td", has_text=re.compile("^777$"))).to_have_count(9)
     expect(page.locator("#groups tr.gone")).to_contain_text(rows[2])
-    shown = page.evaluate("window.shown = document.querySelectorAll('#groups tbody tr')[4]")
-    assert shown is not None
+    page.evaluate("window.fifth = document.querySelectorAll('#groups tbody tr')[4]")
     page.locator("h1").hover()
     expect(page.locator("#groups tbody tr")).to_have_count(9)
     assert page.evaluate(ROWS) == [rows[-1], *rows[:2], *rows[3:-1]]
-    assert page.evaluate("window.shown.isConnected")
+    assert page.evaluate("window.fifth.isConnected")
     expect(page.locator(".age")).not_to_contain_text("order held")
 
 
-def test_focus_stays_in_its_row(
-    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
-) -> None:
+def test_focus_stays_in_its_row(open_page: Callable[..., Page], tables: DashboardTables) -> None:
     page = open_page("?search=group-11")
     link = page.get_by_role("link", name="group-115")
     link.focus()
-    page.evaluate(
-        """() => {
-          const read = Response.prototype.text;
-          Response.prototype.text = async function () {
-            const next = new DOMParser().parseFromString(await read.call(this), "text/html");
-            const body = next.querySelector("#groups tbody");
-            body.replaceChildren(...[...body.rows].reverse());
-            return next.documentElement.outerHTML;
-          };
-          // The reader has not moved for a while.
-          const now = Date.now;
-          Date.now = () => now() + 60000;
-        }"""
-    )
+    change_newer_pages(page, "body.replaceChildren(...[...body.rows].reverse());")
+    # The reader has not moved for a while.
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() + 60000; }")
     rows = page.evaluate(ROWS)
     set_back(tables.folder, committed=50)
-    refreshed(page)
+    wait_for_refresh(page)
     assert page.evaluate(ROWS) == rows[::-1]
     expect(link).to_be_focused()
 
@@ -201,24 +178,16 @@ def test_it_says_that_the_server_is_away(browser: Browser, tables: DashboardTabl
         page.close()
 
 
-@pytest.fixture
-def without_streams(tables: DashboardTables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def test_without_a_stream_it_polls(
+    browser: Browser, tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "AT_MOST", 0)
     with serving_page({"tables": tables.folder}, refresh_s=0.5) as address:
-        yield f"{address}c/tables/"
-
-
-def test_without_a_stream_it_polls(
-    browser: Browser,
-    without_streams: str,
-    tables: DashboardTables,
-    refreshed: Callable[[Page], None],
-) -> None:
-    page = browser.new_page()
-    page.goto(f"{without_streams}group?group={REWOUND}")
-    for _ in range(2):
-        refreshed(page)
-    set_back(tables.folder, committed=40)
-    # Pages with a stream are read again every 30 s.
-    expect(page.locator(".facts")).to_contain_text("1,920", timeout=20_000)
-    page.close()
+        page = browser.new_page()
+        page.goto(f"{address}c/tables/group?group={REWOUND}")
+        for _ in range(2):
+            wait_for_refresh(page)
+        set_back(tables.folder, committed=40)
+        # Pages with a stream are read again every 30 s.
+        expect(page.locator(".facts")).to_contain_text("1,920", timeout=20_000)
+        page.close()

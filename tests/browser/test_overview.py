@@ -38,6 +38,11 @@ def test_keys_move_select_and_open_also_across_refreshes(open_page: Callable[...
     refresh(page)
     expect(selected).to_have_count(2)
     assert focused(page) == REWOUND
+    # Sparklines come after the page, and stay across a refresh.
+    sparklines = page.locator(f"{_ROWS} svg.spark")
+    expect(sparklines).to_have_count(50)
+    refresh(page)
+    assert sparklines.count() == 50
     # With modifiers they are those of the browser.
     page.keyboard.press("Control+k")
     assert focused(page) == REWOUND
@@ -45,42 +50,41 @@ def test_keys_move_select_and_open_also_across_refreshes(open_page: Callable[...
     expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
 
 
-def test_keys_are_letters_in_a_field_and_a_dialog_lists_them(
+def test_keys_are_letters_in_a_field_and_can_be_turned_off(
     open_page: Callable[..., Page],
 ) -> None:
     page = open_page("")
+    search, dialog = page.get_by_label("Group", exact=True), page.get_by_role("dialog", name="Keys")
     page.keyboard.press("/")
-    search = page.get_by_label("Group", exact=True)
     expect(search).to_be_focused()
     page.keyboard.type("jx?k/")
     expect(search).to_have_value("jx?k/")
     expect(page.locator("#groups")).to_contain_text("No group matches.")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(dialog).to_have_count(0)
     page.locator("main").focus()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("previous row")
+    expect(dialog).to_contain_text("previous row")
     page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-
-
-def test_keys_can_be_turned_off(open_page: Callable[..., Page]) -> None:
-    page = open_page("")
-    page.get_by_role("button", name="Keys").click()
-    page.get_by_role("checkbox", name="Use these keys").uncheck()
-    page.get_by_role("button", name="Close").click()
-    page.reload()
-    page.keyboard.press("/")
-    expect(page.get_by_role("searchbox", name="Group")).not_to_be_focused()
-    page.get_by_role("button", name="Keys").click()
-    page.get_by_role("checkbox", name="Use these keys").check()
-    page.get_by_role("button", name="Close").click()
-    page.keyboard.press("/")
-    expect(page.get_by_role("searchbox", name="Group")).to_be_focused()
+    expect(dialog).to_have_count(0)
+    for are_on in (False, True):
+        page.get_by_role("button", name="Keys").click()
+        page.get_by_role("checkbox", name="Use these keys").set_checked(are_on)
+        page.get_by_role("button", name="Close").click()
+        page.reload()
+        page.keyboard.press("/")
+        if are_on:
+            expect(search).to_be_focused()
+        else:
+            expect(search).not_to_be_focused()
 
 
 def test_filters_narrow_at_once_and_chips_remove_them(open_page: Callable[..., Page]) -> None:
-    page = open_page("?search=group-01")
+    page = open_page("")
+    search = page.get_by_label("Group", exact=True)
+    search.press_sequentially("group-01")
     expect(page.locator(_ROWS)).to_have_count(10)
+    expect(page).to_have_url(re.compile(r"\?search=group-01$"))
+    expect(search).to_be_focused()
     page.get_by_text("Status, state, type").click()
     page.get_by_role("checkbox", name="OK").check()
     expect(page).to_have_url(re.compile("status=OK"))
@@ -88,16 +92,6 @@ def test_filters_narrow_at_once_and_chips_remove_them(open_page: Callable[..., P
     expect(chips).to_have_count(3)
     chips.filter(has_text="Group: group-01").click()
     expect(page.locator(".pages").first).to_contain_text(f"{GROUPS} of {GROUPS + 2} groups")
-
-
-def test_sparklines_come_after_the_page_and_stay_across_refreshes(
-    open_page: Callable[..., Page],
-) -> None:
-    page = open_page("")
-    lines = page.locator(f"{_ROWS} svg.spark")
-    expect(lines).to_have_count(50, timeout=20_000)
-    refresh(page)
-    assert lines.count() == 50
 
 
 def test_selected_groups_are_compared(open_page: Callable[..., Page]) -> None:

@@ -49,19 +49,8 @@ def test_a_deploy_is_seen_on_the_page_of_its_group(
     page = open_page(f"{server}c/timeline/group?group={DEPLOYED}", timezone_id="Asia/Kathmandu")
     # The timeline is loaded after the page.
     what_happened = page.locator("section[aria-labelledby=what-happened]")
-    result = what_happened.locator(".result")
-    expect(result).to_contain_text("4 rebalances in")
-    expect(result).to_contain_text("the group stood still for at least 3 s")
-    expect(what_happened.locator("li").first).to_contain_text("2 members of search-consumer were")
-    # Both old members have a colour, which their successors keep.
-    assert {
-        bar.get_attribute("class") for bar in what_happened.locator(".lanes [class^=owner]").all()
-    } == {"owner-1", "owner-2"}
-    still = what_happened.locator(".over rect title")
-    expect(still).to_have_text(re.compile(r"no partition had an owner from .* UTC \(3 s\)"))
+    expect(what_happened.locator(".result")).to_contain_text("4 rebalances in")
     expect(what_happened.locator(".axis time").first).to_have_text(re.compile(r" \+05:45$"))
-    what_happened.get_by_text("Timeline as tables").click()
-    expect(what_happened.locator("details")).to_contain_text("search-consumer-old1 left")
 
 
 @pytest.mark.parametrize("width", [360, 2560])

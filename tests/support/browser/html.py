@@ -1,9 +1,10 @@
-"""Pages as a program reads them, without a browser."""
+"""Pages and answers of the API as a program reads them, without a browser."""
 
 from __future__ import annotations
 
 import re
 from html import unescape
+from typing import Any
 from urllib.parse import urlencode
 
 from flask.testing import FlaskClient
@@ -17,6 +18,13 @@ def page_of(client: FlaskClient, address: str, /, **arguments: str) -> str:
     answer = client.get(path, buffered=True)
     assert answer.status_code == 200, answer.text
     return " ".join(unescape(answer.text).split())
+
+
+def json_of(client: FlaskClient, path: str, status: int = 200, /, **arguments: Any) -> Any:
+    """The JSON of an answer that has a status."""
+    answer = client.get(path, query_string=arguments or None)
+    assert answer.status_code == status, answer.text[:1_000]
+    return answer.json
 
 
 def text_of(html: str) -> str:

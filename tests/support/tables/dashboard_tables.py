@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&?#/%2e\x1b[31m\u202e'
@@ -42,7 +43,8 @@ def set_back(folder: str, committed: int) -> None:
         folder,
         progress=[
             {"updated_at": now, "next_offset": 40, "high_watermark": 40, "records_read": 40}
-            | {"records_applied": 30, "records_superseded": 10, "batch_id": int(is_rewound)}
+            | {"records_applied": 29, "records_superseded": 10, "records_quarantined": 1}
+            | {"batch_id": int(is_rewound)}
         ],
         groups=[
             {"group_id": name, "state": "Stable", "member_count": 1, "generation": 3}
@@ -59,15 +61,9 @@ def set_back(folder: str, committed: int) -> None:
             | {"record_timestamp": now - timedelta(hours=1)}
             | {"client_id": HOSTILE, "client_host": "/10.0.0.1"}
         ],
-        offset_commits=[
-            {
-                **_offset(REWOUND, offset, now - timedelta(seconds=ago)),
-                **{"record_offset": number, "record_timestamp": now - timedelta(seconds=ago)},
-                **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
-                "day": now.date(),
-            }
-            for number, (ago, offset) in enumerate(commits)
-        ],
+        offset_commits=history_of(
+            _offset(REWOUND, offset, now - timedelta(seconds=ago)) for ago, offset in commits
+        ),
         group_events=[
             {
                 **{"group_id": REWOUND, "event": "offset_rewind", "record_offset": 39},
@@ -82,29 +78,16 @@ def set_back(folder: str, committed: int) -> None:
             {"log_partition": 0, "record_offset": 7, "record_timestamp": now, "reason": HOSTILE}
         ],
     )
-    write_rows(
-        folder,
-        "log_offsets",
-        [
-            {
-                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
-                **{"sampled_at": now - timedelta(seconds=ago), "day": now.date()},
-                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
-            }
-            for ago, grown in ((300, 0), (120, 400), (60, 900), (30, 980), (0, 1_000))
-            for topic, partition, end in (
-                *((HOSTILE, 0, grown), (HOSTILE, 1, grown)),
-                ("__consumer_offsets", 0, 40),
-            )
-        ],
-    )
+    samples = [
+        sample(now - timedelta(seconds=ago), *log)
+        for ago, grown in ((300, 0), (120, 400), (60, 900), (30, 980), (0, 1_000))
+        for log in ((grown, HOSTILE, 0), (grown, HOSTILE, 1), (40, "__consumer_offsets", 0))
+    ]
+    write_rows(folder, "log_offsets", samples)
 
 
 def _offset(group_id: str, committed_offset: int, moment: datetime, partition: int = 0) -> Row:
-    return {
-        **{"group_id": group_id, "topic": HOSTILE, "partition": partition},
-        **{"committed_offset": committed_offset, "commit_timestamp": moment, "metadata": HOSTILE},
-    }
+    return offset_row(group_id, committed_offset, moment, HOSTILE, partition, metadata=HOSTILE)
 
 
 def _member(group_id: str) -> Row:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from streaming.tables.schemas import TABLES
+from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import (
     Row,
     apply_micro_batch,
@@ -34,7 +35,7 @@ def create_overview_tables(in_folder: Path) -> str:
     then = now - WINDOW
     progress: list[Row] = [{"updated_at": now, "next_offset": 9, "high_watermark": 9}]
     names = [*_OFFSETS, NEW]
-    before = [_offset(name, found[0], then) for name, found in _OFFSETS.items()]
+    before = [offset_row(name, first, then, "orders") for name, (first, _) in _OFFSETS.items()]
     apply_micro_batch(
         folder,
         progress=[{**progress[0], "updated_at": then}],
@@ -43,51 +44,39 @@ def create_overview_tables(in_folder: Path) -> str:
     )
     for table in TABLES:
         backdate(folder, table, then - timedelta(seconds=20))
-    commits = [_offset(name, found[1], now) for name, found in _OFFSETS.items()]
+    commits = [offset_row(name, last, now, "orders") for name, (_, last) in _OFFSETS.items()]
     apply_micro_batch(
         folder,
         progress=progress,
-        group_offsets=[*commits, _offset(NEW, 5, now, topic="Invoices")],
+        group_offsets=[*commits, offset_row(NEW, 5, now, "Invoices")],
         offset_commits=_history(now),
     )
-    write_rows(
-        folder,
-        "log_offsets",
-        [
-            {"topic": topic, "partition": 0, "sampled_at": at, "log_end_offset": end}
-            for ago in range(330, -1, -30)
-            for at in [now - timedelta(seconds=ago)]
-            for topic, end in (
-                ("orders", _END - ago * _PER_S),
-                ("Invoices", 5),
-                ("__consumer_offsets", 9),
-            )
-        ],
-    )
+    samples = [
+        sample(now - timedelta(seconds=ago), *log)
+        for ago in range(330, -1, -30)
+        for log in (
+            (_END - ago * _PER_S, "orders"),
+            (5, "Invoices"),
+            (9, "__consumer_offsets"),
+        )
+    ]
+    write_rows(folder, "log_offsets", samples)
     return folder
 
 
 def _history(now: datetime) -> list[Row]:
     """A commit of each group every 30 s."""
     steps = round(WINDOW / _COMMIT_EVERY)
-    commits = [
-        _offset(name, first + (last - first) * step // steps, now - (steps - step) * _COMMIT_EVERY)
+    moments = [(step, now - (steps - step) * _COMMIT_EVERY) for step in range(steps + 1)]
+    return history_of(
+        offset_row(
+            *(name, first + (last - first) * step // steps, at, "orders"), outcome_timestamp=at
+        )
         for name, (first, last) in _OFFSETS.items()
-        for step in range(steps + 1)
-    ]
-    return [
-        commit | {"record_offset": number, "outcome_timestamp": commit["commit_timestamp"]}
-        for number, commit in enumerate(commits)
-    ]
+        for step, at in moments
+    )
 
 
 def _group(name: str) -> Row:
     kind = {"group_type": "consumer"} if name == GROWING else {"group_type": "classic"}
     return {"group_id": name, "state": "Stable", "member_count": 2} | kind
-
-
-def _offset(group_id: str, committed_offset: int, moment: datetime, topic: str = "orders") -> Row:
-    return {
-        **{"group_id": group_id, "topic": topic, "partition": 0},
-        **{"committed_offset": committed_offset, "commit_timestamp": moment},
-    }

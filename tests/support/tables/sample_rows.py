@@ -1,7 +1,8 @@
-"""Rows of `log_offsets`, as a reader has them."""
+"""Rows of `log_offsets` and of committed offsets, as a reader has them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -18,3 +19,25 @@ def sample(
         **{"log_end_offset": end, "last_stable_offset": end},
         **fields,
     }
+
+
+def offset_row(
+    group_id: str, offset: int, at: datetime, topic: str = "t", partition: int = 0, **fields: Any
+) -> dict[str, Any]:
+    """A committed offset, as `group_offsets` has it."""
+    return {
+        **{"group_id": group_id, "topic": topic, "partition": partition},
+        **{"committed_offset": offset, "commit_timestamp": at, **fields},
+    }
+
+
+def history_of(commits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `offset_commits`: commits as records one after the other, at their times."""
+    return [
+        {
+            **{**commit, "record_offset": number, "record_timestamp": commit["commit_timestamp"]},
+            **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
+            "day": commit["commit_timestamp"].date(),
+        }
+        for number, commit in enumerate(commits)
+    ]

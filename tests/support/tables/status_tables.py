@@ -9,7 +9,7 @@ from shutil import copytree
 from tempfile import TemporaryDirectory
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from tests.support.tables.sample_rows import sample
+from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -20,10 +20,7 @@ def at(seconds_ago: float) -> datetime:
 
 
 def offset(group_id: str, committed_offset: int, seconds_ago: float, partition: int = 0) -> Row:
-    return {
-        **{"group_id": group_id, "topic": "t", "partition": partition},
-        **{"committed_offset": committed_offset, "commit_timestamp": at(seconds_ago)},
-    }
+    return offset_row(group_id, committed_offset, at(seconds_ago), partition=partition)
 
 
 VERSION = 1
@@ -58,9 +55,7 @@ def _built() -> TemporaryDirectory[str]:
             offset("old", 99, 8 * 86_400),
             offset("old", 3, 400, partition=1),
         ],
-        offset_commits=[
-            commit | {"record_offset": number} for number, commit in enumerate(commits)
-        ],
+        offset_commits=history_of(commits),
         group_events=[
             {
                 **{"group_id": "back", "event": "offset_rewind", "record_offset": 1},

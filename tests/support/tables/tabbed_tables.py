@@ -22,6 +22,7 @@ from tests.support.logs.log_rows import (
     table_of,
 )
 from tests.support.tables.every_table import create
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import start_apply, write_rows
 
 BILLING, LEDGER, PIPELINE, GONE = "billing", "ledger", "pipeline", "gone"
@@ -88,14 +89,8 @@ def create_tabbed_tables(folder: Path) -> str:
         *(("refunds", partition, 50) for partition in range(REFUNDS)),
         *((topic, 0, 1_000) for topic in ("accounts", "orders")),
     ]
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            {"topic": topic, "partition": partition, "sampled_at": now, "log_end_offset": log_end}
-            for topic, partition, log_end in samples
-        ],
-    )
+    rows = [sample(now, log_end, topic, partition) for topic, partition, log_end in samples]
+    write_rows(tables, "log_offsets", rows)
     return tables
 
 

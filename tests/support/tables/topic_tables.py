@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from tests.support.tables.sample_rows import offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 READ, PARTLY, SILENT, UNREAD = "orders", "returns", "refunds", "audit"
@@ -31,27 +32,19 @@ def create_topic_tables(in_folder: Path, now: datetime, *, with_unread: bool = T
         for partition in range(partitions)
         if with_unread or topic in (READ, SILENT) or (topic, partition) == (PARTLY, 0)
     ]
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            _sample(topic, partition, now - timedelta(seconds=ago), 1_000 - per_s * ago)
-            for topic, partition in logs
-            if (topic, partition) != (PARTLY, 1)
-            for per_s in (10 if partition == 0 else 5,)
-            for ago in (90, 60, 0)
-        ]
-        + [_sample("__consumer_offsets", 0, now, 40), _sample("__transaction_state", 0, now, 9)],
-    )
+    samples = [
+        sample(now - timedelta(seconds=ago), 1_000 - per_s * ago, topic, partition, topic_id=topic)
+        for topic, partition in logs
+        if (topic, partition) != (PARTLY, 1)
+        for per_s in (10 if partition == 0 else 5,)
+        for ago in (90, 60, 0)
+    ]
+    own = [sample(now, 40, "__consumer_offsets"), sample(now, 9, "__transaction_state")]
+    write_rows(tables, "log_offsets", samples + own)
     return tables
 
 
 def _commit(tables: str, now: datetime) -> None:
-    committed = {
-        **{(SLOW, READ, partition): 400 for partition in range(3)},
-        **{(QUICK, READ, partition): 1_000 for partition in range(2)},
-        (QUICK, PARTLY, 0): 1_000,
-    }
     apply_micro_batch(
         tables,
         progress=[{"updated_at": now, "next_offset": 40, "high_watermark": 40}],
@@ -64,11 +57,9 @@ def _commit(tables: str, now: datetime) -> None:
             _member(MEMBER, "assigned-1", SILENT, range(1)),
         ],
         group_offsets=[
-            {
-                **{"group_id": group, "topic": topic, "partition": partition},
-                **{"committed_offset": offset, "commit_timestamp": now},
-            }
-            for (group, topic, partition), offset in committed.items()
+            *(offset_row(SLOW, 400, now, READ, partition) for partition in range(3)),
+            *(offset_row(QUICK, 1_000, now, READ, partition) for partition in range(2)),
+            offset_row(QUICK, 1_000, now, PARTLY),
         ],
     )
 
@@ -80,8 +71,3 @@ def _member(group_id: str, member_id: str, topic: str, partitions: range) -> Row
             {"topic": topic, "topic_id": None, "partition": partition} for partition in partitions
         ],
     }
-
-
-def _sample(topic: str, partition: int, moment: datetime, end: int) -> Row:
-    place = {"topic": topic, "topic_id": topic, "partition": partition}
-    return place | {"sampled_at": moment, "log_end_offset": end}

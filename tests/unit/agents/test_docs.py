@@ -1,4 +1,4 @@
-"""docs/agents.md says what is so: its examples are answers, its tools and resources exist."""
+"""The resources have every table and word, and the examples of docs/agents.md are answers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 
+from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.group_status import Status
 from streaming.agents.changes import Changes
+from streaming.agents.meanings import CAUSES, EVENTS, STATUSES
 from streaming.agents.server import TOOLS, opened_server
+from streaming.tables.descriptions import column_description, table_description
+from streaming.views.definitions import SCHEMAS
+from streaming.views.questions import QUESTIONS
 from tests.support.clients.agent import Agent, connected
 from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.held_moment import held_at
@@ -36,7 +43,7 @@ def is_part(shown: Any, answer: Any) -> bool:
 def test_every_tool_is_explained_with_an_example(page: str) -> None:
     names = [tool.__name__ for tool in TOOLS]
     assert sorted(re.findall(r"^### (\w+): ", page, re.MULTILINE)) == sorted(names)
-    assert sorted(found[0] for found in EXAMPLE.findall(page)) == sorted(names)
+    assert sorted(example[0] for example in EXAMPLE.findall(page)) == sorted(names)
 
 
 def test_the_examples_are_answers(page: str, tmp_path: Path) -> None:
@@ -55,13 +62,13 @@ def test_the_examples_are_answers(page: str, tmp_path: Path) -> None:
 
 
 def test_the_example_of_two_moments_has_fields_of_an_answer(page: str) -> None:
-    (shown,) = (one[3] for one in EXAMPLE.findall(page) if one[0] == "changes_between")
+    (shown,) = (text for tool, *_, text in EXAMPLE.findall(page) if tool == "changes_between")
     fields = Changes.model_json_schema(mode="serialization")
 
     def require(example: Any, schema: Any) -> None:
         if isinstance(example, list):
-            for one in example:
-                require(one, schema["items"])
+            for item in example:
+                require(item, schema["items"])
         elif isinstance(example, dict):
             for option in schema.get("anyOf", [schema]):
                 named = fields["$defs"].get(option.get("$ref", "").rpartition("/")[2], option)
@@ -75,3 +82,33 @@ def test_the_example_of_two_moments_has_fields_of_an_answer(page: str) -> None:
 def test_every_resource_is_listed(page: str, agent: Agent) -> None:
     named = set(re.findall(r"`(docs://\w+)`", page))
     assert named == {uri for uri in agent.resources() if uri.startswith("docs://")}
+
+
+def test_every_table_and_view_has_its_columns(agent: Agent) -> None:
+    assert {f"schema://{name}" for name in SCHEMAS} <= set(agent.resources())
+    for name, schema in SCHEMAS.items():
+        resource = json.loads(agent.read(f"schema://{name}"))
+        assert resource["meaning"] == table_description(name)
+        assert [
+            (column["name"], column["type"], column["meaning"]) for column in resource["columns"]
+        ] == [
+            (column.name, str(column.type), column_description(name, column.name))
+            for column in schema
+        ]
+    groups = json.loads(agent.read("schema://groups"))
+    assert groups["kind"] == "table"
+    keys = {column["name"] for column in groups["columns"] if column["is_key"]}
+    assert keys == {"log_partition", "group_id"}
+
+
+def test_the_pages_have_every_word(agent: Agent) -> None:
+    assert list(STATUSES) == [status for status in Status if status is not Status.ERR]
+    assert list(CAUSES) == list(Cause)
+    assert list(EVENTS) == list(EventName)
+    assert "record_offset" in agent.read("docs://ids")
+    for page, names in (("statuses", STATUSES), ("causes", CAUSES), ("events", EVENTS)):
+        text = agent.read(f"docs://{page}")
+        assert all(f"- `{name.value}`: " in text for name in names)
+    questions = agent.read("docs://questions")
+    texts = [text for question in QUESTIONS for text in (question.text, question.sql)]
+    assert [text for text in texts if text not in questions] == []

@@ -14,12 +14,15 @@ from flask.testing import FlaskClient
 from streaming.api.app import create_app
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.served.cluster import Cluster
+from tests.support.browser.html import json_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
+from tests.support.tables.sample_rows import offset_row
 from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "golden" / "burrow_answers.json").read_text(encoding="utf-8")
 )
+CONSUMERS = "/v3/kafka/prod/consumer"
 NULLABLE = {"lag", "start", "end", "maxlag", "tls", "sasl"}
 """The pointers among the fields of Burrow's types."""
 
@@ -36,11 +39,11 @@ def assert_same_shape(ours: Any, burrow: Any, name: str = "") -> None:
             assert_same_shape(ours[field], value, field)
     elif isinstance(burrow, list):
         assert isinstance(ours, list), name
-        known = [one for one in burrow if one is not None]
-        for one in ours:
+        known = [item for item in burrow if item is not None]
+        for item in ours:
             # Objects in lists are pointers; an offset is null if there are not ten commits yet.
-            if known and not (one is None and isinstance(known[0], dict)):
-                assert_same_shape(one, known[0], f"{name}[]")
+            if known and not (item is None and isinstance(known[0], dict)):
+                assert_same_shape(item, known[0], f"{name}[]")
     elif isinstance(burrow, float | int) and not isinstance(burrow, bool):
         assert isinstance(ours, float | int), name
     else:
@@ -55,15 +58,11 @@ def test_an_answer_has_the_shape_of_burrows(client: FlaskClient, path: str) -> N
         part if part in kept or not part else quote(named.get(part, REWOUND), safe="")
         for part in path.split("/")
     )
-    answer = client.get(asked)
     burrow = GOLDEN[path]
-    assert answer.json is not None
-    assert answer.status_code == burrow["status"]
-    assert_same_shape(answer.json, burrow["body"])
-    assert (answer.json["error"], answer.json["message"]) == (
-        burrow["body"]["error"],
-        burrow["body"]["message"],
-    )
+    answer = json_of(client, asked, burrow["status"])
+    assert_same_shape(answer, burrow["body"])
+    for field in ("error", "message"):
+        assert answer[field] == burrow["body"][field]
 
 
 def test_statuses_are_those_of_burrows_rules(tables: DashboardTables) -> None:
@@ -74,39 +73,28 @@ def test_statuses_are_those_of_burrows_rules(tables: DashboardTables) -> None:
     client = create_app({"prod": cluster}).test_client()
     reader, at = snapshot.reader, snapshot.at
     groups = {row["group_id"]: row for row in burrow_group_statuses(reader, at=at).to_pylist()}
-    partitions = {
-        (row["group_id"], row["topic"], row["partition"]): row["status"]
-        for row in burrow_partition_statuses(reader, at=at).to_pylist()
-    }
-    listed = client.get("/v3/kafka/prod/consumer").json
-    assert listed is not None
-    assert listed["consumers"] == sorted(groups)
+    rows = burrow_partition_statuses(reader, at=at).to_pylist()
+    assert json_of(client, CONSUMERS)["consumers"] == sorted(groups)
     for group in (REWOUND, HOSTILE, "group-000"):
-        answer = client.get(f"/v3/kafka/prod/consumer/{quote(group, safe='')}/lag").json
-        assert answer is not None
-        status = answer["status"]
-        assert (status["status"], status["totallag"]) == (
-            groups[group]["status"],
-            groups[group]["lag"],
-        )
+        status = json_of(client, f"{CONSUMERS}/{quote(group, safe='')}/lag")["status"]
+        row = groups[group]
+        assert (status["status"], status["totallag"]) == (row["status"], row["lag"])
         assert {
-            (group, one["topic"], one["partition"]): one["status"] for one in status["partitions"]
-        } == {key: value for key, value in partitions.items() if key[0] == group}
-        assert status["maxlag"]["current_lag"] == max(
-            one["current_lag"] for one in status["partitions"]
-        )
-
-
-def test_the_short_status_has_partitions_that_are_not_ok(client: FlaskClient) -> None:
-    whole, short = (
-        client.get(f"/v3/kafka/prod/consumer/{REWOUND}/{view}").json for view in ("lag", "status")
-    )
-    assert whole is not None
-    assert short is not None
-    assert short["status"]["partitions"] == [
-        one for one in whole["status"]["partitions"] if one["status"] != "OK"
-    ]
-    assert short["status"]["partition_count"] == len(whole["status"]["partitions"]) == 2
+            (partition["topic"], partition["partition"]): partition["status"]
+            for partition in status["partitions"]
+        } == {
+            (row["topic"], row["partition"]): row["status"]
+            for row in rows
+            if row["group_id"] == group
+        }
+        lags = [partition["current_lag"] for partition in status["partitions"]]
+        assert status["maxlag"]["current_lag"] == max(lags)
+        # The short status has only partitions that are not OK.
+        short = json_of(client, f"{CONSUMERS}/{quote(group, safe='')}/status")["status"]
+        assert short["partitions"] == [
+            partition for partition in status["partitions"] if partition["status"] != "OK"
+        ]
+        assert short["partition_count"] == len(lags) == 2
 
 
 def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path) -> None:
@@ -115,21 +103,13 @@ def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path) -> N
         folder,
         progress=[{"updated_at": NOW, "next_offset": 5}],
         groups=[{"group_id": "a/b", "state": "Stable", "member_count": 1}],
-        group_offsets=[
-            {"group_id": "a/b", "topic": "t", "partition": partition, "commit_timestamp": NOW}
-            | {"committed_offset": 7}
-            for partition in (1, 3)
-        ],
+        group_offsets=[offset_row("a/b", 7, NOW, "t", partition) for partition in (1, 3)],
     )
-    client = create_app({"c": Cluster("c", folder)}).test_client()
-    detail = client.get("/v3/kafka/c/consumer/a%2Fb").json
-    assert detail is not None
-    assert [len(one["offsets"]) for one in detail["topics"]["t"]] == [0, 10, 0, 10]
-    status = client.get("/v3/kafka/c/consumer/a%2Fb/lag").json
-    assert status is not None
-    assert [one["partition"] for one in status["status"]["partitions"]] == [0, 1, 2, 3]
-    assert [one["complete"] for one in status["status"]["partitions"]] == [0, 0.1, 0, 0.1]
-    topic = client.get("/v3/kafka/c/topic/t").json
-    assert topic is not None
+    client = create_app({"prod": Cluster("prod", folder)}).test_client()
+    detail = json_of(client, f"{CONSUMERS}/a%2Fb")
+    assert [len(place["offsets"]) for place in detail["topics"]["t"]] == [0, 10, 0, 10]
+    partitions = json_of(client, f"{CONSUMERS}/a%2Fb/lag")["status"]["partitions"]
+    assert [partition["partition"] for partition in partitions] == [0, 1, 2, 3]
+    assert [partition["complete"] for partition in partitions] == [0, 0.1, 0, 0.1]
     # No log end was sampled; -1 keeps the places.
-    assert topic["offsets"] == [-1, -1, -1, -1]
+    assert json_of(client, "/v3/kafka/prod/topic/t")["offsets"] == [-1, -1, -1, -1]

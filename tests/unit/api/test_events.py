@@ -1,4 +1,4 @@
-"""`/api/v1/events`: pages of any size give the whole history, newest first."""
+"""`/api/v1/events`: pages of any size give the whole history; rows that come and go hide none."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streaming.api.app import create_app
+from streaming.api.cursors import read_cursor, slice_of, write_cursor
 from streaming.api.events import Event
 from streaming.served.cluster import Cluster
 from streaming.tables.schemas import GROUP_EVENTS
 from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.browser.html import json_of
 from tests.support.tables.event_rows import event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+KEYS = st.tuples(st.text(max_size=3), st.integers(-(2**40), 2**40))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +48,7 @@ def pages(client: FlaskClient, **arguments: Any) -> list[list[dict[str, Any]]]:
     collected = []
     cursor: str | None = ""
     while cursor is not None:
-        answer = client.get("/api/v1/events", query_string={**arguments, "cursor": cursor}).json
-        assert answer is not None, arguments
+        answer = json_of(client, "/api/v1/events", **arguments, cursor=cursor)
         collected.append(answer["items"])
         cursor = answer["next_cursor"]
     return collected
@@ -61,7 +66,7 @@ def test_pages_of_any_size_are_the_history(
     history = CoordinatorTables(folder).events(
         arguments.get("group"), event=arguments.get("event", ())
     )
-    wanted = [(one.log_partition, one.record_offset, one.event_number) for one in history]
+    wanted = places(history.arrow.to_pylist())
     collected = pages(client, limit=limit, **arguments)
     assert all(len(page) == limit for page in collected[:-1])
     assert [place for page in collected for place in places(page)] == wanted[::-1]
@@ -85,3 +90,24 @@ def test_no_events(tmp_path: Path) -> None:
     apply_micro_batch(folder, progress=[{"next_offset": 1}])
     client = create_app({"prod": Cluster("prod", folder)}).test_client()
     assert pages(client) == [[]]
+
+
+@given(KEYS)
+def test_a_cursor_is_its_key(key: tuple[str, int]) -> None:
+    assert read_cursor(write_cursor(key), [str, int]) == key
+
+
+@given(st.sets(KEYS, max_size=20), st.lists(st.sets(KEYS, max_size=3)), st.integers(1, 5))
+def test_what_stays_is_seen_once(
+    stays: set[tuple[str, int]], comes_and_goes: list[set[tuple[str, int]]], limit: int
+) -> None:
+    seen: list[tuple[str | int, ...]] = []
+    cursor: str | None = ""
+    others = iter(comes_and_goes)
+    while cursor is not None:
+        keys = sorted(stays | next(others, set()))
+        page = slice_of(keys, cursor, limit)
+        seen += keys[page.start : page.stop]
+        cursor = page.next_cursor
+    assert len(seen) == len(set(seen))
+    assert stays <= set(seen)

@@ -1,20 +1,26 @@
-"""`/api/v1/groups`: the answers are the rows of the views, whatever the pages and filters."""
+"""`/api/v1/groups`: answers are the rows of the views, and the value that KEDA scales by."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import subprocess
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
+from ruamel.yaml import YAML
 
 from streaming.api import groups
 from streaming.api.app import create_app
 from streaming.api.cursors import write_cursor
 from streaming.served.cluster import Cluster
 from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.browser.html import json_of
+from tests.support.deploy.go_programs import go_programs
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
+from tests.support.tables.sample_rows import offset_row
+from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
 
 ALL = GROUPS + 2
 
@@ -22,15 +28,12 @@ ALL = GROUPS + 2
 def items(client: FlaskClient, path: str, **arguments: Any) -> list[dict[str, Any]]:
     """The items of all pages."""
     rows: list[dict[str, Any]] = []
-    cursor = ""
-    while True:
-        answer = client.get(f"/api/v1/{path}", query_string={**arguments, "cursor": cursor})
-        assert answer.status_code == 200, answer.text
-        assert answer.json is not None
-        rows += answer.json["items"]
-        cursor = answer.json["next_cursor"]
-        if not cursor:
-            return rows
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = json_of(client, f"/api/v1/{path}", **arguments, cursor=cursor)
+        rows += answer["items"]
+        cursor = answer["next_cursor"]
+    return rows
 
 
 def ids(rows: list[dict[str, Any]]) -> list[str]:
@@ -55,24 +58,19 @@ def test_pages_of_any_size_have_each_group_once(
         assert row["lag_of_partitions"] is None
 
 
-def test_one_request_has_all_groups_with_their_partitions(client: FlaskClient) -> None:
-    answer = client.get("/api/v1/groups?include=partitions")
-    assert answer.json is not None
-    assert (answer.json["total"], answer.json["next_cursor"]) == (ALL, None)
-    for group in answer.json["items"]:
+def test_one_request_has_all_groups_with_their_partitions(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = json_of(client, "/api/v1/groups?include=partitions")
+    assert (answer["total"], answer["next_cursor"]) == (ALL, None)
+    for group in answer["items"]:
         partitions = group["lag_of_partitions"]
         assert [row["partition"] for row in partitions] == [0, 1]
         assert {row["group_id"] for row in partitions} == {group["group_id"]}
         assert sum(row["lag"] for row in partitions) == group["lag"]
-
-
-def test_a_page_ends_before_it_has_too_many_partitions(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # A page ends before it has too many partitions.
     monkeypatch.setattr(groups, "MOST_PARTITIONS", 5)
-    answer = client.get("/api/v1/groups?include=partitions").json
-    assert answer is not None
-    assert len(answer["items"]) == 2
+    assert len(json_of(client, "/api/v1/groups?include=partitions")["items"]) == 2
     assert len(items(client, "groups", include="partitions")) == ALL
     monkeypatch.setattr(groups, "MOST_PARTITIONS", 1)
     assert len(items(client, "groups", include="partitions", search="group-00")) == 10
@@ -100,21 +98,36 @@ def test_all_filters_must_hold(
     assert ids(items(client, "groups", **arguments)) == wanted
 
 
-def test_a_past_moment(client: FlaskClient, tables: DashboardTables) -> None:
+def test_a_group_now_and_in_the_past(client: FlaskClient, tables: DashboardTables) -> None:
     (before,) = items(client, "groups", group=REWOUND, at=tables.before.isoformat())
     (after,) = items(client, "groups", group=REWOUND)
     assert (before["status"], after["status"]) == ("OK", "REWIND")
     assert after["status_since"] is not None
 
-
-def test_a_group_with_its_members(client: FlaskClient) -> None:
-    answer = client.get(f"/api/v1/groups/{quote(HOSTILE, safe='')}")
-    assert answer.json is not None
-    group = answer.json["group"]
+    group = json_of(client, f"/api/v1/groups/{quote(HOSTILE, safe='')}")["group"]
     assert (group["group_id"], group["generation"]) == (HOSTILE, 3)
     (member,) = group["members"]
     assert member["client_id"] == HOSTILE
-    assert [one["partition"] for one in member["assignment"]] == [0, 1]
+    assert [place["partition"] for place in member["assignment"]] == [0, 1]
+
+    rows = items(client, f"topics/{quote(HOSTILE, safe='')}/groups", limit=50)
+    assert len(rows) == ALL
+    (rewound,) = (row for row in rows if row["group_id"] == REWOUND)
+    assert (rewound["partitions"], rewound["lag"]) == (2, 1_800)
+
+    first = json_of(client, f"/api/v1/groups/{REWOUND}/explanation")["evidence"][0]
+    assert first["cause"] == "offset_rewind"
+    (event,) = CoordinatorTables(tables.folder).events(REWOUND)
+    assert first["record_ids"] == [
+        {"log_partition": event.log_partition, "record_offset": event.record_offset}
+    ]
+
+    (transaction,) = items(client, "transactions", is_hanging="true")
+    assert (transaction["group_id"], transaction["producer_id"]) == (HOSTILE, 7)
+    assert transaction["is_hanging"] is True
+    assert [row["committed_offset"] for row in transaction["offsets"]] == [999]
+    assert items(client, "transactions", group=REWOUND) == []
+    assert items(client, "alerts") == []
 
 
 @pytest.mark.parametrize("limit", [1, 10])
@@ -134,40 +147,6 @@ def test_the_lag_of_a_group_is_that_of_the_view(
     ]
 
 
-def test_an_explanation_names_records_that_exist(
-    client: FlaskClient, tables: DashboardTables
-) -> None:
-    answer = client.get(f"/api/v1/groups/{REWOUND}/explanation")
-    assert answer.json is not None
-    first = answer.json["evidence"][0]
-    assert first["cause"] == "offset_rewind"
-    (record_id,) = first["record_ids"]
-    events = CoordinatorTables(tables.folder).events(REWOUND)
-    assert record_id in [
-        {"log_partition": one.log_partition, "record_offset": one.record_offset} for one in events
-    ]
-
-
-def test_the_groups_of_a_topic(client: FlaskClient) -> None:
-    rows = items(client, f"topics/{quote(HOSTILE, safe='')}/groups", limit=50)
-    assert len(rows) == ALL
-    (rewound,) = (row for row in rows if row["group_id"] == REWOUND)
-    assert rewound["partitions"] == 2
-    assert rewound["lag"] == 1_800
-
-
-def test_open_transactions(client: FlaskClient) -> None:
-    (transaction,) = items(client, "transactions", is_hanging="true")
-    assert (transaction["group_id"], transaction["producer_id"], transaction["is_hanging"]) == (
-        HOSTILE,
-        7,
-        True,
-    )
-    assert [row["committed_offset"] for row in transaction["offsets"]] == [999]
-    assert items(client, "transactions", group=REWOUND) == []
-    assert items(client, "alerts") == []
-
-
 @pytest.mark.parametrize(
     ("path", "status", "detail"),
     [
@@ -182,6 +161,7 @@ def test_open_transactions(client: FlaskClient) -> None:
         ("groups?status=STUCK", 400, "status: input should be 'IDLE', 'OK'"),
         ("groups?at=soon", 400, "'soon' is neither a version nor a time"),
         ("groups?at=2099-01-01", 400, "is in the future"),
+        ("groups?at=2001-01-01", 400, "the tables reach from"),
         ("groups?cursor=%C3%A9", 400, "cursor: this is not the next_cursor"),
         ("groups?cursor=WzFd", 400, "cursor: this is not the next_cursor"),
         ("groups?cluster=stage", 404, "unknown cluster stage: this server has prod"),
@@ -199,10 +179,10 @@ def test_errors_say_in_one_line_what_is_wrong(
 ) -> None:
     answer = client.get(f"/api/v1/{path}")
     assert answer.content_type == "application/problem+json"
-    assert answer.json is not None
-    assert (answer.status_code, answer.json["status"]) == (status, status)
-    assert detail in answer.json["detail"]
-    assert "\n" not in answer.json["detail"]
+    problem = json_of(client, f"/api/v1/{path}", status)
+    assert problem["status"] == status
+    assert detail in problem["detail"]
+    assert "\n" not in problem["detail"]
 
 
 def test_an_answer_that_has_not_changed_is_not_sent_again(
@@ -220,13 +200,10 @@ def test_several_clusters(tables: DashboardTables) -> None:
     gone = Cluster("gone", f"{tables.folder}-gone")
     both = {"prod": Cluster("prod", tables.folder), "gone": gone}
     client = create_app(both).test_client()
-    refused = client.get("/api/v1/groups")
-    assert refused.json is not None
-    assert refused.json["detail"] == "cluster: this server has several; name one of prod, gone"
+    refused = json_of(client, "/api/v1/groups", 400)
+    assert refused["detail"] == "cluster: this server has several; name one of prod, gone"
     assert len(items(client, "groups", cluster="prod")) == ALL
-    status = client.get("/api/v1/status").json
-    assert status is not None
-    prod, other = status["clusters"]
+    prod, other = json_of(client, "/api/v1/status")["clusters"]
     assert (prod["cluster"], prod["fault"], prod["groups"]) == ("prod", None, ALL)
     assert prod["statuses"] == {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}
     assert prod["records_read"] == 40
@@ -234,9 +211,39 @@ def test_several_clusters(tables: DashboardTables) -> None:
     assert "gone" in other["fault"]
 
 
-def test_a_moment_before_the_tables_is_an_error_with_their_range(
-    client: FlaskClient, tables: DashboardTables
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_keda_finds_the_documented_value(client: FlaskClient, repository: Path) -> None:
+    page = (repository / "docs" / "api.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    (trigger,) = YAML(typ="safe", pure=True).load(example)["triggers"]
+    assert trigger["type"] == "metrics-api"
+    path = trigger["metadata"]["url"].partition(":8060")[2]
+    scaler = subprocess.run(
+        [go_programs() / "keda", trigger["metadata"]["valueLocation"]],
+        input=client.get(path).data,
+        capture_output=True,
+        check=True,
+    )
+    assert float(scaler.stdout) == 1_800
+
+
+def test_an_unknown_scaling_lag_is_an_error_and_no_number(
+    client: FlaskClient, tmp_path: Path
 ) -> None:
-    early = (tables.before - timedelta(days=900)).isoformat()
-    answer = client.get("/api/v1/groups", query_string={"at": early})
-    assert answer.status_code == 400
+    known = json_of(client, f"/api/v1/groups/{REWOUND}/scaling-lag")
+    assert (known["scaling_lag"], known["lag"], known["partitions_to_read"]) == (1_800, 1_800, 2)
+    folder = create_tables(tmp_path)
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW, "next_offset": 5}],
+        groups=[{"group_id": "new", "state": "Stable", "member_count": 1}, {"group_id": "read"}],
+        group_offsets=[offset_row("read", 7, NOW)],
+    )
+    client = create_app({"c": Cluster("c", folder)}).test_client()
+    for group in ("new", "read"):
+        answer = client.get(f"/api/v1/groups/{group}/scaling-lag")
+        assert answer.status_code == 503
+        assert answer.headers["Retry-After"] == "30"
+        assert f"the lag of group {group} is unknown" in answer.text
+    assert client.get("/api/v1/groups/none/scaling-lag").status_code == 404

@@ -22,7 +22,6 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from streaming.api.app import ENDPOINTS
-from streaming.tables.descriptions import column_description
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND
 
 CHECKS = [
@@ -84,23 +83,3 @@ def test_every_endpoint_and_field_is_described(document: Any) -> None:
         assert schema["description"], name
         for field, described in schema.get("properties", {}).items():
             assert described["description"].endswith("."), (name, field)
-
-
-@pytest.mark.parametrize(
-    ("schema", "field", "table"),
-    [
-        ("PartitionLag", "lag", "group_lag"),
-        ("PartitionLag", "status", "partition_status"),
-        ("Event", "outcome", "group_events"),
-        ("Alert", "muted_by", "alerts"),
-        # A subclass has the descriptions of its base.
-        ("Group", "reason", "group_status"),
-        ("GroupDetails", "reason", "group_status"),
-        ("GroupDetails", "replay_warning", "groups"),
-    ],
-)
-def test_a_column_has_the_description_of_the_table(
-    document: Any, schema: str, field: str, table: str
-) -> None:
-    described = document["components"]["schemas"][schema]["properties"][field]["description"]
-    assert described == column_description(table, field)

@@ -1,4 +1,4 @@
-"""The page over the tables of an incident. No test of this folder changes them."""
+"""The page over the tables of an incident, and of the demo. No test of this folder changes them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from streaming.dashboard.queries import PROCESSES
 from streaming.views.sql.processes import SqlProcesses
 from streaming.views.sql.slots import Slots
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
+from tests.support.tables.demo_incidents import END, create_demo_tables
 from tests.support.tables.held_moment import held_at
 
 
@@ -23,8 +24,25 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardTables
 
 
 @pytest.fixture(scope="session")
-def client(tables: DashboardTables) -> FlaskClient:
-    app = create_app({"prod": tables.folder})
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The tables of the demo, whose present is the moment of its incidents."""
+    tables = create_demo_tables(tmp_path_factory.mktemp("demo") / "tables")
+    with held_at(tables, END):
+        yield tables
+
+
+def page_over(folder: str) -> FlaskClient:
+    app = create_app({"prod": folder})
     # Each query in a process of its own is for `test_dashboard_limits.py`: starting takes a second.
-    app.extensions[PROCESSES] = SqlProcesses(Slots("queries", 2), [tables.folder], is_reused=True)
+    app.extensions[PROCESSES] = SqlProcesses(Slots("queries", 2), [folder], is_reused=True)
     return app.test_client()
+
+
+@pytest.fixture(scope="session")
+def client(tables: DashboardTables) -> FlaskClient:
+    return page_over(tables.folder)
+
+
+@pytest.fixture(scope="session")
+def of_demo(demo: str) -> FlaskClient:
+    return page_over(demo)

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlencode
 
 import pytest
 from flask.testing import FlaskClient
 
-from streaming.alerts.alert import Alert, AlertKey, AlertState
-from streaming.alerts.alerts_table import open_alerts, write_alerts
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
+from streaming.api.groups import GroupState
+from streaming.dashboard import app
 from streaming.dashboard.app import create_app
 from streaming.views.text import printable
-from tests.support.browser.html import page_of, part_of, rows_of
+from tests.support.browser.html import page_of, rows_of
 from tests.support.tables.alert_rules import lag_of
-from tests.support.tables.dashboard_tables import (
-    GROUPS,
-    HOSTILE,
-    MEMBER,
-    REWOUND,
-    DashboardTables,
-)
+from tests.support.tables.dashboard_tables import HOSTILE, MEMBER, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import create_tables
 
 PAGES = (
@@ -36,12 +32,16 @@ PAGES = (
     ),
     *(
         f"group/{part}?{urlencode({'group': HOSTILE})}"
-        for part in ("why", "records", "transactions")
+        for part in ("why", "records", "transactions", "timeline")
     ),
     f"topic?{urlencode({'topic': HOSTILE})}",
     *("topics", "transactions", "changes", "alerts", "sql", "health"),
     f"sql?{urlencode({'query': 'FROM group_offsets'})}",
 )
+
+RECORD = f"/c/prod/group/record?group={REWOUND}"
+STATIC = Path(app.__file__).with_name("static")
+TOKENS = re.findall(r"(--[\w-]+):", (STATIC / "tokens.css").read_text("utf-8"))
 
 
 class Page(HTMLParser):
@@ -62,11 +62,6 @@ class Page(HTMLParser):
         self.text += data
 
 
-def groups_of(page: str) -> list[str]:
-    """The groups of the overview's table."""
-    return re.findall(r'<a href="[^"]*group\?[^>]*>(.*?)</a>', part_of(page, '"groups">', "</tab"))
-
-
 def test_names_of_clients_are_only_text_and_nothing_is_written(
     client: FlaskClient, tables: DashboardTables
 ) -> None:
@@ -83,7 +78,6 @@ def test_names_of_clients_are_only_text_and_nothing_is_written(
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
         inline = [name for name in page.attributes if name == "style" or name.startswith("on")]
         assert not inline, address
-    assert client.post("/c/prod/").status_code == 405
     assert sorted(Path(tables.folder).rglob("*")) == files
 
 
@@ -96,21 +90,6 @@ def test_links_with_any_name_lead_there(client: FlaskClient) -> None:
         assert f"<h1>Topic {printable(HOSTILE)}</h1>" in shown
 
 
-def test_the_overview_begins_with_unhealthy_groups(client: FlaskClient) -> None:
-    page = page_of(client, "")
-    assert groups_of(page)[:2] == [printable(HOSTILE), REWOUND]
-    assert "ago from 990" in page
-    assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
-
-
-def test_the_explanation_of_a_group(client: FlaskClient) -> None:
-    assert f"/c/prod/group/why?group={REWOUND}" in page_of(client, "group", group=REWOUND)
-    why = page_of(client, "group/why", group=REWOUND)
-    assert "set back from 990 to 100" in why
-    assert "log partition 0, record offset 39" in why
-    assert "No data about the group" in page_of(client, "group/why", group="nobody")
-
-
 def test_an_open_transaction_has_its_client_and_the_commands_that_end_it(
     client: FlaskClient,
 ) -> None:
@@ -118,18 +97,6 @@ def test_an_open_transaction_has_its_client_and_the_commands_that_end_it(
     assert f"{printable(HOSTILE)} <small>/10.0.0.1</small>" in page
     abort = "abort --topic __consumer_offsets --partition 0 --start-offset 0"
     assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {abort}" in page
-
-
-def test_the_address_sorts_and_pages_the_overview(client: FlaskClient) -> None:
-    assert groups_of(page_of(client, "", search="GROUP-01", sort="-group_id")) == [
-        f"group-01{number}" for number in range(9, -1, -1)
-    ]
-    assert "No group matches." in page_of(client, "", search="nobody")
-    second = page_of(client, "", search="group-", sort="group_id", page="2")
-    assert groups_of(second)[0] == "group-050"
-    assert "page 2 of 3" in second
-    for odd in ("page=x", "page=99", f"page={'9' * 5000}", "sort=-", "endpoint=x&_method=POST"):
-        assert groups_of(page_of(client, f"?{odd}")), odd
 
 
 def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardTables) -> None:
@@ -143,13 +110,11 @@ def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardT
     assert "data-refresh-s" not in group
     assert "<td>offset rewind</td>" not in group
     assert "<td>offset rewind</td>" in page_of(client, "group", group=REWOUND, tab="events")
-
-
-def test_every_micro_batch_leads_to_its_page(client: FlaskClient) -> None:
+    assert "Nothing written" not in page_of(client, "")
+    # Every micro-batch has a link to the overview of its moment.
     links = re.findall(r'<a href="/c/prod/([^"]*at=[^"]*)">Overview at', page_of(client, "health"))
-    newest, before = (page_of(client, link) for link in links[:2])
-    assert "version 2," in newest
-    assert "version 1," in before
+    for link, version in zip(links[:2], (2, 1), strict=True):
+        assert f"version {version}," in page_of(client, link)
 
 
 def test_the_order_of_two_moments_does_not_matter(
@@ -181,10 +146,17 @@ def test_the_order_of_two_moments_does_not_matter(
         ("/c/prod/changes?event=offset_rewound", 400, "is not an event"),
         ("/c/prod/group/timeline?group=g&since=1m&until=2m", 400, "before its start"),
         ("/c/prod/group/ticket?group=nobody", 404, "No data about group"),
+        (f"{RECORD}&log_partition=0&record_offset=99999", 404, "has no such record"),
+        (f"{RECORD}&log_partition=0&record_offset=0&day=2001-01-01", 404, "no such record"),
+        (f"{RECORD}&log_partition=0&record_offset=x", 400, "record_offset is not a number: 'x'"),
+        (f"{RECORD}&log_partition=0", 400, "record_offset is not a number"),
+        (f"{RECORD}&log_partition=0&record_offset=0&day=today", 400, "not a day such as"),
         ("/nothing", 404, "not found"),
+        # The only cluster is the page of the server, with the same arguments.
+        ("/?search=zzz&sort=-lag", 302, "/c/prod/?search=zzz&sort=-lag"),
     ],
 )
-def test_an_address_without_a_page(
+def test_an_address_without_a_page_of_its_own(
     client: FlaskClient, address: str, status: int, message: str
 ) -> None:
     answer = client.get(address)
@@ -192,38 +164,34 @@ def test_an_address_without_a_page(
     assert message in unescape(answer.text)
 
 
-def test_stale_tables_and_their_alert(tmp_path: Path) -> None:
+def test_the_components_page_has_every_token_status_and_state() -> None:
+    page = create_app({}).test_client().get("/styleguide").text
+    assert re.findall(r"<code>(--[\w-]+)</code>", page) == TOKENS
+    names = [*(status.value for status in Status), *STATE_MEANINGS]
+    assert [name for name in names if f">{name}</span>" not in page] == []
+    assert list(STATUS_MEANINGS) == list(Status)
+    assert set(STATE_MEANINGS) == set(get_args(GroupState))
+
+
+@pytest.mark.parametrize("sheet", sorted(STATIC.glob("*.css")), ids=lambda sheet: sheet.name)
+def test_style_sheets_use_defined_tokens_only(sheet: Path) -> None:
+    assert set(re.findall(r"var\((--[\w-]+)", sheet.read_text("utf-8"))) <= set(TOKENS)
+
+
+def test_stale_tables_have_a_banner_on_every_page(tmp_path: Path) -> None:
     tables = create_tables(tmp_path / "stale")
     lag_of(tables, 50, seconds_ago=200)
-    now = datetime.now(timezone.utc)
-    alert = Alert(
-        key=AlertKey("stopped", "g"),
-        severity="critical",
-        state=AlertState.FIRING,
-        since=now,
-        fired_at=now,
-        reason="HANGING_TRANSACTION: pending for 901 s",
-        group_status="HANGING_TRANSACTION",
-        previous_status="STOP",
-        status_since=now,
-    )
-    write_alerts(open_alerts(tables), {alert.key: alert})
     client = create_app({"prod": tables, "other": tables}).test_client()
     banner = re.compile(r"Nothing written since [-\d: ]+ UTC \([\d.]+ min ago\)\. Is `run` running")
-    pages = ("", "group?group=g", "topic?topic=t", "transactions", "changes", "alerts", "health")
     assert banner.search(client.get("/").text)
-    for page in pages:
+    for page in (
+        "",
+        "group?group=g",
+        "topic?topic=t",
+        "transactions",
+        "changes",
+        "alerts",
+        "health",
+    ):
         assert banner.search(page_of(client, page)), page
     assert "is `run` running?" in rows_of(page_of(client, ""), "groups")[0][1]
-    change = "HANGING_TRANSACTION: pending for 901 s (was STOP until "
-    shown = Page(client.get("/c/prod/alerts").text).text
-    assert f"{change}{now:%Y-%m-%d %H:%M:%S} UTC)" in shown
-
-
-def test_fresh_tables_have_no_banner(client: FlaskClient) -> None:
-    assert "Nothing written" not in page_of(client, "")
-
-
-def test_the_address_of_the_server_is_that_of_its_only_cluster(client: FlaskClient) -> None:
-    answer = client.get("/?search=zzz&sort=-lag")
-    assert (answer.status_code, answer.location) == (302, "/c/prod/?search=zzz&sort=-lag")

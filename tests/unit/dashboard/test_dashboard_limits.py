@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import replace
@@ -14,9 +15,10 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
+from flask import Flask
 
 from streaming.dashboard import queries
-from streaming.dashboard.app import create_app, serving_page
+from streaming.dashboard.app import create_app
 from streaming.http.server import serving
 from streaming.served import cluster
 from streaming.served.costly import COSTLY_AT_ONCE, MAX_WAITING
@@ -28,36 +30,51 @@ from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import GROUPS, DashboardTables
 
+HOSTILE_QUERIES = (
+    "SELECT * FROM range(sleep_ms(600000))",
+    "SELECT levenshtein(repeat('a', 10000000), repeat('b', 10000000))",
+    "SELECT sum(hash(range)) FROM range(1000000000000000)",
+)
 
-def test_hostile_queries_hold_up_no_page(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+
+def require_room_beside(
+    app: Flask, asked: list[str], taken: int, refusal: str, end: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(queries, "SHOWN_LIMITS", replace(queries.SHOWN_LIMITS, within_s=600))
-    hostile = (
-        "SELECT * FROM range(sleep_ms(600000))",
-        "SELECT levenshtein(repeat('a', 10000000), repeat('b', 10000000))",
-        "SELECT sum(hash(range)) FROM range(1000000000000000)",
-    )
-    app = create_app({"prod": tables.folder})
+    """Ask eight times for costly pages: `taken` are computed until `end`, and others answered."""
     with serving(app) as address, ThreadPoolExecutor(8) as pool:
 
-        def get(page: str, **arguments: str) -> requests.Response:
-            return requests.get(f"{address}c/prod/{page}", params=arguments, timeout=120)
+        def get(page: str) -> requests.Response:
+            return requests.get(f"{address}c/prod/{page}", timeout=120)
 
-        jobs = [pool.submit(get, "sql", query=hostile[number % 3]) for number in range(8)]
+        assert get("").status_code == 200
+        jobs = [pool.submit(get, asked[number % len(asked)]) for number in range(8)]
         try:
             done = as_completed(jobs)
-            refused = [next(done).result() for _ in range(8 - queries.AT_ONCE)]
+            refused = [next(done).result() for _ in range(8 - taken)]
             assert [answer.status_code for answer in refused] == [503] * len(refused)
             assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
-            assert "queries: at most 3 are computed at once" in refused[0].text
+            assert refusal in refused[0].text
             for page in ("", "health", "transactions", "sql"):
                 assert get(page).status_code == 200
             # Meanwhile, each of the others goes on.
             assert sum(job.done() for job in jobs) == len(refused)
         finally:
-            app.extensions[queries.PROCESSES].close()
-    assert sum(job.result().status_code == 200 for job in jobs) == queries.AT_ONCE
+            end()
+        assert sum(job.result().status_code == 200 for job in jobs) == taken
+
+
+def test_hostile_queries_hold_up_no_page(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "SHOWN_LIMITS", replace(queries.SHOWN_LIMITS, within_s=600))
+    before = children()
+    app = create_app({"prod": tables.folder})
+    asked = [f"sql?{urlencode({'query': query})}" for query in HOSTILE_QUERIES]
+    refusal = "queries: at most 3 are computed at once"
+    require_room_beside(
+        app, asked, queries.AT_ONCE, refusal, app.extensions[queries.PROCESSES].close
+    )
+    assert children() == before
 
 
 def test_pages_of_the_past_hold_up_no_other(
@@ -71,27 +88,14 @@ def test_pages_of_the_past_hold_up_no_other(
         return computed(reader)
 
     monkeypatch.setattr(cluster, "_computed", slowly)
-    costly = (f"?at={tables.after.isoformat()}", f"changes?since={tables.before.isoformat()}")
-    with serving_page({"prod": tables.folder}) as address, ThreadPoolExecutor(8) as pool:
-
-        def get(page: str) -> requests.Response:
-            return requests.get(f"{address}c/prod/{page.replace('+', '%2B')}", timeout=120)
-
-        assert get("").status_code == 200
-        jobs = [pool.submit(get, costly[number % 2]) for number in range(8)]
-        try:
-            done = as_completed(jobs)
-            refused = [next(done).result() for _ in range(8 - COSTLY_AT_ONCE - MAX_WAITING)]
-            assert [answer.status_code for answer in refused] == [503] * len(refused)
-            assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
-            assert "costly answers: at most 2 are computed at once" in refused[0].text
-            for page in ("", "health", "sql?query=FROM+group_status"):
-                assert get(page).status_code == 200
-            assert sum(job.done() for job in jobs) == len(refused)
-        finally:
-            go_on.set()
-        statuses = [job.result().status_code for job in jobs]
-    assert statuses.count(200) == COSTLY_AT_ONCE + MAX_WAITING
+    app = create_app({"prod": tables.folder})
+    asked = [
+        f"?{urlencode({'at': tables.after.isoformat()})}",
+        f"changes?{urlencode({'since': tables.before.isoformat()})}",
+    ]
+    refusal = "costly answers: at most 2 are computed at once"
+    require_room_beside(app, asked, COSTLY_AT_ONCE + MAX_WAITING, refusal, go_on.set)
+    app.extensions[queries.PROCESSES].close()
 
 
 def test_sql_of_the_past_computes_nothing_here(

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from html import unescape
-from urllib.parse import unquote_plus, urlencode
+from pathlib import Path
+from urllib.parse import unquote_plus
 
 import pytest
 from flask.testing import FlaskClient
 
+from coordinator_state.insight.lag import NO_START_OFFSET
 from streaming.dashboard.app import create_app
 from streaming.tables.reader import TableReader
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.browser.html import page_of, part_of, rows_of, text_of
 from tests.support.tables.held_moment import held_at
+from tests.support.tables.share_tables import GROUP, TOPIC, create_share_tables, share_partition
 from tests.support.tables.tabbed_tables import (
     BILLING,
     CONSUMERS,
@@ -89,12 +91,19 @@ def test_only_the_chosen_table_is_sent(client: FlaskClient) -> None:
 
 def test_the_lag_of_each_topic_and_member(client: FlaskClient) -> None:
     html = page(client, BILLING)
+    assert re.search(r'<dt>Trend</dt><dd><span class="(trend \w+|none)"', html)
     topics, members = rows_of(html, "By topic"), rows_of(html, "By member")
     assert topics[0][:4] == ["invoices STOP", "4", "930", "900"]
     assert [(*row[:4], row[5]) for row in members] == [
         ("biller-0001 STOP", "3", "910", "900", "98 %"),
         ("biller-0000 STOP", "3", "20", "10", "2 %"),
     ]
+    html = page(client, BILLING, "group", tab="members", sort="-lag")
+    first, _, last = rows_of(html, "Members")
+    assert first[:5] == ["biller-0001", "/10.0.0.5", "3", "910", "900"]
+    assert first[6] == "invoices 2-3; refunds 1"
+    assert last[2:5] == ["0", "-", "-"]
+    assert f"tab=partitions&member={CONSUMERS[1]}#tables" in html
 
 
 def test_partitions_of_a_topic_and_of_a_member(client: FlaskClient) -> None:
@@ -112,15 +121,6 @@ def test_partitions_of_a_topic_and_of_a_member(client: FlaskClient) -> None:
     # The search keeps the filter.
     assert f'<input type="hidden" name="member" value="{member}">' in html
     assert "No partition matches." in page(client, BILLING, "group", topic="nothing")
-
-
-def test_members_have_the_lag_of_their_partitions(client: FlaskClient) -> None:
-    html = page(client, BILLING, "group", tab="members", sort="-lag")
-    first, _, last = rows_of(html, "Members")
-    assert first[:5] == ["biller-0001", "/10.0.0.5", "3", "910", "900"]
-    assert first[6] == "invoices 2-3; refunds 1"
-    assert last[2:5] == ["0", "-", "-"]
-    assert f"tab=partitions&member={CONSUMERS[1]}#tables" in html
 
 
 def test_tasks_of_a_streams_group(client: FlaskClient) -> None:
@@ -194,22 +194,37 @@ def test_a_record_is_shown_whole(client: FlaskClient) -> None:
     assert "Bytes of the" not in commit
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        ({"log_partition": "0", "record_offset": "99999"}, 404, "has no such record"),
-        ({"log_partition": "0", "record_offset": "0", "day": "2001-01-01"}, 404, "no such record"),
-        ({"log_partition": "0", "record_offset": "x"}, 400, "record_offset is not a number: 'x'"),
-        ({"log_partition": "0"}, 400, "record_offset is not a number"),
-        ({"log_partition": "0", "record_offset": "0", "day": "today"}, 400, "not a day such as"),
-    ],
-)
-def test_a_record_that_does_not_exist(
-    client: FlaskClient, arguments: dict[str, str], status: int, message: str
-) -> None:
-    answer = client.get(f"/c/prod/group/record?{urlencode({'group': BILLING, **arguments})}")
-    assert answer.status_code == status
-    assert message in unescape(answer.text)
+def test_the_page_of_a_share_group(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    batches = [
+        {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": n}
+        for first, last, state, n in ((70, 79, 4, 5), (60, 62, 0, 2), (63, 69, 2, 1))
+    ]
+    partitions = [
+        share_partition(60, 17, at=now, state_batches=batches),
+        share_partition(-1, None, at=now, partition=1),
+        share_partition(0, 0, at=now, partition=2, topic=None, topic_id="unnamed"),
+    ]
+    tables = create_share_tables(tmp_path / "tables", now, partitions)
+    client = create_app({"prod": tables}).test_client()
+    html = page(client, GROUP, "group", sort="-committed_offset")
+    assert "Start offsets and lag by partition" in html
+    assert '<td class="number">60</td>' in html
+    assert f"<small>{NO_START_OFFSET}</small>" in html
+    assert "The tables have no lag history of share groups." in html
+    assert "data-chart" not in html
+    for path in (f"group/why?group={GROUP}", f"group/chart?group={GROUP}", f"topic?topic={TOPIC}"):
+        page_of(client, path)
+
+    html = page(client, GROUP, "group", tab="deliveries")
+    assert "Transactions" not in part_of(html, 'id="tables"', "<section")
+    first, *_, last = rows_of(html, "Deliveries")
+    assert first[:9] == [
+        *(TOPIC, "0", "60", "17", "3", "7", "10", "5"),
+        "60 to 62 available (2 times) , 63 to 69 acknowledged (1 time) , "
+        "70 to 79 archived (5 times)",
+    ]
+    assert last[0] == "unnamed"
 
 
 def test_events_are_of_the_period_of_the_address(client: FlaskClient) -> None:
@@ -240,9 +255,4 @@ def test_each_table_has_its_query(
     html = page(client, group, path, tab=tab)
     queries = re.findall('href="/c/prod/sql[?]query=([^"&]*)" aria-label="SQL of', html)
     snapshot = Snapshot(TableReader(tables))
-    assert [query(unquote_plus(one), snapshot).num_rows for one in queries] == counts
-
-
-def test_the_page_of_a_group_has_its_trend(client: FlaskClient) -> None:
-    trend = r'<dt>Trend</dt><dd><span class="(trend \w+|none)"'
-    assert re.search(trend, page(client, BILLING))
+    assert [query(unquote_plus(sql), snapshot).num_rows for sql in queries] == counts

@@ -18,70 +18,44 @@ import coordinator_state.apply.topic_rows
 import streaming.lag.rows
 import streaming.tables.rows
 from coordinator_state.apply.columns import nullable, schema_of
-from coordinator_state.apply.rows import (
-    CommittedOffsetRow,
-    CoordinatorRecordRow,
-    GroupEventRow,
-    GroupRecordRow,
-    GroupRow,
-    MemberRow,
-    OffsetCommitRow,
-    PendingOffsetRow,
-    QuarantinedRecordRow,
-)
-from coordinator_state.apply.topic_rows import (
-    SharePartitionRow,
-    TransactionEventRow,
-    TransactionRow,
-)
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
-from streaming.lag.rows import (
-    ExpiringOffsetRow,
-    GroupLagRow,
-    GroupStatusRow,
-    LagTotalsRow,
-    PartitionStatusRow,
-)
-from streaming.tables.rows import (
-    AlertRow,
-    ExternalOffsetRow,
-    LoadProgressRow,
-    OffsetSampleRow,
-    TopicProgressRow,
-)
+from streaming.lag.rows import LagTotalsRow
 from streaming.views import coordinator_tables, definitions
-from streaming.views.coordinator_tables import CoordinatorTables, Rows
-from streaming.views.definitions import SCHEMAS, OpenTransactionRow, SimpleGroupRow
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.definitions import SCHEMAS
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
 
-ROWS = {
-    "alerts": (AlertRow, "alerts"),
-    "coordinator_records": (CoordinatorRecordRow, "records"),
-    "expiring_offsets": (ExpiringOffsetRow, "expiring_offsets"),
-    "group_events": (GroupEventRow, "events"),
-    "group_lag": (GroupLagRow, "lag"),
-    "group_members": (MemberRow, "members"),
-    "external_offsets": (ExternalOffsetRow, "external_offsets"),
-    "group_offsets": (CommittedOffsetRow, "offsets"),
-    "group_records": (GroupRecordRow, "group_records"),
-    "group_status": (GroupStatusRow, "status"),
-    "groups": (GroupRow, "groups"),
-    "hanging_transactions": (OpenTransactionRow, "hanging_transactions"),
-    "load_progress": (LoadProgressRow, "progress"),
-    "log_offsets": (OffsetSampleRow, "offset_samples"),
-    "offset_commits": (OffsetCommitRow, "history"),
-    "open_transactions": (OpenTransactionRow, "open_transactions"),
-    "partition_status": (PartitionStatusRow, "partition_status"),
-    "pending_offsets": (PendingOffsetRow, "pending_offsets"),
-    "quarantine": (QuarantinedRecordRow, "quarantine"),
-    "share_partitions": (SharePartitionRow, "share_partitions"),
-    "simple_groups": (SimpleGroupRow, "simple_groups"),
-    "topic_progress": (TopicProgressRow, "topic_progress"),
-    "transaction_events": (TransactionEventRow, "transaction_events"),
-    "transactions": (TransactionRow, "transactions"),
+SHORT_NAMES = {
+    "coordinator_records": "records",
+    "group_events": "events",
+    "group_lag": "lag",
+    "group_members": "members",
+    "group_offsets": "offsets",
+    "group_status": "status",
+    "load_progress": "progress",
+    "log_offsets": "offset_samples",
+    "offset_commits": "history",
 }
+"""The methods that do not have the name of their table or view."""
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorTables:
+    folder = create_status_tables(tmp_path_factory.mktemp("status") / "tables")
+    return CoordinatorTables(folder, as_of=VERSION)
+
+
+def method_of(name: str) -> Any:
+    """The method that has the rows of a table or view."""
+    return getattr(CoordinatorTables, SHORT_NAMES.get(name, name))
+
+
+def class_of(name: str) -> Any:
+    """The class of the rows of a table or view."""
+    annotation = method_of(name).__annotations__["return"]
+    return getattr(coordinator_tables, annotation.removeprefix("Rows[").removesuffix("]"))
 
 
 def test_the_example_of_the_module_runs(
@@ -91,78 +65,64 @@ def test_the_example_of_the_module_runs(
     example = dedent(rest).replace('"tables"', repr(tables.reader.tables))
     example = example.replace('"2026-11-21T03:14:00Z"', str(VERSION))
     exec(example, {})  # noqa: S102 - of our own module
-    shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    printed = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     now = CoordinatorTables(tables.reader.tables).status()
-    assert shown == [[row.group_id, row.status] for row in now]
-    assert shown
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorTables:
-    folder = create_status_tables(tmp_path_factory.mktemp("status") / "tables")
-    return CoordinatorTables(folder, as_of=VERSION)
+    assert printed == [[row.group_id, row.status] for row in now]
+    assert printed
 
 
 def test_every_table_and_view_has_a_class() -> None:
-    assert ROWS.keys() == SCHEMAS.keys()
     modules = (
         *(coordinator_state.apply.rows, coordinator_state.apply.topic_rows),
         *(streaming.tables.rows, streaming.lag.rows, definitions),
     )
-    named = [one for module in modules for one in vars(module).values()]
-    classes = {one for one in named if isinstance(one, type) and is_dataclass(one)}
-    assert classes == {row_type for row_type, _ in ROWS.values()} | {LagTotalsRow}
-
-
-def test_the_class_of_totals_has_their_columns() -> None:
+    values = [value for module in modules for value in vars(module).values()]
+    classes = {value for value in values if isinstance(value, type) and is_dataclass(value)}
+    assert classes == {class_of(name) for name in SCHEMAS} | {LagTotalsRow}
     totals = lag_totals(GROUP_LAG.empty_table(), "topic").schema
     assert nullable(schema_of(LagTotalsRow)) == nullable(totals)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_rows_are_of_their_class(tables: CoordinatorTables, name: str) -> None:
-    row_type, method = ROWS[name]
-    found: Rows[Any] = getattr(tables, method)()
-    assert found.arrow.column_names == SCHEMAS[name].names
-    for row in found:
+    rows, row_type = method_of(name)(tables), class_of(name)
+    assert rows.arrow.column_names == SCHEMAS[name].names
+    for row in rows:
         assert isinstance(row, row_type)
-        hints = get_type_hints(row_type)
-        for column, hint in hints.items():
+        for column, hint in get_type_hints(row_type).items():
             may_be_null = type(None) in get_args(hint)
             assert may_be_null or getattr(row, column) is not None, column
 
 
 def test_rows_are_a_sequence(tables: CoordinatorTables) -> None:
-    found = tables.status()
-    assert [row.group_id for row in found] == ["back", "idle", "loop", "new", "nothing", "old"]
-    assert (found[-1].group_id, found[0].status, len(found)) == ("old", "REWIND", 6)
-    assert [row.group_id for row in found[1:3]] == ["idle", "loop"]
+    rows = tables.status()
+    assert [row.group_id for row in rows] == ["back", "idle", "loop", "new", "nothing", "old"]
+    assert (rows[-1].group_id, rows[0].status, len(rows)) == ("old", "REWIND", 6)
+    assert [row.group_id for row in rows[1:3]] == ["idle", "loop"]
     with pytest.raises(IndexError):
-        found[6]
+        rows[6]
 
 
-def test_rows_go_to_pandas(tables: CoordinatorTables) -> None:
-    found = tables.lag()
-    assert found.to_pandas()["lag"].tolist() == found.arrow["lag"].to_pylist()
-    opened = DeltaTable(f"{tables.reader.tables}/group_offsets").to_pandas()
-    assert sorted(opened["committed_offset"]) == sorted(
-        r.committed_offset for r in tables.offsets()
-    )
-
-
-@pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_what_is_not_installed_is_said(
-    tables: CoordinatorTables, package: str, monkeypatch: pytest.MonkeyPatch
+def test_other_libraries_read_rows_and_tables(
+    tables: CoordinatorTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigurationError, match=f"this needs {package}: pip install {package}"):
-        getattr(tables.lag(), f"to_{package}")()
-
-
-def test_rows_go_to_polars(tables: CoordinatorTables) -> None:
-    found = tables.lag()
-    assert isinstance(found.to_polars(), polars.DataFrame)
-    assert found.to_polars()["lag"].to_list() == found.arrow["lag"].to_pylist()
+    rows = tables.lag()
+    assert rows.to_pandas()["lag"].tolist() == rows.arrow["lag"].to_pylist()
+    assert isinstance(rows.to_polars(), polars.DataFrame)
+    assert rows.to_polars()["lag"].to_list() == rows.arrow["lag"].to_pylist()
+    path = f"{tables.reader.tables}/group_offsets"
+    expected = sorted(row.committed_offset for row in tables.offsets())
+    delta = DeltaTable(path)
+    assert sorted(delta.to_pandas()["committed_offset"]) == expected
+    assert sorted(delta.to_pyarrow_table()["committed_offset"].to_pylist()) == expected
+    assert sorted(polars.scan_delta(path).collect()["committed_offset"]) == expected
+    queried = duckdb.from_arrow(delta.to_pyarrow_dataset()).order("committed_offset")
+    assert [row[0] for row in queried.project("committed_offset").fetchall()] == expected
+    for package in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, package, None)
+        advice = f"this needs {package}: pip install {package}"
+        with pytest.raises(ConfigurationError, match=advice):
+            getattr(rows, f"to_{package}")()
 
 
 def test_a_group_alone(tables: CoordinatorTables) -> None:
@@ -172,29 +132,25 @@ def test_a_group_alone(tables: CoordinatorTables) -> None:
     assert (total.partitions, total.topic) == (2, None)
     (total,) = tables.lag_totals("topic", "old")
     assert total.topic == "t"
-
-
-def test_the_command_line_says_the_same(tables: CoordinatorTables) -> None:
-    told = json_lines(
-        call(
-            *("show", "status", "--tables", tables.reader.tables),
-            *("--as-of", str(VERSION), "--output", "json"),
-        )
-    )
-    assert told == tables.status().arrow.to_pylist()
+    assert tables.explain("old").group_id == "old"
+    with pytest.raises(ConfigurationError, match="did you mean back"):
+        tables.explain("bck")
     (answer, *_) = tables.offset_fetch("old", [("t", 0)])
     assert answer.committed_offset == 99
 
 
-def test_unknown_rules_are_refused(tables: CoordinatorTables) -> None:
+def test_the_command_line_shows_the_same(tables: CoordinatorTables) -> None:
+    folder = ("--tables", tables.reader.tables)
+    shown = call("show", "status", *folder, "--as-of", str(VERSION), "--output", "json")
+    assert json_lines(shown) == tables.status().arrow.to_pylist()
+
+
+def test_mistakes_are_refused(tables: CoordinatorTables, tmp_path: Path) -> None:
     wrong: Any = "nope"
 
     for judged in (tables.status, tables.partition_status):
         with pytest.raises(ConfigurationError, match="'nope': the rules are default and burrow"):
             judged(rules=wrong)
-
-
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no folder"):
         CoordinatorTables(tmp_path / "no")
 
@@ -203,13 +159,3 @@ def test_the_past(tables: CoordinatorTables) -> None:
     assert tables.as_of(tables.version).version == tables.version
     assert tables.as_of("1").moment == NOW
     assert tables.refreshed().moment > NOW
-
-
-def test_other_engines_read_them(tables: CoordinatorTables) -> None:
-    path = f"{tables.reader.tables}/group_offsets"
-    expected = sorted(row.committed_offset for row in tables.offsets())
-    opened = DeltaTable(path)
-    assert sorted(opened.to_pyarrow_table()["committed_offset"].to_pylist()) == expected
-    assert sorted(polars.scan_delta(path).collect()["committed_offset"]) == expected
-    queried = duckdb.from_arrow(opened.to_pyarrow_dataset()).order("committed_offset")
-    assert [row[0] for row in queried.project("committed_offset").fetchall()] == expected

@@ -6,23 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from coordinator_state.insight.evidence import Cause
-from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
-from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explained, explanation_text
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.explained_incidents import GROUP, Incident
-
-
-@pytest.fixture(scope="module")
-def poisoned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Incident]:
-    """Tables of a group that cannot pass one record."""
-    incident = incidents.one_record_is_poison()
-    return incident.tables(tmp_path_factory.mktemp("poisoned") / "tables"), incident
 
 
 def examples(page: str) -> Iterator[tuple[str, str]]:
@@ -33,9 +22,9 @@ def examples(page: str) -> Iterator[tuple[str, str]]:
 
 def test_the_examples_of_the_page_are_printed(repository: Path, tmp_path: Path) -> None:
     page = (repository / "docs" / "explain.md").read_text()
-    found = list(examples(page))
-    assert len(found) == 3
-    for name, text in found:
+    texts = list(examples(page))
+    assert len(texts) == 3
+    for name, text in texts:
         incident: Incident = getattr(incidents, name)()
         tables = TableReader(incident.tables(tmp_path / name))
         explanation = explained(tables, GROUP, at=incident.now)
@@ -51,26 +40,14 @@ def test_every_cause_is_on_the_page(repository: Path) -> None:
     assert listed == [cause.value for cause in Cause]
 
 
-def test_text_and_json_have_the_same_evidence(poisoned: tuple[str, Incident]) -> None:
-    tables, _ = poisoned
-    arguments = ("explain", GROUP, "--tables", tables)
-    (found,) = json_lines(call(*arguments, "--output", "json"))
-    text = call(*arguments).stdout
-    assert found["group_id"] == GROUP
-    assert found["evidence"]
-    for number, one in enumerate(found["evidence"], 1):
-        assert f"{number}. {one['cause']}: {one['text']}\n" in text
-
-
-def test_an_unknown_group_is_a_warning_with_near_names(poisoned: tuple[str, Incident]) -> None:
-    tables, _ = poisoned
-    refused = call("explain", "order-app", "--tables", tables, exit_code=1)
+def test_text_and_json_have_the_same_evidence(tmp_path: Path) -> None:
+    arguments = ("--tables", incidents.one_record_is_poison().tables(tmp_path / "tables"))
+    (explanation,) = json_lines(call("explain", GROUP, *arguments, "--output", "json"))
+    text = call("explain", GROUP, *arguments).stdout
+    assert explanation["group_id"] == GROUP
+    assert explanation["evidence"]
+    for number, evidence in enumerate(explanation["evidence"], 1):
+        assert f"{number}. {evidence['cause']}: {evidence['text']}\n" in text
+    refused = call("explain", "order-app", *arguments, exit_code=1)
     assert refused.stdout == ""
     assert f"did you mean {GROUP}?" in refused.stderr
-    with pytest.raises(ConfigurationError, match=f"did you mean {GROUP}"):
-        CoordinatorTables(tables).explain("order-app")
-
-
-def test_python_explains_too(poisoned: tuple[str, Incident]) -> None:
-    tables, _ = poisoned
-    assert CoordinatorTables(tables).explain(GROUP).group_id == GROUP

@@ -1,4 +1,4 @@
-"""Selections of events and of the history of commits."""
+"""Selections of events and of the history of commits, and summaries of events."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
+from streaming.views.event_summary import event_summary
 from streaming.views.history import History, Place, history
-from tests.support.tables.event_rows import BEGIN, event_row, moved
+from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 DAY_S = 86_400
@@ -30,10 +31,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     return TableReader(folder)
 
 
-def seconds(found: History) -> list[float | None]:
+def seconds(selected: History) -> list[float | None]:
     return [
         None if at is None else (at - BEGIN).total_seconds()
-        for at in found.rows["record_timestamp"].to_pylist()
+        for at in selected.rows["record_timestamp"].to_pylist()
     ]
 
 
@@ -41,25 +42,12 @@ def events(reader: TableReader, **selection: Any) -> History:
     return history(reader, "group_events", **selection)
 
 
-def test_without_a_selection_all_rows_are_in_the_order_of_time(reader: TableReader) -> None:
-    found = events(reader)
-    assert seconds(found) == [None, 0, 2, 4, 6, 7, 8, 10, 12, 14, 16, 18, DAY_S]
-    assert found.more == 0
-
-
 @pytest.mark.parametrize("limit", [1, 3, 12, 13, 14])
 def test_a_limit_takes_the_newest_and_counts_the_others(reader: TableReader, limit: int) -> None:
-    found = events(reader, limit=limit)
-    assert seconds(found) == seconds(events(reader))[-limit:]
-    assert found.more == max(13 - limit, 0)
-
-
-def test_rows_with_one_timestamp_are_cut_at_the_limit(tmp_path: Path) -> None:
-    folder = create_tables(tmp_path)
-    rows = [event_row("group_emptied", 0, record_offset=number) for number in range(5)]
-    apply_micro_batch(folder, group_events=rows, progress=[{"next_offset": 7}])
-    found = events(TableReader(folder), limit=2)
-    assert (found.rows["record_offset"].to_pylist(), found.more) == ([3, 4], 3)
+    every = [None, 0, 2, 4, 6, 7, 8, 10, 12, 14, 16, 18, DAY_S]
+    assert (seconds(events(reader)), events(reader).more) == (every, 0)
+    newest = events(reader, limit=limit)
+    assert (seconds(newest), newest.more) == (every[-limit:], max(13 - limit, 0))
 
 
 def test_a_period_has_both_its_ends(reader: TableReader) -> None:
@@ -72,8 +60,8 @@ def test_a_period_has_both_its_ends(reader: TableReader) -> None:
 def test_rows_are_of_a_group_and_of_named_events(reader: TableReader) -> None:
     assert seconds(events(reader, group="h")) == [7, DAY_S]
     assert seconds(events(reader, events=["offset_rewind"])) == [7]
-    found = events(reader, events=["offset_rewind", "offset_reset", "group_created"], limit=1)
-    assert (seconds(found), found.more) == ([DAY_S], 2)
+    newest = events(reader, events=["offset_rewind", "offset_reset", "group_created"], limit=1)
+    assert (seconds(newest), newest.more) == ([DAY_S], 2)
     assert seconds(events(reader, group="nobody", limit=5)) == []
 
 
@@ -90,5 +78,56 @@ def test_nothing_is_before_the_oldest_row(tmp_path: Path) -> None:
     folder = create_tables(tmp_path)
     apply_micro_batch(folder, progress=[{"next_offset": 7}])
     for moment in (None, BEGIN):
-        found = events(TableReader(folder), before=Place(moment, 0, 0), limit=5)
-        assert (found.rows.num_rows, found.more) == (0, 0)
+        earlier = events(TableReader(folder), before=Place(moment, 0, 0), limit=5)
+        assert (earlier.rows.num_rows, earlier.more) == (0, 0)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
+    """A rewind, and after it a hundred events of lighter kinds."""
+    folder = create_tables(tmp_path_factory.mktemp("many"))
+    lighter = ("offset_deleted", "rebalance")
+    rows = [
+        moved("offset_rewind", 9, 5, **by_member("c-aaaa51f4", "c")),
+        *(
+            event_row(
+                lighter[number % 2],
+                at_s=number,
+                **{"topic": "t", "partition": 0, "offset_before": 1, "epoch_after": number},
+            )
+            for number in range(1, 101)
+        ),
+    ]
+    member = {"group_id": "g", **by_member("c-bbbb51f4", "c")}
+    apply_micro_batch(
+        folder, group_events=rows, group_members=[member], progress=[{"next_offset": 7}]
+    )
+    return TableReader(folder)
+
+
+def test_each_event_is_in_the_summary(many: TableReader) -> None:
+    summary = event_summary(many)
+    assert [(folded.events, folded.count) for folded in summary.rows] == [
+        (("offset_rewind",), 1),
+        (("offset_deleted",), 50),
+        (("rebalance",), 50),
+    ]
+    assert summary.more == 0
+    # Labels differ from those of current members.
+    assert "by c-a51f4 at" in summary.rows[0].text
+    each = event_summary(many, is_folded=False)
+    assert [folded.rows[0]["record_offset"] for folded in each.rows] == [
+        number * 1000 for number in range(100, -1, -1)
+    ]
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_newer_events_of_other_kinds_do_not_push_a_rewind_out(
+    many: TableReader, is_folded: bool
+) -> None:
+    summary = event_summary(many, most=9, is_folded=is_folded)
+    events = [row["event"] for folded in summary.rows for row in folded.rows]
+    assert events.count("offset_rewind") == 1
+    assert sum(folded.count for folded in summary.rows) + summary.more == 101
+    names = event_summary(many, events=["rebalance"], most=9, is_folded=is_folded)
+    assert sum(folded.count for folded in names.rows) + names.more == 50

@@ -49,50 +49,53 @@ def tables(built_tables: str, tmp_path: Path) -> str:
     return str(copytree(built_tables, tmp_path / "tables"))
 
 
-def test_without_partitions_everything_that_the_group_committed_is_answered(tables: str) -> None:
-    assert offset_fetch(tables, "orders") == [
-        answer("t", 0, committed_offset=10, leader_epoch=5, metadata="m"),
-        answer("t", 1, committed_offset=11, leader_epoch=-1),
-    ]
+ALL_OF_ORDERS = [
+    answer("t", 0, committed_offset=10, leader_epoch=5, metadata="m"),
+    answer("t", 1, committed_offset=11, leader_epoch=-1),
+]
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+NAMED = [("t", 1), ("t", 9), ("nowhere", 0)]
 
 
-def test_named_partitions_are_answered_in_their_order_and_unknown_ones_with_minus_one(
-    tables: str,
+@pytest.mark.parametrize(
+    ("group_id", "partitions", "require_stable", "answers"),
+    [
+        ("orders", None, False, ALL_OF_ORDERS),
+        ("orders", [], False, []),
+        # Named partitions are answered in their order; -1 stands for no offset.
+        (
+            "orders",
+            NAMED,
+            False,
+            [
+                answer("t", 1, committed_offset=11),
+                answer("t", 9, committed_offset=-1, leader_epoch=-1, metadata="", error="NONE"),
+                answer("nowhere", 0),
+            ],
+        ),
+        ("payments", None, False, []),
+        ("payments", [("t", 0)], False, [answer("t", 0)]),
+        # A pending offset shows only where a stable one is required.
+        ("orders", [("t", 2)], False, [answer("t", 2, error="NONE")]),
+        (
+            "orders",
+            [("t", 0), ("t", 1), ("t", 2)],
+            True,
+            [answer("t", 0, error=UNSTABLE), ALL_OF_ORDERS[1], answer("t", 2, error=UNSTABLE)],
+        ),
+        # Alone it is not among all offsets of the group.
+        ("orders", None, True, [answer("t", 0, error=UNSTABLE), ALL_OF_ORDERS[1]]),
+    ],
+)
+def test_offsets_are_those_of_the_coordinator(
+    built_tables: str,
+    group_id: str,
+    partitions: list[tuple[str, int]] | None,
+    require_stable: bool,
+    answers: list[OffsetFetchAnswer],
 ) -> None:
-    assert offset_fetch(tables, "orders", [("t", 1), ("t", 9), ("nowhere", 0)]) == [
-        answer("t", 1, committed_offset=11),
-        answer("t", 9, committed_offset=-1, leader_epoch=-1, metadata="", error="NONE"),
-        answer("nowhere", 0),
-    ]
-
-
-def test_no_partitions_in_the_list_are_no_answers(tables: str) -> None:
-    assert offset_fetch(tables, "orders", []) == []
-
-
-def test_an_unknown_group_has_committed_nothing(tables: str) -> None:
-    assert offset_fetch(tables, "payments") == []
-    assert offset_fetch(tables, "payments", [("t", 0)]) == [answer("t", 0)]
-
-
-def test_a_pending_offset_shows_only_where_a_stable_one_is_required(tables: str) -> None:
-    named = [("t", 0), ("t", 1), ("t", 2)]
-
-    assert [a.error for a in offset_fetch(tables, "orders", named)] == ["NONE"] * 3
-    assert offset_fetch(tables, "orders", named, require_stable=True) == [
-        answer("t", 0, error="UNSTABLE_OFFSET_COMMIT"),
-        answer("t", 1, committed_offset=11),
-        answer("t", 2, error="UNSTABLE_OFFSET_COMMIT"),
-    ]
-
-
-def test_a_pending_offset_alone_is_not_among_all_of_the_group(tables: str) -> None:
-    answers = offset_fetch(tables, "orders", require_stable=True)
-
-    assert [(a.partition, a.error) for a in answers] == [
-        (0, "UNSTABLE_OFFSET_COMMIT"),
-        (1, "NONE"),
-    ]
+    actual = offset_fetch(built_tables, group_id, partitions, require_stable=require_stable)
+    assert actual == answers
 
 
 @pytest.mark.parametrize(
@@ -118,13 +121,14 @@ def test_the_state_of_the_log_partition_is_the_coordinators(
         _ = offset_fetch(tables, "orders")[0].topic_partition
 
 
-def test_offsets_that_survive_their_group_are_not_answered_by_the_coordinator(
-    tables: str,
-) -> None:
+def test_offsets_without_their_group_are_not_answered(tables: str) -> None:
+    reader = TableReader(tables)
     apply_micro_batch(tables, groups=[], progress=LOADED)
 
     assert offset_fetch(tables, "orders") == []
     assert offset_fetch(tables, "orders", [("t", 0)]) == [answer("t", 0)]
+    # A reader keeps its snapshot, so several groups are of one moment.
+    assert offset_fetch(reader, "orders") == ALL_OF_ORDERS
 
 
 def test_the_scala_loader_answers_surviving_offsets(tmp_path: Path) -> None:
@@ -138,12 +142,4 @@ def test_orphans_in_another_log_partition_do_not_count(tables: str) -> None:
     orphan = offset("t", 5, 99) | {"log_partition": 2}
     apply_micro_batch(tables, group_offsets=[orphan], progress=LOADED)
 
-    assert offset_fetch(tables, "orders") == []
-
-
-def test_a_reader_may_be_given_so_that_several_groups_are_of_one_snapshot(tables: str) -> None:
-    reader = TableReader(tables)
-    apply_micro_batch(tables, group_offsets=[], progress=LOADED)
-
-    assert len(offset_fetch(reader, "orders")) == 2
     assert offset_fetch(tables, "orders") == []

@@ -31,9 +31,9 @@ class Computed:
 def test_threads_wait_for_one_computation() -> None:
     computed = Computed(threading.Event())
     with ThreadPoolExecutor(4) as pool:
-        found = [pool.submit(lambda: computed.value) for _ in range(4)]
+        jobs = [pool.submit(lambda: computed.value) for _ in range(4)]
         computed.go_on.set()
-        assert [one.result(60) for one in found] == [2, 2, 2, 2]
+        assert [job.result(60) for job in jobs] == [2, 2, 2, 2]
     assert computed.count == 1
     assert Computed.value.__doc__ == "A slow value."
 
@@ -42,8 +42,8 @@ def test_a_slow_instance_holds_up_no_other() -> None:
     slow, ready = Computed(threading.Event()), threading.Event()
     ready.set()
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(lambda: slow.value)
+        job = pool.submit(lambda: slow.value)
         assert slow.begun.wait(60)
         assert Computed(ready).value == 2
         slow.go_on.set()
-        assert found.result(60) == 2
+        assert job.result(60) == 2

@@ -36,6 +36,8 @@ def test_nothing_that_a_terminal_obeys_is_printed() -> None:
 
     assert shown.isprintable()
     assert shown == r"\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
+    assert printable("payments-é-☃ 😀") == "payments-é-☃ 😀"
+    assert printable(r"\x1b") != printable("\x1b")
 
 
 def test_what_is_logged_is_a_line_that_a_terminal_only_shows() -> None:
@@ -45,14 +47,6 @@ def test_what_is_logged_is_a_line_that_a_terminal_only_shows() -> None:
 
     assert text.endswith(rf"WARNING streaming.x: group {printable(HOSTILE)}")
     assert text.isprintable()
-
-
-def test_what_can_be_printed_stays() -> None:
-    assert printable("payments-é-☃ 😀") == "payments-é-☃ 😀"
-
-
-def test_an_escape_cannot_be_taken_for_the_text_of_one() -> None:
-    assert printable(r"\x1b") != printable("\x1b")
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -66,18 +60,23 @@ def test_no_output_lets_a_group_drive_the_terminal(
     assert all(line.isprintable() for line in capsys.readouterr().out.split("\n"))
 
 
-def test_nor_does_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_on_a_terminal_is_folded_and_only_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = as_terminal(monkeypatch)
-    output_of("text").rows([{"group_id": HOSTILE}, {"group_id": "[bold]"}], ["group_id"])
+    rows = [{"group_id": text} for text in (HOSTILE, "[bold]", "y" * 200)]
+    output_of("text").rows(rows, ["group_id"])
 
-    assert all(line.isprintable() for line in terminal.getvalue().split("\n"))
+    lines = terminal.getvalue().split("\n")
+    assert all(line.isprintable() for line in lines)
     assert "[bold]" in terminal.getvalue()
+    assert max(map(len, lines)) <= 80
+    assert terminal.getvalue().count("y") == 200
 
 
-def test_a_table_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_in_a_pipe_is_whole_and_has_a_header(capsys: pytest.CaptureFixture[str]) -> None:
     output_of("text").rows([], ["group_id", "topic"])
-
     assert capsys.readouterr().out == "group_id  topic\n"
+    output_of("text").rows([{"v": "x" * 5000}], ["v"])
+    assert "x" * 5000 in capsys.readouterr().out
 
 
 def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,21 +88,6 @@ def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()[1::2]
 
     assert lines == ["-", "", "true", "01ff", "5", '{"a":1}', "t, T:1", "active 0_1"]
-
-
-def test_nothing_is_cut_off_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    output_of("text").rows([{"v": "x" * 5000}], ["v"])
-
-    assert "x" * 5000 in capsys.readouterr().out
-
-
-def test_on_a_terminal_a_long_cell_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    output_of("text").rows([{"v": "x" * 200}], ["v"])
-
-    lines = terminal.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert terminal.getvalue().count("x") == 200
 
 
 def test_values_without_a_json_form_of_their_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 from pathlib import Path
@@ -13,10 +15,8 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.definitions import SCHEMAS
-from streaming.views.query import query
-from streaming.views.sql.processes import SqlProcesses
-from streaming.views.sql.question import Form, Question, SqlLimits
-from streaming.views.sql.slots import Slots
+from streaming.views.query import answering, query
+from streaming.views.sql.forms import write_json
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
 
@@ -74,57 +74,41 @@ def test_it_is_of_the_moment(tables: CoordinatorTables) -> None:
     assert tables.sql("SELECT moment() AS now")[0]["now"] == NOW
 
 
-OUT_OF_REACH = (
-    "FROM read_csv('/etc/passwd')",
-    "FROM '/etc/passwd'",
-    "FROM read_text('/etc/hostname')",
-    "FROM read_text('/proc/self/environ')",
-    "FROM read_blob('/proc/self/fd/0')",
-    "FROM glob('/*')",
-    "FROM read_parquet('http://127.0.0.1:9/x')",
-    "FROM delta_scan('/etc')",
-    "FROM parquet_scan('{folder}/groups/*.parquet')",
-    "COPY (SELECT 1) TO '/tmp/coordinator-state-no'",
-    "ATTACH '/tmp/coordinator-state-no.db'",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "SET enable_external_access = true",
-    "SET memory_limit = '1TB'",
-    "SET threads = 1000",
-    "PRAGMA memory_limit = '1TB'",
-    "FROM secret_of_ours",
-    "SELECT getenv('HOME')",
-    "FROM secret_of_theirs",
-    "CREATE TABLE t AS SELECT 1",
-    "CREATE SECRET s (TYPE s3)",
-    "PRAGMA database_list; FROM '/etc/passwd'",
-    "",
-    ";",
+@pytest.mark.parametrize(
+    "select",
+    [
+        "FROM read_csv('/etc/passwd')",
+        "FROM '/etc/passwd'",
+        "FROM read_text('/etc/hostname')",
+        "FROM read_text('/proc/self/environ')",
+        "FROM read_blob('/proc/self/fd/0')",
+        "FROM glob('/*')",
+        "FROM read_parquet('http://127.0.0.1:9/x')",
+        "FROM delta_scan('/etc')",
+        "FROM parquet_scan('{folder}/groups/*.parquet')",
+        "COPY (SELECT 1) TO '/tmp/coordinator-state-no'",
+        "ATTACH '/tmp/coordinator-state-no.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET memory_limit = '1TB'",
+        "SET threads = 1000",
+        "PRAGMA memory_limit = '1TB'",
+        "FROM secret_of_ours",
+        "SELECT getenv('HOME')",
+        "FROM secret_of_theirs",
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE SECRET s (TYPE s3)",
+        "PRAGMA database_list; FROM '/etc/passwd'",
+        "",
+        ";",
+    ],
 )
-
-
-@pytest.mark.parametrize("select", OUT_OF_REACH)
 def test_nothing_else_is_in_reach(tables: CoordinatorTables, folder: str, select: str) -> None:
     secret_of_ours = tables.lag().arrow
     with pytest.raises(ConfigurationError):
         query(select.format(folder=folder), tables.snapshot)
     assert secret_of_ours
-
-
-def test_nothing_else_is_in_reach_of_a_process_of_its_own(
-    tables: CoordinatorTables, folder: str
-) -> None:
-    limits = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=100)
-    processes = SqlProcesses(Slots("queries", 1), [folder], is_reused=True)
-    for select in OUT_OF_REACH:
-        sql = select.format(folder=folder)
-        place = tables.snapshot.place
-        asked = Question(sql=sql, form=Form.CSV, limits=limits, place=place)
-        with pytest.raises(ConfigurationError) as refused:
-            processes.answer(asked)
-        # It was refused, and nothing else went wrong.
-        assert "fail" not in str(refused.value)
-    processes.close()
 
 
 @pytest.mark.timeout(60)
@@ -146,6 +130,38 @@ def test_ctrl_c_ends_a_query(tables: CoordinatorTables) -> None:
 
 def test_two_columns_of_one_name_are_two(tables: CoordinatorTables) -> None:
     assert list(tables.sql("SELECT 1 AS a, 2 AS a")) == [{"a": 1, "a_1": 2}]
+
+
+def json_of(tables: CoordinatorTables, sql: str) -> list[str]:
+    """At most ten rows as JSON lines."""
+    file = io.BytesIO()
+    with answering(sql, tables.snapshot, rows_at_once=2, settings={}) as answer:
+        write_json(answer, file, 10)
+    return file.getvalue().decode().splitlines()
+
+
+def test_each_row_is_a_document_with_exact_numbers(tables: CoordinatorTables) -> None:
+    (line,) = json_of(
+        tables,
+        "SELECT 9223372036854775807 AS big, sum(9223372036854775807::HUGEINT) AS sum, "
+        "moment() AS at, 'a\nb' || chr(8238) AS text, NULL AS nothing, [1, NULL] AS list, "
+        "{'a': 'nan'::DOUBLE} AS struct, 'infinity'::DOUBLE AS inf, 0.25::DOUBLE AS quarter",
+    )
+    assert json.loads(line) == {
+        "big": 2**63 - 1,
+        "sum": 2**63 - 1,
+        "at": "2026-11-21T12:00:00.000Z",
+        "text": "a\nb\u202e",
+        "nothing": None,
+        "list": [1, None],
+        "struct": {"a": None},
+        "inf": None,
+        "quarter": 0.25,
+    }
+    assert len(json_of(tables, "FROM range(10)")) == 10
+    assert json_of(tables, "SELECT 1 WHERE false") == []
+    with pytest.raises(ConfigurationError, match="more than 10 rows"):
+        json_of(tables, "FROM range(11)")
 
 
 class TestCommand:

@@ -42,88 +42,71 @@ def tables(built_tables: str, tmp_path: Path) -> str:
     return str(copytree(built_tables, tmp_path / "tables"))
 
 
-def said(tables: str, group_id: str) -> str | None:
-    return unknown_group(TableReader(tables), group_id)
-
-
-def test_a_misspelled_group_is_answered_with_similar_names(tables: str) -> None:
-    assert said(tables, "paymets") == "unknown group paymets; did you mean payments?"
-    assert said(tables, "PAY") == "unknown group PAY; did you mean payments or payouts?"
-
-
-def test_without_a_similar_name_the_message_says_how_to_list_groups(tables: str) -> None:
-    said_of = "unknown group nope; for all groups: coordinator-state show groups"
-
-    assert said(tables, "nope") == said_of
-
-
-@pytest.mark.parametrize("group_id", ["payments", "simple"])
-def test_a_group_exists_with_members_or_with_offsets_alone(tables: str, group_id: str) -> None:
-    assert said(tables, group_id) is None
-
-
-def test_a_deleted_group_whose_offsets_are_still_in_the_log_does_not_exist(tables: str) -> None:
-    message = said(tables, "deleted")
-
-    assert message == (
-        "group deleted does not exist any more; its events: "
-        "coordinator-state show events --group deleted"
-    )
-
-
-def test_a_group_in_a_log_partition_that_is_not_loaded_may_exist(tables: str) -> None:
-    apply_micro_batch(tables, progress=[{"next_offset": 7, "state": STATE_LOADING}])
-
-    assert said(tables, "paymets") == (
-        "unknown group paymets: its log partition 0 answers COORDINATOR_LOAD_IN_PROGRESS"
-    )
+@pytest.mark.parametrize(
+    ("group_id", "warning"),
+    [
+        ("paymets", "unknown group paymets; did you mean payments?"),
+        ("PAY", "unknown group PAY; did you mean payments or payouts?"),
+        ("nope", "unknown group nope; for all groups: coordinator-state show groups"),
+        ("payments", None),
+        # A group exists with offsets alone.
+        ("simple", None),
+        # Offsets of a deleted group are still in the log.
+        (
+            "deleted",
+            "group deleted does not exist any more; its events: "
+            "coordinator-state show events --group deleted",
+        ),
+    ],
+)
+def test_each_name_has_its_warning(tables: str, group_id: str, warning: str | None) -> None:
+    assert unknown_group(TableReader(tables), group_id) == warning
 
 
 def test_an_unknown_name_without_similar_ones_has_no_hint() -> None:
     assert did_you_mean("", ["a", "b"]) == ""
 
 
-class TestCommands:
-    def test_offsets_exits_with_1_for_a_group_that_does_not_exist(self, tables: str) -> None:
-        text = call("offsets", "paymets", "--tables", tables, exit_code=1)
-        json = call("offsets", "paymets", "t:0", "--tables", tables, "--output=json", exit_code=1)
+def test_offsets_exits_with_1_for_a_group_that_does_not_exist(tables: str) -> None:
+    text = call("offsets", "paymets", "--tables", tables, exit_code=1)
+    json = call("offsets", "paymets", "t:0", "--tables", tables, "--output=json", exit_code=1)
 
-        # Nobody writes these tables, which is the first warning.
-        first, second = text.stderr.splitlines()
-        assert first.startswith("Warning: Nothing written since ")
-        assert second == "Warning: unknown group paymets; did you mean payments?"
-        assert [row["committed_offset"] for row in json_lines(json)] == [-1]
-        call("offsets", "payments", "--tables", tables)
-        call("offsets", "simple", "--tables", tables)
+    # Nobody writes these tables, which is the first warning.
+    first, second = text.stderr.splitlines()
+    assert first.startswith("Warning: Nothing written since ")
+    assert second == "Warning: unknown group paymets; did you mean payments?"
+    assert [row["committed_offset"] for row in json_lines(json)] == [-1]
+    for group_id in ("payments", "simple"):
+        call("offsets", group_id, "--tables", tables)
 
-    def test_offsets_of_a_log_partition_that_is_loading_keep_the_error_of_the_broker(
-        self, tables: str
-    ) -> None:
-        apply_micro_batch(tables, progress=[{"next_offset": 7, "state": STATE_LOADING}])
 
-        answer = call("offsets", "paymets", "--tables", tables, exit_code=1)
-        assert "COORDINATOR_LOAD_IN_PROGRESS" in answer.stdout
-        assert "Warning: loading: 0 of " in answer.stderr
-        assert "unknown group" not in answer.stderr
+def test_a_group_in_a_log_partition_that_is_loading_may_exist(tables: str) -> None:
+    apply_micro_batch(tables, progress=[{"next_offset": 7, "state": STATE_LOADING}])
 
-    @pytest.mark.parametrize("command", ["show lag", "show status", "show groups", "show history"])
-    def test_show_warns_of_an_unknown_group(self, tables: str, command: str) -> None:
-        arguments = [*command.split(), "--tables", tables, "--output", "json", "--group"]
+    assert unknown_group(TableReader(tables), "paymets") == (
+        "unknown group paymets: its log partition 0 answers COORDINATOR_LOAD_IN_PROGRESS"
+    )
+    answer = call("offsets", "paymets", "--tables", tables, exit_code=1)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in answer.stdout
+    assert "Warning: loading: 0 of " in answer.stderr
+    assert "unknown group" not in answer.stderr
 
-        shown = call(*arguments, "paymets")
-        unknown = "Warning: unknown group paymets; did you mean payments?\n"
-        assert shown.stdout == ""
-        # Lag and status also warn that nobody writes these tables.
-        assert shown.stderr.endswith(unknown)
-        assert "unknown group" not in call(*arguments, "payouts").stderr
 
-    def test_rows_of_a_deleted_group_are_shown_without_a_warning(self, tables: str) -> None:
-        shown = call("show", "events", "--tables", tables, "--group", "deleted")
+@pytest.mark.parametrize(
+    "command", ["show lag", "show status", "show groups", "show history", "expiring-offsets"]
+)
+def test_commands_warn_of_an_unknown_group(tables: str, command: str) -> None:
+    arguments = [*command.split(), "--tables", tables, "--output", "json", "--group"]
 
-        assert "group_deleted" in shown.stdout
-        assert shown.stderr == ""
+    shown = call(*arguments, "paymets")
+    assert shown.stdout == ""
+    # Lag and status also warn that nobody writes these tables.
+    assert shown.stderr.endswith("Warning: unknown group paymets; did you mean payments?\n")
+    assert "unknown group" not in call(*arguments, "payouts").stderr
 
-    def test_expiring_offsets_warns_of_an_unknown_group(self, tables: str) -> None:
-        shown = call("expiring-offsets", "--tables", tables, "--group", "payment")
 
-        assert shown.stderr == "Warning: unknown group payment; did you mean payments?\n"
+def test_rows_of_a_deleted_group_are_shown_without_a_warning(tables: str) -> None:
+    shown = call("show", "events", "--tables", tables, "--group", "deleted")
+
+    assert "group_deleted" in shown.stdout
+    assert shown.stderr == ""

@@ -1,0 +1,282 @@
+"""Access to the page, the API and the endpoints of `run`: names, tokens, proxies, other sites.
+
+The clusters have no tables, so an allowed request of a page gets the status 400.
+"""
+
+from __future__ import annotations
+
+import socket
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from werkzeug.test import TestResponse
+
+from streaming.api.app import create_app as create_api
+from streaming.dashboard.app import create_app
+from streaming.errors import ConfigurationError
+from streaming.http.access import Access
+from streaming.http.attempts import IN_ALL, PER_CLIENT, WITHIN_S, Attempts, TooManyAttempts
+from streaming.http.server import serving
+from streaming.run.monitoring import endpoints
+from streaming.run.monitoring.high_watermarks import HighWatermarks
+from streaming.run.monitoring.run_monitor import RunMonitor
+from streaming.served.cluster import Cluster
+
+TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what is listened on by many
+ALLOWED = 400
+OWN = (
+    *("localhost", "localhost:8050", "LocalHost", "127.0.0.1:8050", "[::1]:8050"),
+    # A pod's own address, and that of a machine that publishes a container's port.
+    *("10.0.0.7:8050", "[fd00::7]"),
+)
+OTHERS = (
+    *("evil.example", "evil.example:8050", "127.0.0.1.evil.example", "localhost.evil.example"),
+    *("", "[", "127.1", "0x7f000001", "kafka.example"),
+)
+DESCRIPTION = "/api/v1/openapi.json"
+API_ADDRESSES = ("/api/v1/groups", DESCRIPTION, "/api/v1/nope", "/v3/kafka")
+
+
+def page(host: str = EVERY_ADDRESS, allowed_hosts: tuple[str, ...] = (), **access: Any) -> Flask:
+    """The page, with the API beside it."""
+    return create_app(
+        {"prod": "missing"}, access=Access(host, allowed_hosts=allowed_hosts, **access)
+    )
+
+
+def api(host: str = EVERY_ADDRESS, **access: Any) -> Flask:
+    """The API alone."""
+    return create_api({"prod": Cluster("prod", "missing")}, access=Access(host, **access))
+
+
+def monitor(host: str) -> Flask:
+    ends = HighWatermarks(lambda: {}, timedelta(seconds=10))
+    return endpoints.create_app(RunMonitor(ends, timedelta(minutes=1)), host)
+
+
+def status(app: Flask, path: str, **headers: str) -> int:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return app.test_client().get(path, headers=named, buffered=True).status_code
+
+
+def basic(user: str, password: str) -> str:
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("rules", "error"),
+    [
+        ({}, "other machines could read the tables: set a token"),
+        ({"token": ""}, "is empty"),
+        ({"token": " "}, "is empty"),
+        ({"auth_header": " "}, "is empty"),
+        ({"token": "0" * 15}, "has 15 characters and needs at least 16"),
+        *(
+            ({"token": TOKEN, "allowed_hosts": (name,)}, "is not a host name")
+            for name in ("https://kafka.example", "kafka.example:8050", "*.example/", "", "a b@c")
+        ),
+    ],
+)
+def test_rules_that_protect_nothing_are_refused(rules: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        page(**rules)
+    assert Access("127.0.0.1", token="0" * 16)
+
+
+@pytest.mark.parametrize("path", ["/c/prod/", "/login", "/static/page.css", DESCRIPTION])
+@pytest.mark.parametrize("listens_on", ["127.0.0.1", EVERY_ADDRESS])
+def test_the_page_answers_to_its_own_names_wherever_it_listens(listens_on: str, path: str) -> None:
+    app = page(listens_on, token=TOKEN)
+    assert {status(app, path, Host=host) for host in OTHERS} == {403}
+    assert 403 not in {status(app, path, Host=host) for host in OWN}
+
+
+def test_a_name_does_not_get_a_session_by_the_token() -> None:
+    app = page(token=TOKEN)
+    for host, expected in (("evil.example", 403), ("localhost", 302)):
+        answer = app.test_client().post("/login", data={"token": TOKEN}, headers={"Host": host})
+        assert answer.status_code == expected
+        assert ("Set-Cookie" in answer.headers) == (host == "localhost")
+
+
+def test_the_page_answers_to_names_that_it_was_given() -> None:
+    app = page("page.internal", ("Kafka.example", "other.example"), token=TOKEN)
+    for host in ("kafka.example:8050", "other.example", "page.internal", "localhost"):
+        assert status(app, "/login", Host=host) == 200
+    refused = app.test_client().get("/login", headers={"Host": "evil\u202e.example"})
+    assert refused.status_code == 403
+    assert "--allowed-host" in refused.text
+    assert refused.text.strip().isprintable()
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
+def test_a_run_on_this_machine_answers_to_no_other_name(path: str) -> None:
+    on_loopback, elsewhere = monitor("127.0.0.1"), monitor(EVERY_ADDRESS)
+    assert {status(on_loopback, path, Host=host) for host in OTHERS} == {403}
+    assert 403 not in {status(on_loopback, path, Host=host) for host in OWN}
+    # Prometheus asks a service by its name.
+    assert status(elsewhere, path, Host="materializer:8000") != 403
+
+
+def test_a_probe_without_a_name_is_answered() -> None:
+    """Browsers always send `Host`; some load balancers do not."""
+    with serving(monitor("127.0.0.1")) as address:
+        port = int(address.rstrip("/").rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as probe:
+            probe.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            assert probe.recv(100).startswith(b"HTTP/1.0 200 OK")
+
+
+def test_the_page_asks_for_the_token_once() -> None:
+    client = page(token=TOKEN).test_client()
+    redirected = client.get("/c/prod/?search=x", headers={"Accept": "text/html"})
+    assert redirected.status_code == 302
+    for address in ("/c/prod/?at=x", "/c/nope/", "/c/prod/", "/"):
+        refused = client.get(address, headers={"Accept": "application/json"})
+        assert refused.status_code == 401
+        # Nobody learns which clusters exist.
+        assert "prod" not in refused.text
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    assert client.get("/c/prod/", headers=bearer).status_code == ALLOWED
+    # As curl asks, which accepts anything.
+    wrong = {"Authorization": "Bearer wrong", "Accept": "*/*"}
+    assert client.get("/c/prod/", headers=wrong).status_code == 401
+    login = redirected.headers["Location"]
+    assert client.get(login).status_code == 200
+    assert "Wrong token." in client.post(login, data={"token": "x"}).text
+    signed_in = client.post(login, data={"token": TOKEN})
+    assert signed_in.headers["Location"] == "/c/prod/?search=x"
+    cookie = signed_in.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert TOKEN not in cookie
+    assert client.get("/c/prod/").status_code == ALLOWED
+    assert client.get(DESCRIPTION).status_code == 200
+    for to in ("//evil.example/", "/%09/evil.example", "/c/%0a", "/c/%5cevil", "x"):
+        elsewhere = client.post(f"/login?to={to}", data={"token": TOKEN})
+        assert elsewhere.headers["Location"] == "/"
+
+
+@pytest.mark.parametrize("create", [api, page], ids=["alone", "beside the page"])
+def test_the_api_needs_a_token_in_each_request(create: Callable[..., Flask]) -> None:
+    client = create(token=TOKEN).test_client()
+    wrong = (None, "Bearer wrong", basic("me", "wrong"), basic(TOKEN, ""))
+    for address, authorization in zip(API_ADDRESSES, wrong, strict=True):
+        headers = {"Authorization": authorization} if authorization else {}
+        refused = client.get(address, headers={"Accept": "text/html", **headers})
+        assert refused.status_code == 401
+        assert refused.content_type == "application/problem+json"
+        assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+        assert TOKEN not in refused.text
+    for address, expected in zip(API_ADDRESSES, (400, 200, 404, 200), strict=True):
+        for authorization in (f"Bearer {TOKEN}", basic("anybody", TOKEN)):
+            answer = client.get(address, headers={"Authorization": authorization})
+            assert answer.status_code == expected
+
+
+@pytest.mark.parametrize("way", ["form", "page", "API"])
+def test_many_wrong_tokens_make_a_client_wait(way: str) -> None:
+    app = page(token=TOKEN)
+    visitor = app.test_client()
+    visitor.post("/login", data={"token": TOKEN})
+
+    def answer(token: str, client: str = "10.0.0.1") -> TestResponse:
+        origin = {"environ_base": {"REMOTE_ADDR": client}}
+        if way == "form":
+            return app.test_client().post("/login", data={"token": token}, **origin)
+        authorization = basic("me", token) if way == "API" else f"Bearer {token}"
+        headers = {"Authorization": authorization, "Accept": "application/json"}
+        address = DESCRIPTION if way == "API" else "/c/prod/"
+        return app.test_client().get(address, headers=headers, **origin)
+
+    wrong, right = {"form": (403, 302), "page": (401, ALLOWED), "API": (401, 200)}[way]
+    assert [answer("x").status_code for _ in range(PER_CLIENT)] == [wrong] * PER_CLIENT
+    # Now not even the right one is checked.
+    refused = answer(TOKEN)
+    assert refused.status_code == 429
+    assert (refused.content_type == "application/problem+json") == (way == "API")
+    assert 0 < int(refused.headers["Retry-After"]) <= WITHIN_S
+    assert "too many wrong tokens, retry in" in refused.text
+    assert answer(TOKEN, "10.0.0.2").status_code == right
+    # Signed-in visitors stay signed in.
+    assert visitor.get("/c/prod/").status_code == ALLOWED
+
+
+def test_wrong_tokens_are_counted_for_a_minute_per_client_and_in_all() -> None:
+    clock = [0.0]
+    attempts = Attempts(lambda: clock[0])
+
+    def judged_at(second: float, is_right: bool, client: str = "a") -> bool:
+        clock[0] = second
+        return attempts.judge(client, lambda: is_right)
+
+    assert not any(judged_at(second, False) for second in range(PER_CLIENT))
+    for second in (PER_CLIENT, WITHIN_S - 1):
+        with pytest.raises(TooManyAttempts) as refused:
+            judged_at(second, True)
+        assert refused.value.wait_s == WITHIN_S - second
+    assert judged_at(WITHIN_S, True)
+    assert not judged_at(WITHIN_S, False)
+    with pytest.raises(TooManyAttempts):
+        judged_at(WITHIN_S, True)
+    for number in range(IN_ALL - PER_CLIENT):
+        assert judged_at(WITHIN_S, True, "b")
+        assert not judged_at(WITHIN_S, False, f"c{number}")
+    with pytest.raises(TooManyAttempts):
+        judged_at(WITHIN_S, True, "b")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("address", "may_be_linked"),
+    [
+        ("/c/prod/", True),
+        ("/c/prod/?at=2999-01-01", True),
+        # These take work from the server with each request.
+        *((f"/c/prod/{path}", False) for path in ("sql", "group/chart", "group/alert")),
+        (DESCRIPTION, False),
+    ],
+)
+def test_no_other_site_makes_a_browser_send_requests(
+    address: str, may_be_linked: bool, site: str
+) -> None:
+    client = page("127.0.0.1").test_client()
+
+    def is_refused(site: str, mode: str, dest: str, method: str = "GET") -> bool:
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        return client.open(address, method=method, headers=headers).status_code == 403
+
+    assert is_refused(site, "no-cors", "image")
+    assert is_refused(site, "cors", "empty")
+    assert is_refused(site, "navigate", "iframe")
+    assert is_refused(site, "navigate", "document", "POST")
+    is_link_refused = is_refused(site, "navigate", "document")
+    assert is_link_refused == (site == "cross-site" and not may_be_linked)
+    for own in ("same-origin", "none"):
+        assert not is_refused(own, "cors", "empty")
+
+
+@pytest.mark.parametrize(("create", "path"), [(page, "/c/prod/"), (api, "/v3/kafka")])
+def test_a_proxy_lets_people_in(create: Callable[..., Flask], path: str) -> None:
+    app = create(auth_header="X-User")
+    assert status(app, path) == 403
+    assert status(app, path, X_User="me") != 403
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
+@pytest.mark.parametrize("address", ["/c/prod/", "/api/v1/groups", "/v3/kafka/prod/consumer/g"])
+def test_nothing_can_be_changed(method: str, address: str) -> None:
+    refused = getattr(page("127.0.0.1").test_client(), method)(address)
+    assert refused.status_code == 405
+    assert address == "/c/prod/" or "GET" in refused.headers["Allow"]
+
+
+def test_the_page_answers_all_addresses_that_are_not_of_the_api() -> None:
+    client = page("127.0.0.1").test_client()
+    for address in ("/c/prod/", "/api/v1nope", "/v3x", "/api"):
+        assert client.get(address).content_type.startswith("text/html"), address
