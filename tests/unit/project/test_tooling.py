@@ -1,0 +1,64 @@
+"""The tools of contributors: make, pre-commit, the forge, the dev container."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from streaming.cli.dashboard import DEFAULT_PORT as DASHBOARD_PORT
+from streaming.cli.metrics import DEFAULT_PORT as METRICS_PORT
+from tests.support.deploy.schemas import schema_errors
+
+
+@pytest.fixture(scope="module")
+def makefile(repository: Path) -> str:
+    return (repository / "Makefile").read_text()
+
+
+def loaded(file: Path) -> Any:
+    return YAML(typ="safe", pure=True).load(file)
+
+
+def test_help_has_every_target_below_a_heading(repository: Path, makefile: str) -> None:
+    command = ("make", "--no-print-directory", "help")
+    help_text = subprocess.run(
+        command, cwd=repository, capture_output=True, text=True, check=True
+    ).stdout
+    headings = re.findall(r"^##@ (.+)$", makefile, re.MULTILINE)
+    assert re.findall(r"^(\S.*)$", help_text, re.MULTILINE) == headings != []
+    shown = re.findall(r"^  make ([a-z-]+) +(\S.*)$", help_text, re.MULTILINE)
+    assert shown == re.findall(r"^([a-z-]+):.*?## (.*)$", makefile, re.MULTILINE) != []
+
+
+def test_pre_commit_runs_the_commands_of_make_lint(repository: Path, makefile: str) -> None:
+    (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    commands = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines()]
+    (repo,) = loaded(repository / ".pre-commit-config.yaml")["repos"]
+    assert repo["repo"] == "local"
+    assert [hook["entry"] for hook in repo["hooks"]] == commands
+    for hook in repo["hooks"]:
+        assert (hook["language"], hook["pass_filenames"]) == ("system", False)
+
+
+@pytest.mark.parametrize("name", ["bug_report", "feature_request", "config"])
+def test_issue_templates_fit_their_schema(repository: Path, name: str) -> None:
+    schema = "github-issue-config" if name == "config" else "github-issue-forms"
+    template = loaded(repository / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml")
+    assert schema_errors(schema, template) == []
+
+
+def test_the_dev_container_is_set_up_by_make(repository: Path) -> None:
+    container = json.loads((repository / ".devcontainer" / "devcontainer.json").read_text())
+    assert container["postCreateCommand"] == "make venv"
+    assert container["forwardPorts"] == [DASHBOARD_PORT, METRICS_PORT]
+    dockerfile = (repository / "Dockerfile").read_text()
+    (python,) = re.findall(r"^FROM python:(\d+\.\d+)", dockerfile, re.MULTILINE)
+    (java,) = re.findall(r"openjdk-(\d+)-", dockerfile)
+    assert re.search(rf":{re.escape(python)}(?:-|$)", container["image"])
+    assert [feature["version"] for feature in container["features"].values()] == [java]
