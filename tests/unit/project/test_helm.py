@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from streaming.alerts.rules_file import load_rules
 from streaming.dashboard.app import create_app
 from streaming.http.access import Access
+from streaming.kafka.secrets import is_secret
 from streaming.run.settings import RunSettings
 from tests.support.deploy.chart import (
     ALL,
@@ -27,7 +28,10 @@ from tests.support.deploy.chart import (
     SHARED_VOLUME,
     STORE,
     VALUE_SETS,
+    Manifest,
     Values,
+    container_of,
+    deployments_of,
     every_value_set,
     helm,
     long,
@@ -35,6 +39,7 @@ from tests.support.deploy.chart import (
     of_kind,
     parameters,
     pod_of,
+    pods,
     rendered,
     values_with,
 )
@@ -47,22 +52,22 @@ KUBERNETES_VERSIONS = ("1.25.0", "1.37.0")
 # The schemas of the Prometheus operator's kinds are in Go only.
 OPERATOR_KINDS = {"ServiceMonitor", "PrometheusRule"}
 EVERY_PART = {"materializer", "dashboard", "metrics", "alerts"}
+USER = 1000
 
 
 def load(text: str) -> Any:
     return YAML(typ="safe", pure=True).load(text)
 
 
-def test_the_chart_has_the_alert_rules_of_deploy(repository: Path) -> None:
+# --- files of the chart --------------------------------------------------------------------------
+
+
+def test_the_chart_has_the_alert_rules_and_the_version_of_the_program(repository: Path) -> None:
     """Helm reads only files inside the chart. After a change, copy the file into deploy/helm."""
-    ours = repository / "deploy" / "prometheus-rules.yaml"
-    assert (CHART / ours.name).read_bytes() == ours.read_bytes()
-
-
-def test_the_chart_has_the_version_of_the_program(repository: Path) -> None:
-    (version,) = re.findall(
-        r'^version = "(.+)"$', (repository / "pyproject.toml").read_text(), re.M
-    )
+    rules = repository / "deploy" / "prometheus-rules.yaml"
+    assert (CHART / rules.name).read_bytes() == rules.read_bytes()
+    project = (repository / "pyproject.toml").read_text()
+    (version,) = re.findall(r'^version = "(.+)"$', project, re.MULTILINE)
     assert load((CHART / "Chart.yaml").read_text())["appVersion"] == version
 
 
@@ -82,11 +87,17 @@ def differences(values: Any, schema: Any, path: str) -> list[str]:
     return found
 
 
-@long
-@every_value_set
-def test_helm_lint_is_content(name: str) -> None:
-    answer = helm("lint", "--strict", "--quiet", values=VALUE_SETS[name])
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+def test_the_user_of_the_image_is_that_of_the_pods(repository: Path) -> None:
+    dockerfile = (repository / "Dockerfile").read_text()
+    # Kubernetes cannot tell whether a user with a name is root.
+    assert re.findall(r"^USER (.+)$", dockerfile, re.M) == [f"{USER}:{USER}"]
+    assert re.search(rf"useradd .*--uid {USER} ", dockerfile)
+    for file in ("_helpers.tpl", "tests/health.yaml"):
+        template = (CHART / "templates" / file).read_text()
+        assert set(re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", template)) == {str(USER)}
+
+
+# --- manifests -----------------------------------------------------------------------------------
 
 
 @long
@@ -118,7 +129,7 @@ def test_every_manifest_is_one_of_the_types_in_go(name: str) -> None:
     ("right", "wrong"),
     [("replicas:", "replikas:"), ("interval:", "intervall:"), ("expr:", "exp:")],
 )
-def test_a_misspelt_field_is_found(right: str, wrong: str, tmp_path: Path) -> None:
+def test_a_misspelt_field_is_noticed(right: str, wrong: str, tmp_path: Path) -> None:
     text = rendered(ALL)
     assert right in text
     answer = decode_strictly(text.replace(right, wrong))
@@ -126,7 +137,7 @@ def test_a_misspelt_field_is_found(right: str, wrong: str, tmp_path: Path) -> No
     assert "unknown field" in answer.stderr
     if right == "replicas:":
         file = tmp_path / "deployment.yaml"
-        (deployment,) = (one for one in text.split("\n---\n") if "- --port=9308" in one)
+        (deployment,) = (part for part in text.split("\n---\n") if "- --port=9308" in part)
         file.write_text(deployment.replace(right, wrong))
         assert validate(KUBERNETES_VERSIONS[-1], file).returncode != 0
 
@@ -144,7 +155,7 @@ def decode_strictly(text: str) -> subprocess.CompletedProcess[str]:
 @long
 @every_value_set
 def test_the_parts_that_write_have_one_replica_and_no_overlap(name: str) -> None:
-    deployments = of_kind(manifests(VALUE_SETS[name]), "Deployment")
+    deployments = deployments_of(VALUE_SETS[name])
     for part in deployments.keys() & {"materializer", "alerts"}:
         assert deployments[part]["spec"]["replicas"] == 1
         assert deployments[part]["spec"]["strategy"] == {"type": "Recreate"}
@@ -153,7 +164,7 @@ def test_the_parts_that_write_have_one_replica_and_no_overlap(name: str) -> None
 
 @long
 def test_the_command_lines_are_those_of_the_program() -> None:
-    deployments = of_kind(manifests(ALL), "Deployment")
+    deployments = deployments_of(ALL)
     assert deployments.keys() == EVERY_PART
     run = parameters(deployments["materializer"])
     given = {name: value for name, value in run.items() if name in RunSettings.model_fields}
@@ -182,30 +193,30 @@ def test_the_command_lines_are_those_of_the_program() -> None:
 @long
 @every_value_set
 def test_every_part_listens_for_others_where_its_port_and_probes_are(name: str) -> None:
-    deployments = of_kind(manifests(VALUE_SETS[name]), "Deployment")
-    for part, deployment in deployments.items():
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        probes = [value for key, value in container.items() if key.endswith("Probe")]
+    for part, deployment in deployments_of(VALUE_SETS[name]).items():
+        container = container_of(deployment)
+        probes = probes_of(container)
         if part == "alerts":
             assert not probes
             continue
-        found = parameters(deployment)
+        given = parameters(deployment)
         prefix = "http_" if part == "materializer" else ""
-        assert found[f"{prefix}host"] == "0.0.0.0"  # noqa: S104 - in a pod
+        assert given[f"{prefix}host"] == "0.0.0.0"  # noqa: S104 - in a pod
         (port,) = container["ports"]
-        assert port["containerPort"] == found[f"{prefix}port"]
+        assert port["containerPort"] == given[f"{prefix}port"]
         assert len(probes) >= 2
-        for probe in probes:
+        for probe in probes.values():
             assert probe.get("httpGet", probe.get("tcpSocket"))["port"] == port["name"]
+
+
+def probes_of(container: Manifest) -> dict[str, Any]:
+    return {key: value for key, value in container.items() if key.endswith("Probe")}
 
 
 @long
 def test_the_probes_of_the_materializer_are_its_health_and_readiness() -> None:
-    (container,) = pod_of(LEAST, "materializer")["containers"]
-    paths = {
-        key: value["httpGet"]["path"] for key, value in container.items() if key.endswith("Probe")
-    }
-    assert paths == {
+    probes = probes_of(container_of(deployments_of(LEAST)["materializer"]))
+    assert {name: probe["httpGet"]["path"] for name, probe in probes.items()} == {
         "startupProbe": "/health",
         "livenessProbe": "/health",
         "readinessProbe": "/ready",
@@ -213,46 +224,35 @@ def test_the_probes_of_the_materializer_are_its_health_and_readiness() -> None:
 
 
 @long
-@pytest.mark.parametrize("values", [LEAST, ALL], ids=["token", "token and proxy"])
-def test_the_probes_of_the_page_are_answered_without_a_token(
-    values: Values, tmp_path: Path
-) -> None:
+def test_the_probes_of_the_page_are_answered_without_a_token(tmp_path: Path) -> None:
     folder = create_status_tables(tmp_path / "tables")
-    (container,) = pod_of(values, "dashboard")["containers"]
-    access = Access("0.0.0.0", "t" * 16, values["dashboard"].get("authHeader"))  # noqa: S104
-    page = create_app({"tables": folder}, access=access).test_client()
+    # With a token, and with a token and a proxy.
+    for values in (LEAST, ALL):
+        access = Access("0.0.0.0", "t" * 16, values["dashboard"].get("authHeader"))  # noqa: S104
+        page = create_app({"tables": folder}, access=access).test_client()
+        for probe in probes_of(container_of(deployments_of(values)["dashboard"])).values():
+            headers = {one["name"]: one["value"] for one in probe["httpGet"].get("httpHeaders", ())}
+            # kubelet sends the address of the pod in `Host`.
+            path, address = probe["httpGet"]["path"], "http://10.0.0.7:8050"
+            assert page.get(path, headers=headers, base_url=address).status_code == 200
+    # Without a token its sign-in page leads to the overview, which reads tables; kubelet follows.
+    probes = probes_of(container_of(deployments_of(STORE)["dashboard"]))
     for name in ("livenessProbe", "readinessProbe"):
-        probe = container[name]["httpGet"]
-        headers = {one["name"]: one["value"] for one in probe.get("httpHeaders", ())}
-        # kubelet sends the address of the pod in `Host`.
-        answer = page.get(probe["path"], headers=headers, base_url="http://10.0.0.7:8050")
-        assert answer.status_code == 200
+        assert probes[name]["tcpSocket"] == {"port": "http"}
 
 
 @long
-def test_the_probes_of_a_page_without_a_token_read_no_table() -> None:
-    """Its sign-in page leads to the overview, and kubelet follows."""
-    (container,) = pod_of(STORE, "dashboard")["containers"]
-    for name in ("livenessProbe", "readinessProbe"):
-        assert container[name]["tcpSocket"] == {"port": "http"}
-
-
-@long
-@pytest.mark.parametrize(
-    ("values", "is_together"), [(LEAST, True), (SHARED_VOLUME, False), (STORE, False)]
-)
-def test_pods_share_a_node_where_one_node_alone_can_mount_the_volume(
-    values: Values, is_together: bool
-) -> None:
-    for deployment in of_kind(manifests(values), "Deployment").values():
-        pod = deployment["spec"]["template"]
-        assert ("affinity" in pod["spec"]) == is_together
-        if is_together:
-            affinity = pod["spec"]["affinity"]["podAffinity"]
-            (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
-            # It selects the pod itself, so that the first pod can be scheduled.
-            wanted = term["labelSelector"]["matchLabels"].items()
-            assert wanted <= pod["metadata"]["labels"].items()
+def test_pods_share_a_node_where_one_node_alone_can_mount_the_volume() -> None:
+    for values in (LEAST, SHARED_VOLUME, STORE):
+        for deployment in deployments_of(values).values():
+            pod = deployment["spec"]["template"]
+            assert ("affinity" in pod["spec"]) == (values is LEAST)
+            if values is LEAST:
+                affinity = pod["spec"]["affinity"]["podAffinity"]
+                (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+                # It selects the pod itself, so that the first pod can be scheduled.
+                labels = term["labelSelector"]["matchLabels"].items()
+                assert labels <= pod["metadata"]["labels"].items()
 
 
 @long
@@ -289,26 +289,22 @@ def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
 def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None:
     found = manifests(VALUE_SETS[name])
     deployments = of_kind(found, "Deployment")
+    labels = {
+        part: deployment["spec"]["template"]["metadata"]["labels"].items()
+        for part, deployment in deployments.items()
+    }
     ports = {
-        part: {
-            port["name"]
-            for container in deployment["spec"]["template"]["spec"]["containers"]
-            for port in container.get("ports", ())
-        }
+        part: {port["name"] for port in container_of(deployment).get("ports", ())}
         for part, deployment in deployments.items()
     }
     services = of_kind(found, "Service")
     for part, service in services.items():
-        labels = deployments[part]["spec"]["template"]["metadata"]["labels"]
-        assert service["spec"]["selector"].items() <= labels.items()
+        assert service["spec"]["selector"].items() <= labels[part]
         assert {port["targetPort"] for port in service["spec"]["ports"]} == ports[part]
     for part, policy in of_kind(found, "NetworkPolicy").items():
-        labels = deployments[part]["spec"]["template"]["metadata"]["labels"]
-        assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
-        allowed = {
-            port["port"] for rule in policy["spec"]["ingress"] for port in rule.get("ports", ())
-        }
-        assert allowed == ports[part]
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels[part]
+        rules = policy["spec"]["ingress"]
+        assert {port["port"] for rule in rules for port in rule.get("ports", ())} == ports[part]
     for monitor in of_kind(found, "ServiceMonitor").values():
         (choice,) = monitor["spec"]["selector"]["matchExpressions"]
         (endpoint,) = monitor["spec"]["endpoints"]
@@ -363,3 +359,116 @@ def test_the_example_of_the_docs_is_what_helm_prints(repository: Path) -> None:
         [go_programs() / "helm", "version", "--short"], capture_output=True, text=True, check=True
     )
     assert version.stdout.startswith(f"v{release}")
+
+
+# --- what pods may do, and how they get secrets --------------------------------------------------
+
+
+@long
+@every_value_set
+def test_every_pod_has_the_restricted_profile(name: str) -> None:
+    """As the pod security standards of Kubernetes define it, with a read-only root besides.
+
+    It has no login to Kubernetes. A Service `coordinator-state` would set COORDINATOR_STATE_PORT,
+    the variable of `--port`.
+    """
+    found = manifests(VALUE_SETS[name])
+    assert len(dict(pods(found))) > 1
+    for _, pod in pods(found):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+        of_pod = pod["securityContext"]
+        assert (of_pod["runAsNonRoot"], of_pod["runAsUser"]) == (True, USER)
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC", "initContainers"}
+        for volume in pod.get("volumes", ()):
+            kinds = volume.keys() - {"name"}
+            assert kinds <= {"emptyDir", "persistentVolumeClaim", "secret", "configMap"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert not any("hostPort" in port for port in container.get("ports", ()))
+            assert container["resources"]["limits"]["memory"]
+    for account in of_kind(found, "ServiceAccount").values():
+        assert account["automountServiceAccountToken"] is False
+
+
+@long
+@every_value_set
+def test_what_a_part_writes_is_on_a_volume(name: str) -> None:
+    for part, deployment in deployments_of(VALUE_SETS[name]).items():
+        pod = deployment["spec"]["template"]["spec"]
+        container = container_of(deployment)
+        mounts = {
+            mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+        }
+        assert mounts["/tmp"] is False  # noqa: S108 - in the pod
+        environment = {one["name"]: one.get("value") for one in container["env"]}
+        given = parameters(deployment)
+        if part == "materializer":
+            assert mounts["/data"] is False
+            assert environment["NUMBA_CACHE_DIR"].startswith("/data/")
+            assert given["checkpoint"].startswith("/data/")
+        elif "tables" in VALUE_SETS[name]:
+            assert "/data" not in mounts
+        else:
+            assert mounts["/data"] is (part != "alerts")
+        location = VALUE_SETS[name].get("tables", {}).get("location", "/data/tables")
+        assert given["tables"] in (location, (location,))
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+
+
+@long
+def test_secrets_are_references() -> None:
+    values = ALL | {"tables": STORE["tables"]}
+    assert "Secret" not in {manifest["kind"] for manifest in manifests(values)}
+    references: dict[str, set[str]] = {}
+    for part, deployment in deployments_of(values).items():
+        text = json.dumps(deployment)
+        references[part] = set(
+            re.findall(r'"(?:secretName|name)": "(kafka-login|page-token|sinks|store-login)"', text)
+        )
+        literal = {one["name"] for one in container_of(deployment)["env"] if "value" in one}
+        assert literal <= {"COORDINATOR_STATE_LOG_FORMAT", "AWS_REGION", "NUMBA_CACHE_DIR"}
+    assert references == {
+        "materializer": {"kafka-login", "store-login"},
+        "dashboard": {"page-token", "store-login"},
+        "metrics": {"store-login"},
+        "alerts": {"sinks", "store-login"},
+    }
+
+
+@long
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.plain.password", "hush"),
+        ("ssl.key.password", "hush"),
+        ("sasl.oauthbearer.client.credentials.client.secret", "hush"),
+        ("sasl.jaas.config", "hush"),
+        ("proxy.url", "http://user:hush@proxy:3128"),
+        ("ssl.certfile", "-----BEGIN PRIVATE KEY-----"),
+    ],
+)
+def test_a_secret_among_the_kafka_properties_is_refused(name: str, value: str) -> None:
+    assert is_secret(name, value)
+    answer = helm("template", values=values_with({"kafka": {"properties": {name: value}}}))
+    assert answer.returncode == 1
+    assert "values don't meet the specifications of the schema" in answer.stderr
+    assert "hush" not in answer.stderr
+
+
+@long
+def test_outgoing_traffic_is_restricted_on_request_only() -> None:
+    for values, kinds in ((LEAST, ["Ingress"]), (ALL, ["Ingress", "Egress"])):
+        policies = of_kind(manifests(values), "NetworkPolicy")
+        assert policies.keys() == deployments_of(values).keys()
+        for policy in policies.values():
+            assert policy["spec"]["policyTypes"] == kinds
+    dns, brokers = policies["materializer"]["spec"]["egress"]
+    assert [port["port"] for port in dns["ports"]] == [53, 53]
+    assert brokers == ALL["networkPolicy"]["egress"][0]
