@@ -52,7 +52,7 @@ def busy(semantics: Semantics, clean_every_ms: int | None) -> Workload:
     if clean_every_ms is not None:
         settings = replace(settings, clean_every_ms=clean_every_ms)
     workload = Workload(settings)
-    workload.run(2 * 60 * MINUTE_MS)
+    workload.run(3 * 60 * MINUTE_MS)
     return workload
 
 

@@ -25,6 +25,7 @@ import coordinator_state
 import streaming
 from streaming.cli.main import STREAMING_EXTRA
 from streaming.jvm.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
+from tests.support.clients.command_line import RUN
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -160,51 +161,33 @@ def test_the_wheel_alone_brings_no_spark(installed: Installed) -> None:
 
 
 @pytest.mark.long
-def test_help_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
-    answer = installed.run("coordinator-state", "--help")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "partition-for" in answer.stdout
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
-    "command", ["run", "demo", "show", "offsets", "verify", "decode", "broker"]
+    ("arguments", "part"),
+    [
+        (["coordinator-state", "--help"], "partition-for"),
+        *(
+            (["coordinator-state", command, "--help"], "--verbose")
+            for command in ("run", "demo", "show", "offsets", "verify", "decode", "broker")
+        ),
+        (["coordinator-state", "partition-for", "testgroup"], "27"),
+        (["python", "-c", IMPORT_THE_CORE], ""),
+        (["python", "-c", DECODE_A_RECORD], "1\n"),
+    ],
 )
-def test_help_of_every_command_works_where_only_the_wheel_is_installed(
-    installed: Installed, command: str
+def test_the_core_works_where_only_the_wheel_is_installed(
+    installed: Installed, arguments: list[str], part: str
 ) -> None:
-    answer = installed.run("coordinator-state", command, "--help")
+    answer = installed.run(*arguments)
     assert (answer.returncode, answer.stderr) == (0, "")
-
-
-@pytest.mark.long
-def test_partition_for_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
-    answer = installed.run("coordinator-state", "partition-for", "testgroup")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "27" in answer.stdout
+    assert part in answer.stdout
 
 
 @pytest.mark.long
 def test_a_command_that_needs_the_extra_says_so_in_one_line(installed: Installed) -> None:
-    arguments = ("--bootstrap-servers", "127.0.0.1:9", "--tables", "tables")
-    answer = installed.run("coordinator-state", "run", *arguments)
+    answer = installed.run("coordinator-state", *RUN)
     assert (answer.returncode, answer.stdout) == (2, "")
     (line,) = answer.stderr.splitlines()
     assert "coordinator-state[streaming]" in line
-
-
-@pytest.mark.long
-def test_every_module_of_the_core_imports_where_only_the_wheel_is_installed(
-    installed: Installed,
-) -> None:
-    answer = installed.run("python", "-c", IMPORT_THE_CORE)
-    assert (answer.returncode, answer.stderr) == (0, "")
-
-
-@pytest.mark.long
-def test_the_kernel_decodes_where_only_the_wheel_is_installed(installed: Installed) -> None:
-    answer = installed.run("python", "-c", DECODE_A_RECORD)
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "1\n", "")
 
 
 def test_the_core_imports_base_dependencies_only(repository: Path, project: dict[str, Any]) -> None:
@@ -265,15 +248,9 @@ def test_make_can_look_for_java_before_anything_is_installed(repository: Path) -
 
 
 @pytest.mark.parametrize("name", LOCK_FILES)
-def test_lock_file_names_no_host_and_no_path(repository: Path, name: str) -> None:
+def test_a_lock_file_names_no_host_and_every_pin_has_hashes(repository: Path, name: str) -> None:
     text = (repository / "requirements" / name).read_text()
-    found = [line for line in text.splitlines() if HOST_OR_PATH.search(line)]
-    assert found == []
-
-
-@pytest.mark.parametrize("name", LOCK_FILES)
-def test_every_pin_of_a_lock_file_has_hashes(repository: Path, name: str) -> None:
-    text = (repository / "requirements" / name).read_text()
+    assert [line for line in text.splitlines() if HOST_OR_PATH.search(line)] == []
     pins = list(PINNED.finditer(text))
     assert pins
     for pin in pins:
@@ -281,10 +258,9 @@ def test_every_pin_of_a_lock_file_has_hashes(repository: Path, name: str) -> Non
         assert text[pin.end() :].lstrip().startswith("--hash=sha256:"), pin["pin"]
 
 
-@pytest.mark.parametrize("python_version", PYTHON_VERSIONS)
 @pytest.mark.parametrize("name", LOCK_FILES)
-def test_lock_file_pins_what_pyproject_asks_for(
-    repository: Path, project: dict[str, Any], name: str, python_version: str
+def test_a_lock_file_pins_what_pyproject_asks_for(
+    repository: Path, project: dict[str, Any], name: str
 ) -> None:
     metadata, extras = project["project"], project["project"]["optional-dependencies"]
     groups = project["dependency-groups"]
@@ -298,12 +274,13 @@ def test_lock_file_pins_what_pyproject_asks_for(
         "dev.lock": run + groups["installer"] + dev,
     }[name]
     text = (repository / "requirements" / name).read_text()
-    pinned = pins_for(text, python_version)
-    for requirement in map(Requirement, asked):
-        if applies(requirement.marker, python_version):
-            version = pinned.get(normalized(requirement.name))
-            assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
-            assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
+    for python_version in PYTHON_VERSIONS:
+        pinned = pins_for(text, python_version)
+        for requirement in map(Requirement, asked):
+            if applies(requirement.marker, python_version):
+                version = pinned.get(normalized(requirement.name))
+                assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
+                assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
 
 
 def test_the_spark_that_is_asked_for_is_the_one_that_deltas_jars_are_built_for(
