@@ -20,7 +20,7 @@ from tests.support.logs.topic_logs import transaction_key, transaction_value
 Offset = dict[str, Any]
 
 EVERYTHING = ReadAllAvailable()
-LONG_MS = 60_000
+LONG_MS = 600_000
 """The longest wait of a test that must not wait."""
 BOTH = {
     TRANSACTION_STATE_TOPIC: {"log_partitions": [0, 1], "start_offsets": {}},
