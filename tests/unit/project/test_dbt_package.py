@@ -75,13 +75,6 @@ def sources() -> dict[str, dict[str, Any]]:
     return found
 
 
-def arguments_of(table: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the tests of a table by their names."""
-    return {
-        name: given["arguments"] for test in table["data_tests"] for name, given in test.items()
-    }
-
-
 def test_sources_have_the_columns_of_the_tables_and_views(
     sources: dict[str, dict[str, Any]],
 ) -> None:
@@ -94,19 +87,20 @@ def test_sources_have_the_columns_of_the_tables_and_views(
             assert all(column["description"] for column in table["columns"])
 
 
-def test_sources_are_where_the_tables_are(sources: dict[str, dict[str, Any]]) -> None:
-    for name, table in sources["coordinator_state"].items():
-        assert table["config"]["meta"]["delta_table_path"].endswith(f"}}}}/{name}")
-
-
-def test_keys_and_columns_without_nulls_are_those_of_the_tables(
+def test_sources_have_the_places_keys_and_required_columns_of_the_tables(
     sources: dict[str, dict[str, Any]],
 ) -> None:
     for name, table in TABLES.items():
-        found = arguments_of(sources["coordinator_state"][name])
-        assert found["unique_key"]["columns"] == list(table.key)
+        source = sources["coordinator_state"][name]
+        assert source["config"]["meta"]["delta_table_path"].endswith(f"}}}}/{name}")
+        arguments = {
+            test: given["arguments"]
+            for tests in source["data_tests"]
+            for test, given in tests.items()
+        }
+        assert arguments["unique_key"]["columns"] == list(table.key)
         required = [column.name for column in table.schema if not column.nullable]
-        assert found["no_nulls"]["columns"] == required
+        assert arguments["no_nulls"]["columns"] == required
 
 
 def test_accepted_values_are_those_of_the_code(sources: dict[str, dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Collection
+from functools import cache
 from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
@@ -213,29 +214,40 @@ def test_the_advice_to_install_the_extra_is_given_for_its_packages_alone(
 
 def distributions_imported_by(*packages: Path) -> set[str]:
     """Names of the distributions whose modules the sources of some packages import."""
+    modules = set[str]().union(*map(modules_imported_by, packages))
+    # `_typeshed` is a part of type checkers, and imported for them only.
+    return distributions_of(
+        modules - {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
+    )
+
+
+@cache
+def modules_imported_by(package: Path) -> set[str]:
     modules: set[str] = set()
-    for source in (file for package in packages for file in package.rglob("*.py")):
+    for source in package.rglob("*.py"):
         for node in ast.walk(ast.parse(source.read_text(), source)):
             if isinstance(node, ast.Import):
                 modules.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module).partition(".")[0])
-    # `_typeshed` is a part of type checkers, and imported for them only.
-    modules -= {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
-    return distributions_of(modules)
+    return modules
 
 
 def distributions_of(modules: Collection[str]) -> set[str]:
     """Names of the distributions that bring modules."""
+    # One that this Python does not need, such as tomli, is not installed.
+    return {providers().get(module, normalized(module)) for module in modules}
+
+
+@cache
+def providers() -> dict[str, str]:
+    """Name of the distribution of each module that is installed."""
     # By files: packages_distributions() of Python 3.10 lacks packages without a top_level.txt.
-    providers = {
-        file.parts[0].partition(".")[0]: name
+    return {
+        file.parts[0].partition(".")[0]: normalized(distribution.name)
         for distribution in distributions()
-        for name in (normalized(distribution.name),)
         for file in distribution.files or ()
     }
-    # One that this Python does not need, such as tomli, is not installed.
-    return {providers.get(module, normalized(module)) for module in modules}
 
 
 def names_of(requirements: list[str]) -> set[str]:

@@ -178,31 +178,24 @@ def test_a_setting_that_is_wrong_is_named_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("content", "arguments", "message"),
     [
-        (["--kafka", "client.id"], "--kafka: number 1 is not KEY=VALUE"),
-        (["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
-        (["--trigger", "1 second", "--available-now"], "exclude each other"),
-        (["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
+        ("", ["--kafka", "client.id"], "--kafka: number 1 is not KEY=VALUE"),
+        ("", ["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
+        ("", ["--trigger", "1 second", "--available-now"], "exclude each other"),
+        ("", ["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
+        ("tables = ", [], "cannot read the config file"),
+        ("tabels = 'x'", [], "unknown option tabels"),
+        ("kafka = 'x'", [], "[kafka] of the config file is not a mapping"),
+        ("history = 'some'", [], "'some' is not one of 'off', 'sampled', 'all'"),
     ],
 )
-def test_a_wrong_option_is_refused(arguments: list[str], message: str) -> None:
-    assert message in error_of(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("tables = ", "cannot read the config file"),
-        ("tabels = 'x'", "unknown option tabels"),
-        ("kafka = 'x'", "[kafka] of the config file is not a mapping"),
-        ("history = 'some'", "'some' is not one of 'off', 'sampled', 'all'"),
-    ],
-)
-def test_a_wrong_config_file_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_a_wrong_file_or_option_is_refused(
+    tmp_path: Path, content: str, arguments: list[str], message: str
+) -> None:
     file = tmp_path / "run.toml"
     file.write_text(content)
-    assert message in error_of("--config", str(file))
+    assert message in error_of("--config", str(file), *arguments)
 
 
 @pytest.mark.parametrize("option", ["trigger", "history"])
