@@ -321,8 +321,11 @@ def test_the_checkpoint_is_beside_the_tables_folder_and_both_are_absolute(
 @pytest.mark.usefixtures("working_directory")
 def test_tables_in_a_catalog_get_their_folder_later() -> None:
     named = NEEDED | {"tables": "spark_catalog.kafka", "trigger": "30s"}
-    for given, checkpoint in (({}, "/wh/checkpoints/kafka.db"), ({"checkpoint": "/c"}, "/c")):
-        located = RunSettings(**named, **given).in_folder("file:/wh/kafka.db")
+    for given, checkpoint in (
+        (named, "/wh/checkpoints/kafka.db"),
+        (named | {"checkpoint": "/c"}, "/c"),
+    ):
+        located = RunSettings(**given).in_folder("file:/wh/kafka.db")
         assert located == RunSettings(
             **named | {"tables": "/wh/kafka.db"},
             checkpoint=checkpoint,
