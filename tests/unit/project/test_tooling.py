@@ -1,10 +1,13 @@
-"""The tools of contributors: make, pre-commit, the forge, the dev container."""
+"""The tools of contributors: make, pre-commit, the forge, the dev container, other Pythons."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,14 @@ from ruamel.yaml import YAML
 
 from streaming.cli.dashboard import DEFAULT_PORT as DASHBOARD_PORT
 from streaming.cli.metrics import DEFAULT_PORT as METRICS_PORT
+from tests.every_python import __main__ as every_python
+from tests.every_python.__main__ import find_python
 from tests.support.deploy.schemas import schema_errors
+
+MINOR = sys.version_info.minor
+# As a shim of pyenv's does where its version is not selected.
+SHIM = "#!/bin/sh\necho 'pyenv: command not found' >&2\nexit 127\n"
+THIS_PYTHON = f'#!/bin/sh\nexec "{os.path.realpath(sys.executable)}" "$@"\n'
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +72,41 @@ def test_the_dev_container_is_set_up_by_make(repository: Path) -> None:
     (java,) = re.findall(r"openjdk-(\d+)-", dockerfile)
     assert re.search(rf":{re.escape(python)}(?:-|$)", container["image"])
     assert [feature["version"] for feature in container["features"].values()] == [java]
+
+
+# --- python -m tests.every_python ----------------------------------------------------------------
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_an_interpreter_that_starts_is_taken_from_the_path_or_pyenv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    assert find_python(MINOR) is None
+    program(tmp_path / "bin" / f"python3.{MINOR}", SHIM)
+    assert find_python(MINOR) is None
+    versions = tmp_path / "pyenv" / "versions"
+    of_pyenv = program(versions / f"3.{MINOR}.1" / "bin" / "python", THIS_PYTHON)
+    assert find_python(MINOR) == of_pyenv
+    on_path = program(tmp_path / "bin" / f"python3.{MINOR}", THIS_PYTHON)
+    assert find_python(MINOR) == on_path
+    # Another version of that name.
+    program(tmp_path / "bin" / f"python3.{MINOR + 1}", THIS_PYTHON)
+    assert find_python(MINOR + 1) is None
+
+
+def test_no_python_begins_when_no_time_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(every_python, "MINORS", range(MINOR + 1, MINOR + 2))
+    monkeypatch.setattr(every_python, "find_python", lambda _minor: tmp_path / "python")
+    monkeypatch.setattr(every_python, "_LONG_TESTS_UNTIL", time.time() + 60)
+    assert every_python.main([]) == 0
+    assert f"3.{MINOR + 1}: left out, no time is left (LONG_TESTS_UNTIL)" in capsys.readouterr().out
