@@ -33,7 +33,7 @@ from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import differences, rows_of
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 both = pytest.mark.parametrize("semantics", list(Semantics))
 
 
@@ -232,6 +232,7 @@ def test_the_demo_keeps_its_tables_in_an_empty_folder_only(tmp_path: Path) -> No
     assert f"{tmp_path} is not an empty folder" in refused.stderr
 
 
+@pytest.mark.timeout(1_200)
 def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
     tmp_path: Path, eventually: Eventually
 ) -> None:

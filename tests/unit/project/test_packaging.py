@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
@@ -82,27 +84,21 @@ def clean_environment() -> dict[str, str]:
     return kept | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def checked_run(*command: str | Path, cwd: Path) -> str:
+def checked_run(*command: str | Path, cwd: Path) -> None:
     finished = subprocess.run(
-        command,
-        cwd=cwd,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        command, cwd=cwd, env=clean_environment(), capture_output=True, text=True, check=False
     )
-    assert finished.returncode == 0, finished.stdout
-    return finished.stdout
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def built(builder: type[WheelBuilder | SdistBuilder], project: Path, folder: Path) -> Path:
+    (artifact,) = builder(str(project)).build(directory=str(folder))
+    return Path(artifact)
 
 
 @pytest.fixture(scope="module")
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
-    checked_run(*build, cwd=repository)
-    (built,) = folder.glob("*.whl")
-    return built
+    return built(WheelBuilder, repository, tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -140,16 +136,13 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_sdist_builds_the_same_wheel(wheel: Path, repository: Path, tmp_path: Path) -> None:
-    build = (sys.executable, "-m", "hatchling", "build", "--target")
-    checked_run(*build, "sdist", "--directory", tmp_path, cwd=repository)
-    (sdist,) = tmp_path.glob("*.tar.gz")
+    sdist = built(SdistBuilder, repository, tmp_path)
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     folder = tmp_path / sdist.name.removesuffix(".tar.gz")
     assert (folder / "tests" / "unit" / "project" / Path(__file__).name).exists()
-    checked_run(*build, "wheel", "--directory", tmp_path, cwd=folder)
-    (built,) = tmp_path.glob("*.whl")
-    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, built))
+    of_sdist = built(WheelBuilder, folder, tmp_path)
+    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, of_sdist))
     assert theirs == ours
 
 
@@ -243,11 +236,12 @@ def distributions_of(modules: Collection[str]) -> set[str]:
 def providers() -> dict[str, str]:
     """Name of the distribution of each module that is installed."""
     # By files: packages_distributions() of Python 3.10 lacks packages without a top_level.txt.
-    return {
-        file.parts[0].partition(".")[0]: normalized(distribution.name)
-        for distribution in distributions()
-        for file in distribution.files or ()
-    }
+    found = {}
+    for distribution in distributions():
+        files = (distribution.read_text("RECORD") or "").splitlines()
+        modules = {re.split(r"[/,.]", file)[0] for file in files}
+        found |= dict.fromkeys(modules, normalized(distribution.name))
+    return found
 
 
 def names_of(requirements: list[str]) -> set[str]:
