@@ -17,6 +17,7 @@ from streaming.source import coordinator_log, log_range, topic_plan
 from streaming.source.coordinator_log import CoordinatorLogStreamReader
 from streaming.source.options import SourceOptions
 from streaming.source.topic_plan import TopicPlan
+from tests.support.eventually import wait_until
 from tests.support.logs.memory_log import (
     BOOTSTRAP,
     CLUSTER_ID,
@@ -264,24 +265,29 @@ class TestBudgets:
 # --- waiting for records of several topics at once ------------------------------------------------
 
 
-def soon(action: Callable[[], None]) -> None:
-    timer = threading.Timer(0.05, action)
-    timer.daemon = True
-    timer.start()
+def once_all_wait(clients: Clients, action: Callable[[], None]) -> None:
+    """Act as soon as a leader of each topic holds a fetch."""
+
+    def act() -> None:
+        wait_until(lambda: all(client.is_waiting for client in clients.values()))
+        action()
+
+    threading.Thread(target=act, daemon=True).start()
 
 
 def test_without_news_the_start_is_given_back(clients: Clients) -> None:
     one = reader(long_poll_ms="50")
     end = at_end(one)
     assert one.latestOffset(end, EVERYTHING) is end
-    assert all(client.waits for client in clients.values())
+    # Waits that end just before the others are followed by a few more.
+    assert all(1 <= client.waits <= 10 for client in clients.values())
 
 
 @pytest.mark.parametrize("topic", END)
 def test_a_record_in_any_topic_ends_the_wait(clients: Clients, topic: str) -> None:
     one = reader(long_poll_ms=str(LONG_MS))
     end = at_end(one)
-    soon(clients[topic].append)
+    once_all_wait(clients, clients[topic].append)
     found = positions(one.latestOffset(end, EVERYTHING))
     assert found == {**END, topic: {**END[topic], 0: END[topic][0] + 1}}
 
@@ -292,7 +298,7 @@ def test_the_waits_of_the_other_topics_go_on(clients: Clients) -> None:
     end = at_end(one)
     for topic in (SHARE_STATE_TOPIC, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC):
         before = positions(end)[topic][0]
-        soon(clients[topic].append)
+        once_all_wait(clients, clients[topic].append)
         end = one.latestOffset(end, EVERYTHING)
         assert positions(end)[topic][0] == before + 1
         assert len(rows_of(one, one.partitions(end, end))) == 4, "one for each log partition"
@@ -315,7 +321,7 @@ def test_a_wait_that_ends_without_records_is_followed_by_another(
     monkeypatch.setattr(TopicPlan, "_wait_for_records", ends_once)
     one = reader(long_poll_ms=str(LONG_MS))
     end = at_end(one)
-    soon(clients[OFFSETS_TOPIC].append)
+    once_all_wait(clients, clients[OFFSETS_TOPIC].append)
     assert positions(one.latestOffset(end, EVERYTHING)) == {**END, OFFSETS_TOPIC: {0: 11}}
     assert ended
 
@@ -331,7 +337,7 @@ def test_a_wait_that_ends_without_records_is_followed_by_another(
 def test_a_wait_that_fails_ends_the_query(clients: Clients, topic: str, error: Exception) -> None:
     one = reader(long_poll_ms=str(LONG_MS))
     end = at_end(one)
-    soon(lambda: clients[topic].fail(error))
+    once_all_wait(clients, lambda: clients[topic].fail(error))
     with pytest.raises(LogChanged, match=str(error)):
         one.latestOffset(end, EVERYTHING)
 
@@ -355,7 +361,7 @@ def test_a_topic_without_leaders_does_not_hold_up_the_offsets(clients: Clients) 
 def test_stopping_closes_the_clients_that_do_not_wait(clients: Clients) -> None:
     one = reader(long_poll_ms=str(LONG_MS))
     end = at_end(one)
-    soon(clients[SHARE_STATE_TOPIC].append)
+    once_all_wait(clients, clients[SHARE_STATE_TOPIC].append)
     one.latestOffset(end, EVERYTHING)
     one.stop()
     assert {topic for topic, client in clients.items() if client.is_closed} == {SHARE_STATE_TOPIC}
