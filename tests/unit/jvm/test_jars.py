@@ -23,15 +23,15 @@ from streaming.jvm.jars import (
 )
 from tests.support.brokers.jar_sets import ALL_JAR_SETS
 
-# Answers -version, notes each run, keeps what Ivy was told, and writes two jars where Ivy would.
+# Answers -version, notes each run, keeps the files that Ivy gets, and writes two jars as Ivy does.
 FAKE_IVY = """\
 #!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "17"'; exit; fi
 echo run >> {runs}
 while [ $# -gt 0 ]; do
   case "$1" in
-    -settings) cp "$2" {told}/ ;;
-    -ivy) cp "$2" {told}/ ;;
+    -settings) cp "$2" {kept}/ ;;
+    -ivy) cp "$2" {kept}/ ;;
     -retrieve) jars="${{2%%/\\[*}}/org.example/module/1"; mkdir -p "$jars" ;;
   esac
   shift
@@ -65,7 +65,7 @@ class FakeIvy:
     def does(self, script: str) -> None:
         java = self._folder / "bin" / "java"
         runs = self._folder / "runs"
-        java.write_text(FAKE_IVY.format(runs=runs, told=self._folder, then=script))
+        java.write_text(FAKE_IVY.format(runs=runs, kept=self._folder, then=script))
         java.chmod(0o755)
 
     @property
@@ -73,7 +73,7 @@ class FakeIvy:
         runs = self._folder / "runs"
         return len(runs.read_text().splitlines()) if runs.exists() else 0
 
-    def told(self, file: str) -> str:
+    def received(self, file: str) -> str:
         return (self._folder / file).read_text()
 
 
@@ -208,7 +208,7 @@ def test_every_set_that_the_program_and_its_tests_use_is_locked(jar_set: JarSet)
     text = jar_set.lock_file.read_text()
     comments, sums = text.splitlines()[::2], read_lock(jar_set.lock_file)
     assert sums is not None
-    assert all(len(bytes.fromhex(one)) == sha512().digest_size for one in sums.values())
+    assert all(len(bytes.fromhex(digest)) == sha512().digest_size for digest in sums.values())
     # Each jar is named after its coordinates, and each module that is asked for is there.
     names = {f"{module}-{revision}.jar" for _, module, revision in map(_coordinates, comments)}
     assert names == sums.keys()
@@ -246,7 +246,7 @@ def test_a_cache_that_cannot_be_written(ivy: FakeIvy) -> None:
 
 def test_ivy_knows_one_repository_and_delta_without_what_it_depends_on(ivy: FakeIvy) -> None:
     cached_jars(ivy.delta)
-    settings, module = ivy.told("ivysettings.xml"), ivy.told("ivy.xml")
+    settings, module = ivy.received("ivysettings.xml"), ivy.received("ivy.xml")
     assert settings.count("m2compatible") == 1
     assert "://" not in settings
     assert "user.home" not in settings

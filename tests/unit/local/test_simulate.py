@@ -116,8 +116,8 @@ def test_a_workload_is_taken_as_it_grows(tmp_path: Path) -> None:
     reader = TableReader(tables)
     assert differences(rows_of(reader), loaders) == []
     expected = model_answers(workload.coordinators.values())
-    found = TableAnswers(reader).answers(topic_names=topic_names(workload.topics))
-    verification = compare(expected, found, expected)
+    answers = TableAnswers(reader).answers(topic_names=topic_names(workload.topics))
+    verification = compare(expected, answers, expected)
     assert verification.differences == []
     assert verification.counts["member"] > 20
 
@@ -273,5 +273,5 @@ def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
 
 
 def _said(stderr: Path, pattern: str) -> str:
-    found = re.search(pattern, stderr.read_text())
-    return "" if found is None else found[1]
+    match = re.search(pattern, stderr.read_text())
+    return "" if match is None else match[1]

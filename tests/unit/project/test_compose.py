@@ -84,8 +84,8 @@ def test_the_listeners_fit_together(services: dict[str, Any]) -> None:
 
 def listeners(value: str) -> dict[str, tuple[str, str]]:
     """Name to host and port of `NAME://host:port,…`."""
-    found = re.findall(r"(\w+)://([^:,]*):(\d+)", value)
-    return {name: (host, port) for name, host, port in found}
+    addresses = re.findall(r"(\w+)://([^:,]*):(\d+)", value)
+    return {name: (host, port) for name, host, port in addresses}
 
 
 def parameters_of(service: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def first_column(name: str, heading: str, pattern: str = r"`([\w-]+)`") -> list[
     rest = section(name, heading)
     table = rest[rest.index("\n|") :].strip().partition("\n\n")[0]
     return [
-        found for row in table.splitlines()[2:] for found in re.findall(pattern, row.split("|")[1])
+        word for row in table.splitlines()[2:] for word in re.findall(pattern, row.split("|")[1])
     ]
 
 

@@ -50,14 +50,14 @@ def examples() -> list[tuple[str, str]]:
 
     A command ends with its line, or with the line on which its quotes are closed.
     """
-    found = []
+    commands = []
     for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
         for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
             lines = part.split("\n")
             heads = ("\n".join(lines[:end]) for end in range(1, len(lines) + 1))
             command = next(head for head in heads if head.count('"') % 2 == 0)
-            found.append((command, part.removeprefix(command).lstrip("\n")))
-    return found
+            commands.append((command, part.removeprefix(command).lstrip("\n")))
+    return commands
 
 
 def test_every_question_is_answered_with_its_columns(tables: str) -> None:
@@ -97,9 +97,9 @@ def test_the_example_of_alert_rules(
     rules = rules_of(blocks("alerts.md", "yaml")[0], tmp_path)
     facts = Facts(TableReader(tables), NOW, rules.status_rules)
     with closing(SqlRules(facts.snapshot.reader.tables)) as sql:
-        found = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
-    assert [finding.key.group_id for finding in found["stopped"]] == ["old"]
-    assert [finding.key.group_id for finding in found["somebody-set-offsets-back"]] == ["back"]
+        findings = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
+    assert [finding.key.group_id for finding in findings["stopped"]] == ["old"]
+    assert [finding.key.group_id for finding in findings["somebody-set-offsets-back"]] == ["back"]
 
 
 def test_the_rules_of_first_alerts(tmp_path: Path) -> None:

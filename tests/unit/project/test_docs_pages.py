@@ -55,11 +55,11 @@ def test_the_navigation_has_every_page_once(docs: dict[str, Page], navigation: S
 def test_the_index_has_the_pages_of_the_navigation(
     docs: dict[str, Page], navigation: Sections
 ) -> None:
-    found: Sections = {}
+    listed: Sections = {}
     for part in docs["index.md"].text.split("\n## ")[1:]:
         title, _, rest = part.partition("\n")
-        found[title] = re.findall(r"^- \[(.+?)\]\((.+?)\): \S.*$", rest, re.MULTILINE)
-    assert found == navigation
+        listed[title] = re.findall(r"^- \[(.+?)\]\((.+?)\): \S.*$", rest, re.MULTILINE)
+    assert listed == navigation
 
 
 def test_every_link_leads_to_a_file_and_a_heading_of_the_repository(

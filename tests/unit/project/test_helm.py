@@ -81,10 +81,10 @@ def differences(values: Any, schema: Any, path: str) -> list[str]:
     if schema.get("additionalProperties") is not False:
         return []
     known = schema["properties"].keys() - {"global"}  # Helm adds it to the values
-    found = [f"{path}.{name}" for name in known ^ values.keys()]
+    wrong = [f"{path}.{name}" for name in known ^ values.keys()]
     for name in known & values.keys():
-        found += differences(values[name], schema["properties"][name], f"{path}.{name}")
-    return found
+        wrong += differences(values[name], schema["properties"][name], f"{path}.{name}")
+    return wrong
 
 
 def test_the_user_of_the_image_is_that_of_the_pods(repository: Path) -> None:
@@ -117,10 +117,10 @@ def test_every_manifest_fits_the_schemas_of_kubernetes(name: str, tmp_path: Path
 @long
 @every_value_set
 def test_every_manifest_is_one_of_the_types_in_go(name: str) -> None:
-    found = manifests(VALUE_SETS[name])
+    documents = manifests(VALUE_SETS[name])
     answer = decode_strictly(rendered(VALUE_SETS[name]))
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.split() == [manifest["kind"] for manifest in found]
+    assert answer.stdout.split() == [manifest["kind"] for manifest in documents]
     assert (set(answer.stdout.split()) >= OPERATOR_KINDS) == (VALUE_SETS[name] is ALL)
 
 
@@ -231,7 +231,10 @@ def test_the_probes_of_the_page_are_answered_without_a_token(tmp_path: Path) -> 
         access = Access("0.0.0.0", "t" * 16, values["dashboard"].get("authHeader"))  # noqa: S104
         page = create_app({"tables": folder}, access=access).test_client()
         for probe in probes_of(container_of(deployments_of(values)["dashboard"])).values():
-            headers = {one["name"]: one["value"] for one in probe["httpGet"].get("httpHeaders", ())}
+            headers = {
+                header["name"]: header["value"]
+                for header in probe["httpGet"].get("httpHeaders", ())
+            }
             # kubelet sends the address of the pod in `Host`.
             path, address = probe["httpGet"]["path"], "http://10.0.0.7:8050"
             assert page.get(path, headers=headers, base_url=address).status_code == 200
@@ -279,7 +282,7 @@ def test_values_that_cannot_work_are_refused(changes: Values, message: str) -> N
 
 @long
 def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
-    (rule,) = (one for one in manifests(ALL) if one["kind"] == "PrometheusRule")
+    (rule,) = (manifest for manifest in manifests(ALL) if manifest["kind"] == "PrometheusRule")
     assert rule["spec"] == load((repository / "deploy" / "prometheus-rules.yaml").read_text())
     assert rule["metadata"]["labels"]["release"] == "prometheus"
 
@@ -287,8 +290,8 @@ def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
 @long
 @every_value_set
 def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None:
-    found = manifests(VALUE_SETS[name])
-    deployments = of_kind(found, "Deployment")
+    documents = manifests(VALUE_SETS[name])
+    deployments = of_kind(documents, "Deployment")
     labels = {
         part: deployment["spec"]["template"]["metadata"]["labels"].items()
         for part, deployment in deployments.items()
@@ -297,15 +300,15 @@ def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None
         part: {port["name"] for port in container_of(deployment).get("ports", ())}
         for part, deployment in deployments.items()
     }
-    services = of_kind(found, "Service")
+    services = of_kind(documents, "Service")
     for part, service in services.items():
         assert service["spec"]["selector"].items() <= labels[part]
         assert {port["targetPort"] for port in service["spec"]["ports"]} == ports[part]
-    for part, policy in of_kind(found, "NetworkPolicy").items():
+    for part, policy in of_kind(documents, "NetworkPolicy").items():
         assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels[part]
         rules = policy["spec"]["ingress"]
         assert {port["port"] for rule in rules for port in rule.get("ports", ())} == ports[part]
-    for monitor in of_kind(found, "ServiceMonitor").values():
+    for monitor in of_kind(documents, "ServiceMonitor").values():
         (choice,) = monitor["spec"]["selector"]["matchExpressions"]
         (endpoint,) = monitor["spec"]["endpoints"]
         for part in choice["values"]:
@@ -330,14 +333,14 @@ def test_the_rules_of_alerts_are_a_rules_file(tmp_path: Path) -> None:
 
 @long
 def test_helm_test_asks_the_services() -> None:
-    found = manifests(LEAST)
-    (test,) = (one for one in found if one["kind"] == "Pod")
+    documents = manifests(LEAST)
+    (test,) = (manifest for manifest in documents if manifest["kind"] == "Pod")
     (container,) = test["spec"]["containers"]
     compile(container["command"][-1], "test", "exec")
     services = {
-        f"{one['metadata']['name']}:{port['port']}"
-        for one in of_kind(found, "Service").values()
-        for port in one["spec"]["ports"]
+        f"{manifest['metadata']['name']}:{port['port']}"
+        for manifest in of_kind(documents, "Service").values()
+        for port in manifest["spec"]["ports"]
     }
     assert {url.split("/")[2] for url in container["args"]} == services
     # It mounts no volume, and its labels select it for no Service.
@@ -349,8 +352,10 @@ def test_the_example_of_the_docs_is_what_helm_prints(repository: Path) -> None:
     page = (repository / "docs" / "kubernetes.md").read_text()
     (example,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", page, re.DOTALL)
     values = load(example)
-    told = re.findall(r"^(\w+)/(kafka-\S+)$", page, re.MULTILINE)
-    assert told == [(one["kind"], one["metadata"]["name"]) for one in manifests(values)]
+    printed = re.findall(r"^(\w+)/(kafka-\S+)$", page, re.MULTILINE)
+    assert printed == [
+        (manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests(values)
+    ]
     answer = helm("lint", "--strict", values=values)
     assert answer.returncode == 0, answer.stdout
     # Helm itself says which release it is.
@@ -372,9 +377,9 @@ def test_every_pod_has_the_restricted_profile(name: str) -> None:
     It has no login to Kubernetes. A Service `coordinator-state` would set COORDINATOR_STATE_PORT,
     the variable of `--port`.
     """
-    found = manifests(VALUE_SETS[name])
-    assert len(dict(pods(found))) > 1
-    for _, pod in pods(found):
+    documents = manifests(VALUE_SETS[name])
+    assert len(dict(pods(documents))) > 1
+    for _, pod in pods(documents):
         assert pod["automountServiceAccountToken"] is False
         assert pod["enableServiceLinks"] is False
         of_pod = pod["securityContext"]
@@ -392,7 +397,7 @@ def test_every_pod_has_the_restricted_profile(name: str) -> None:
             }
             assert not any("hostPort" in port for port in container.get("ports", ()))
             assert container["resources"]["limits"]["memory"]
-    for account in of_kind(found, "ServiceAccount").values():
+    for account in of_kind(documents, "ServiceAccount").values():
         assert account["automountServiceAccountToken"] is False
 
 
@@ -406,7 +411,7 @@ def test_what_a_part_writes_is_on_a_volume(name: str) -> None:
             mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
         }
         assert mounts["/tmp"] is False  # noqa: S108 - in the pod
-        environment = {one["name"]: one.get("value") for one in container["env"]}
+        environment = {variable["name"]: variable.get("value") for variable in container["env"]}
         given = parameters(deployment)
         if part == "materializer":
             assert mounts["/data"] is False
@@ -432,7 +437,9 @@ def test_secrets_are_references() -> None:
         references[part] = set(
             re.findall(r'"(?:secretName|name)": "(kafka-login|page-token|sinks|store-login)"', text)
         )
-        literal = {one["name"] for one in container_of(deployment)["env"] if "value" in one}
+        literal = {
+            variable["name"] for variable in container_of(deployment)["env"] if "value" in variable
+        }
         assert literal <= {"COORDINATOR_STATE_LOG_FORMAT", "AWS_REGION", "NUMBA_CACHE_DIR"}
     assert references == {
         "materializer": {"kafka-login", "store-login"},

@@ -236,12 +236,12 @@ def distributions_of(modules: Collection[str]) -> set[str]:
 def providers() -> dict[str, str]:
     """Name of the distribution of each module that is installed."""
     # By files: packages_distributions() of Python 3.10 lacks packages without a top_level.txt.
-    found = {}
+    names: dict[str, str] = {}
     for distribution in distributions():
         files = (distribution.read_text("RECORD") or "").splitlines()
         modules = {re.split(r"[/,.]", file)[0] for file in files}
-        found |= dict.fromkeys(modules, normalized(distribution.name))
-    return found
+        names |= dict.fromkeys(modules, normalized(distribution.name))
+    return names
 
 
 def names_of(requirements: list[str]) -> set[str]:
@@ -271,7 +271,7 @@ def test_a_lock_file_pins_what_pyproject_asks_for(
     metadata, extras = project["project"], project["project"]["optional-dependencies"]
     groups = project["dependency-groups"]
     run = metadata["dependencies"] + extras["streaming"] + extras["lineage"]
-    dev = [one for one in groups["dev"] if one != {"include-group": "installer"}]
+    dev = [each for each in groups["dev"] if each != {"include-group": "installer"}]
     asked = {
         "core.lock": metadata["dependencies"],
         "deploy.lock": groups["deploy"],
@@ -293,7 +293,7 @@ def test_the_spark_that_is_asked_for_is_the_one_that_deltas_jars_are_built_for(
     project: dict[str, Any],
 ) -> None:
     streaming = project["project"]["optional-dependencies"]["streaming"]
-    (pyspark,) = (one for one in map(Requirement, streaming) if one.name == "pyspark")
+    (pyspark,) = (each for each in map(Requirement, streaming) if each.name == "pyspark")
     major, minor = DELTA_SPARK_MODULE.split("_")[1].split(".")
     assert pyspark.specifier.contains(f"{major}.{minor}.9")
     for other in (int(minor) - 1, int(minor) + 1):

@@ -30,17 +30,17 @@ def test_a_differing_and_a_missing_page_are_named(repository: Path, tmp_path: Pa
     (tmp_path / "docs" / "options.md").unlink()
     lag = tmp_path / "docs" / "lag.md"
     lag.write_text(lag.read_text().replace("| Group id. |", "| who |"))
-    found = differing_pages(tmp_path)
-    assert found.keys() == {"docs/options.md", "docs/lag.md"}
-    assert found["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
+    differing = differing_pages(tmp_path)
+    assert differing.keys() == {"docs/options.md", "docs/lag.md"}
+    assert differing["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
 
 
 def test_every_column_has_one_description() -> None:
-    found = descriptions()
-    assert found["tables"].keys() == SCHEMAS.keys()
+    texts = descriptions()
+    assert texts["tables"].keys() == SCHEMAS.keys()
     used = set()
     for table, schema in SCHEMAS.items():
-        own = found["tables"][table].get("columns", {})
+        own = texts["tables"][table].get("columns", {})
         assert own.keys() <= set(schema.names)
         assert table_description(table).endswith(".")
         for name in schema.names:
@@ -48,8 +48,10 @@ def test_every_column_has_one_description() -> None:
             assert re.fullmatch(r"[A-Z`].*\.", text), text
             used |= {name} - own.keys()
         # Another description of a column must differ from the shared one.
-        assert [one for one, text in own.items() if text == found["columns"].get(one)] == []
-    assert used >= found["columns"].keys()
+        assert [
+            column for column, text in own.items() if text == texts["columns"].get(column)
+        ] == []
+    assert used >= texts["columns"].keys()
 
 
 def test_keys_of_views_identify_rows(tmp_path: Path) -> None:

@@ -34,17 +34,17 @@ class Import(NamedTuple):
 
 @pytest.fixture(scope="module")
 def imports(repository: Path) -> list[Import]:
-    found = []
+    pairs = []
     files = [file for name in ("tests", "bench") for file in (repository / name).rglob("*.py")]
     assert len(files) > 100
     for file in sorted(files):
         importer = ".".join(file.relative_to(repository).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
-                found += [Import(importer, name.name) for name in node.names]
+                pairs += [Import(importer, name.name) for name in node.names]
             elif isinstance(node, ast.ImportFrom):
-                found += [Import(importer, f"{node.module}.{name.name}") for name in node.names]
-    return found
+                pairs += [Import(importer, f"{node.module}.{name.name}") for name in node.names]
+    return pairs
 
 
 # --- a test can be read, run and moved alone -----------------------------------------------------

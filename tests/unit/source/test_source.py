@@ -157,7 +157,7 @@ class TestPlanning:
         rows, packed = (reader_of(packed=packed) for packed in ("false", "TRUE"))
         start = rows.initialOffset()
         ranges = rows.partitions(start, rows.latestOffset(start, ReadAllAvailable()))
-        batches = [batch for one in ranges for batch in packed.read(one)]
+        batches = [batch for planned in ranges for batch in packed.read(planned)]
         assert {batch.schema for batch in batches} == {PACKED_ROW_SCHEMA}
         assert unpack(pa.Table.from_batches(batches)).to_pylist() == rows_of(rows, ranges)
         assert unpack(PACKED_ROW_SCHEMA.empty_table()).equals(LOG_ROW_SCHEMA.empty_table())
