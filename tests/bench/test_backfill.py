@@ -10,12 +10,12 @@ import pytest
 
 from bench.backfill import broker_load, run_cold
 from coordinator_state.model.plain_commits import PlainCommits
+from tests.support.brokers.fresh_broker import FreshBroker, fresh_brokers
 from tests.support.tables.equality import Equality, check_equality
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.support.brokers.fresh_broker import FreshBroker
 
 pytestmark = [
     pytest.mark.integration,
@@ -24,6 +24,13 @@ pytestmark = [
 ]
 
 COMMITS, KEYS, GROUPS = 20_000, 2_000, 200
+
+
+@pytest.fixture
+def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshBroker]:
+    """A function that starts a broker, which is stopped at the end of the test."""
+    with fresh_brokers(tmp_path_factory) as start:
+        yield start
 
 
 @pytest.mark.parametrize("in_transactions", [False, pytest.param(True, marks=pytest.mark.long)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,9 +131,14 @@ def helm(*arguments: str | Path, values: Values) -> subprocess.CompletedProcess[
 
 def rendered(values: Values, kubernetes_version: str = "1.37.0") -> str:
     """The manifests of `helm template`, as YAML."""
+    return _rendered(json.dumps(values), kubernetes_version)
+
+
+@cache
+def _rendered(values: str, kubernetes_version: str) -> str:
     answer = helm(
         *("template", RELEASE, "--namespace", NAMESPACE, "--kube-version", kubernetes_version),
-        values=values,
+        values=json.loads(values),
     )
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
@@ -162,10 +168,20 @@ def pods(found: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
             yield manifest["metadata"]["name"], manifest["spec"]
 
 
+def deployments_of(values: Values) -> dict[str, Manifest]:
+    """The Deployments by their part."""
+    return of_kind(manifests(values), "Deployment")
+
+
+def container_of(deployment: Manifest) -> Manifest:
+    """The only container of a Deployment."""
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
 def parameters(deployment: Manifest) -> dict[str, Any]:
     """The parameters of a Deployment's command line, as the program's own parser reads them."""
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    words = list(container["args"])
+    words = list(container_of(deployment)["args"])
     name = words.pop(0)
     if isinstance(COMMANDS[name], click.Group):
         name = f"{name} {words.pop(0)}"
@@ -175,5 +191,5 @@ def parameters(deployment: Manifest) -> dict[str, Any]:
 
 def pod_of(values: Values, part: str) -> Manifest:
     """The specification of the pod of a part."""
-    pod: Manifest = of_kind(manifests(values), "Deployment")[part]["spec"]["template"]["spec"]
+    pod: Manifest = deployments_of(values)[part]["spec"]["template"]["spec"]
     return pod

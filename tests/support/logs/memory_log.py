@@ -13,6 +13,7 @@ from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.fetch import FetchedRecords, LogDescription, OffsetAndEpoch
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
+from streaming.source.log_range import LogRange
 from tests.support.logs.logs import offset_key, offset_value
 
 CLUSTER_ID, TOPIC_ID = "a-cluster", "a-topic"
@@ -118,6 +119,19 @@ class MemoryLogClient:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+def range_of(
+    log_partition: int, to_offset: int, from_offset: int = 0, high_watermark: int | None = None
+) -> LogRange:
+    """A range of a log partition; it ends at the high watermark if that is None."""
+    return LogRange(
+        log_partition=log_partition,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        high_watermark=to_offset if high_watermark is None else high_watermark,
+        leader_epoch=5,
+    )
 
 
 def reader_of(**options: str) -> CoordinatorLogStreamReader:

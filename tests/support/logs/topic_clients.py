@@ -20,7 +20,7 @@ from tests.support.logs.topic_logs import transaction_key, transaction_value
 Offset = dict[str, Any]
 
 EVERYTHING = ReadAllAvailable()
-LONG_MS = 60_000
+LONG_MS = 600_000
 """The longest wait of a test that must not wait."""
 BOTH = {
     TRANSACTION_STATE_TOPIC: {"log_partitions": [0, 1], "start_offsets": {}},
@@ -39,6 +39,7 @@ class TopicClient(MemoryLogClient):
         self.arrived = threading.Condition()
         self.failure: Exception | None = None
         self.waits = 0
+        self.is_waiting = False
 
     def describe(self) -> LogDescription:
         return LogDescription(
@@ -72,7 +73,9 @@ class TopicClient(MemoryLogClient):
     ) -> dict[int, FetchedRecords]:
         with self.arrived:
             self.waits += max_wait_ms > 0
+            self.is_waiting = max_wait_ms > 0
             self.arrived.wait_for(lambda: self._has_news(positions), max_wait_ms / 1000)
+            self.is_waiting = False
             if self.failure is not None:
                 raise self.failure
             return super().fetch(positions, max_bytes, max_partition_bytes)

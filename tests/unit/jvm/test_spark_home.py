@@ -29,13 +29,19 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 def home_of_a_session() -> Path | None:
     with linked_spark_home():
-        found = os.environ.get(SPARK_HOME)
-    return None if found is None else Path(found)
+        home = os.environ.get(SPARK_HOME)
+    return None if home is None else Path(home)
 
 
-def test_the_archives_of_spark_import_the_installed_packages() -> None:
+@pytest.fixture
+def home() -> Path:
+    """The home of a session with the installed PySpark."""
     home = home_of_a_session()
     assert home is not None
+    return home
+
+
+def test_the_archives_of_spark_import_the_installed_packages(home: Path) -> None:
     archives = sorted((INSTALLED / "python" / "lib").glob("*.zip"))
     assert len(archives) == 2
     # As Spark's JVM makes the path of a Python process.
@@ -52,9 +58,7 @@ def test_the_archives_of_spark_import_the_installed_packages() -> None:
     assert Path(f"{home}{of_pyspark}").resolve() == INSTALLED.resolve()
 
 
-def test_all_else_is_linked_and_a_second_start_makes_nothing() -> None:
-    home = home_of_a_session()
-    assert home is not None
+def test_all_else_is_linked_and_a_second_start_makes_nothing(home: Path) -> None:
     installed = {entry.name for entry in INSTALLED.iterdir()} - {"__pycache__"}
     assert {entry.name for entry in home.iterdir()} == installed
     assert (home / "jars").resolve() == (INSTALLED / "jars").resolve()
@@ -67,9 +71,9 @@ def test_all_else_is_linked_and_a_second_start_makes_nothing() -> None:
     assert [entry.name for entry in home.parent.iterdir()] == [home.name]
 
 
-def test_the_jvm_starts_without_the_module_that_it_would_warn_of(tmp_path: Path) -> None:
-    home = home_of_a_session()
-    assert home is not None
+def test_the_jvm_starts_without_the_module_that_it_would_warn_of(
+    home: Path, tmp_path: Path
+) -> None:
     # In place of Java: it answers as Spark's launcher does, with the command of a JVM.
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -84,18 +88,6 @@ def test_the_jvm_starts_without_the_module_that_it_would_warn_of(tmp_path: Path)
         check=True,
     )
     assert (started.stdout, started.stderr) == ("-Dfile=a folder Main\n", "")
-
-
-def test_a_launch_script_of_another_form_is_linked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = copied_package(tmp_path, monkeypatch)
-    (other / "bin").unlink()
-    shutil.copytree(INSTALLED / "bin", other / "bin")
-    (other / "bin" / "spark-class").write_text("#!/bin/sh\n")
-    home = home_of_a_session()
-    assert home is not None
-    assert (home / "bin" / "spark-class").resolve() == other / "bin" / "spark-class"
 
 
 def test_of_two_processes_that_make_it_the_slower_uses_that_of_the_other(
@@ -113,39 +105,39 @@ def test_of_two_processes_that_make_it_the_slower_uses_that_of_the_other(
     assert [entry.name for entry in home.parent.iterdir()] == [home.name]
 
 
-def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another installation of PySpark: a folder with the same entries."""
-    other = tmp_path / "pyspark"
-    other.mkdir()
+    folder = tmp_path / "pyspark"
+    folder.mkdir()
     for entry in INSTALLED.iterdir():
-        (other / entry.name).symlink_to(entry)
-    monkeypatch.setattr(pyspark, "__file__", str(other / "__init__.py"))
-    return other
+        (folder / entry.name).symlink_to(entry)
+    monkeypatch.setattr(pyspark, "__file__", str(folder / "__init__.py"))
+    return folder
 
 
-def test_another_content_of_pyspark_is_linked_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = copied_package(tmp_path, monkeypatch)
+def test_another_content_of_pyspark_is_linked_anew(copy: Path) -> None:
     before = home_of_a_session()
-    assert before is not None
-    (other / "conf").mkdir()
+    (copy / "conf").mkdir()
+    (copy / "bin").unlink()
+    shutil.copytree(INSTALLED / "bin", copy / "bin")
+    # A launch script of another form.
+    (copy / "bin" / "spark-class").write_text("#!/bin/sh\n")
     after = home_of_a_session()
+    assert before is not None
     assert after not in (None, before)
-    assert (after / "conf").resolve() == other / "conf"
+    for name in ("conf", "bin/spark-class"):
+        assert (after / name).resolve() == copy / name
 
 
 @pytest.mark.parametrize(("name", "is_missing"), [("bin", True), ("spark-distribution", False)])
-def test_what_spark_cannot_start_from_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_missing: bool
-) -> None:
+def test_what_spark_cannot_start_from_is_not_used(copy: Path, name: str, is_missing: bool) -> None:
     """PySpark beside a Spark distribution has no jars; one with another Hadoop has others."""
-    other = copied_package(tmp_path, monkeypatch)
     assert home_of_a_session() is not None
     if is_missing:
-        (other / name).unlink()
+        (copy / name).unlink()
     else:
-        (other / name).mkdir()
+        (copy / name).mkdir()
     assert home_of_a_session() is None
 
 
@@ -157,9 +149,7 @@ def test_a_spark_home_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None
     assert not linked_home().exists()
 
 
-def test_a_folder_that_others_may_change_is_not_used() -> None:
-    home = home_of_a_session()
-    assert home is not None
+def test_a_folder_that_others_may_change_is_not_used(home: Path) -> None:
     home.parent.chmod(0o777)
     assert home_of_a_session() is None
     home.parent.chmod(0o755)
@@ -167,11 +157,10 @@ def test_a_folder_that_others_may_change_is_not_used() -> None:
     assert home_of_a_session() is None
 
 
-def test_without_a_cache_folder_spark_starts_as_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cache", ["file/cache", "two:paths"])
+def test_without_a_usable_cache_folder_spark_starts_as_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path / "file" / "cache"))
-    assert home_of_a_session() is None
-    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path / "two:paths"))
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path / cache))
     assert home_of_a_session() is None

@@ -64,47 +64,40 @@ EQUAL = DemoReport(
     },
     verification=Verification(),
 )
-DIFFERENT = [
-    replace(EQUAL, groups=[group(is_equal=False)]),
-    replace(EQUAL, pending=[pending(broker=None, is_equal=False)]),
-    replace(EQUAL, records={**EQUAL.records, "read": 1_016}),
-    replace(EQUAL, verification=Verification(behind={9: 1})),
-]
+OTHER = {**STABLE, "state": "Empty", "members": 0}
+UNKNOWN = {"topic": "orders", "partition": 0, "tables": None, "broker": OFFSET}
+RECORDS = " read {} 1,000 applied + 5 superseded + 4 ignored + 3 quarantined + 3 pending"
 
 
 def shown(report: DemoReport, output: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The report; a table without its widths."""
     show_report(report, output_of(output), is_json=output == "json")
-    return capsys.readouterr().out
+    return " ".join(capsys.readouterr().out.split())
 
 
 def test_equal_sides(capsys: pytest.CaptureFixture[str]) -> None:
     assert EQUAL.is_equal
     text = shown(EQUAL, "text", capsys)
-    assert (
-        "1,015 records read = 1,000 applied + 5 superseded + 4 ignored + 3 quarantined + 3 pending"
-        in text
-    )
+    assert f"1,015 records{RECORDS.format('=')}" in text
     assert "verify: equal" in text
 
 
-@pytest.mark.parametrize("report", DIFFERENT)
-def test_any_difference_counts(report: DemoReport, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        (
+            {"groups": [group(broker=OTHER, offsets=[UNKNOWN], is_equal=False)]},
+            "Stable ≠ Empty 1 ≠ 0 - 7 false",
+        ),
+        ({"pending": [pending(broker=None, is_equal=False)]}, ""),
+        ({"records": {**EQUAL.records, "read": 1_016}}, f"1,016 records{RECORDS.format('≠')}"),
+        ({"verification": Verification(behind={9: 1})}, ""),
+    ],
+)
+def test_any_difference_counts_and_is_shown(
+    changes: dict[str, Any], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = replace(EQUAL, **changes)
     assert not report.is_equal
     assert not json.loads(shown(report, "json", capsys))["is_equal"]
-
-
-def test_both_answers_are_shown_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    other = {**STABLE, "state": "Empty", "members": 0}
-    offset = {"topic": "orders", "partition": 0, "tables": None, "broker": OFFSET}
-    row = group(broker=other, offsets=[offset], is_equal=False)
-    text = shown(replace(EQUAL, groups=[row]), "text", capsys)
-    assert re_spaced("Stable ≠ Empty 1 ≠ 0 - 7 false") in re_spaced(text)
-
-
-def test_records_not_accounted_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "1,016 records read ≠ 1,000 applied" in shown(DIFFERENT[2], "text", capsys)
-
-
-def re_spaced(text: str) -> str:
-    """The words of a table, whatever its widths."""
-    return " ".join(text.split())
+    assert part in shown(report, "text", capsys)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streaming.local.broker.load_summary import LoadSummary, parse_load_summaries
 
 KAFKA_4_SCHEDULED = (
@@ -37,27 +39,23 @@ LOADED_42 = LoadSummary(
 LOADED_4 = LoadSummary(log_partition=4, duration_ms=7, queued_ms=6, records=None, size_bytes=None)
 
 
-def test_kafka_4() -> None:
-    assert parse_load_summaries(KAFKA_4_SCHEDULED) == []
-    assert parse_load_summaries(KAFKA_4_SCHEDULED + KAFKA_4_LOADED) == [LOADED_42]
+BOTH = KAFKA_4_LOADED + KAFKA_3_LOADED
 
 
-def test_kafka_3() -> None:
-    assert parse_load_summaries(KAFKA_3_LOADED) == [LOADED_4]
-
-
-def test_an_unload_takes_back_the_load_of_its_log_partition_only() -> None:
-    both = KAFKA_4_LOADED + KAFKA_3_LOADED
-    assert parse_load_summaries(both + KAFKA_4_UNLOAD) == [LOADED_4]
-    assert parse_load_summaries(both + KAFKA_3_UNLOAD) == [LOADED_42]
-
-
-def test_a_log_partition_being_loaded_again_is_not_loaded() -> None:
-    log = KAFKA_4_LOADED + KAFKA_4_SCHEDULED
-    assert parse_load_summaries(log) == []
-    assert parse_load_summaries(log + KAFKA_4_LOADED) == [LOADED_42]
-
-
-def test_other_topics_do_not_count() -> None:
-    log = (KAFKA_4_LOADED + KAFKA_3_LOADED).replace("__consumer_offsets", "__transaction_state")
-    assert parse_load_summaries(log) == []
+@pytest.mark.parametrize(
+    ("log", "summaries"),
+    [
+        (KAFKA_4_SCHEDULED, []),
+        (KAFKA_4_SCHEDULED + KAFKA_4_LOADED, [LOADED_42]),
+        (KAFKA_3_LOADED, [LOADED_4]),
+        # An unload takes back the load of its log partition only.
+        (BOTH + KAFKA_4_UNLOAD, [LOADED_4]),
+        (BOTH + KAFKA_3_UNLOAD, [LOADED_42]),
+        # A log partition that is being loaded again is not loaded.
+        (KAFKA_4_LOADED + KAFKA_4_SCHEDULED, []),
+        (KAFKA_4_LOADED + KAFKA_4_SCHEDULED + KAFKA_4_LOADED, [LOADED_42]),
+        (BOTH.replace("__consumer_offsets", "__transaction_state"), []),
+    ],
+)
+def test_load_summaries(log: str, summaries: list[LoadSummary]) -> None:
+    assert parse_load_summaries(log) == summaries

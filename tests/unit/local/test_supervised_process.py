@@ -7,16 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.local.broker.supervised_process import SupervisedProcess
+from tests.support.eventually import Eventually
 
-TIMEOUT_S = 30.0
-# Says its pid and stays, with SIGTERM as it found it or ignored.
+TIMEOUT_S = 60.0
+# Writes its pid and stays, with SIGTERM as it found it or ignored.
 STAYS = "import os, signal; {before}print(os.getpid(), flush=True); signal.pause()"
 DEAF = STAYS.format(before="signal.signal(signal.SIGTERM, signal.SIG_IGN); ")
 POLITE = STAYS.format(before="")
@@ -30,25 +30,39 @@ SupervisedProcess([sys.executable, "-c", sys.argv[2]], folder=folder, output=fol
 signal.pause()
 """
 
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline, pause = time.monotonic() + TIMEOUT_S, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.02)
+Start = Callable[[str], tuple[SupervisedProcess, int]]
 
 
-def start(folder: Path, script: str) -> SupervisedProcess:
-    return SupervisedProcess(
-        [sys.executable, "-c", script], folder=folder, output=folder / "output"
-    )
+def process_of(folder: Path, script: str) -> SupervisedProcess:
+    command = [sys.executable, "-c", script]
+    return SupervisedProcess(command, folder=folder, output=folder / "output")
 
 
-def pid_of_the_child(folder: Path) -> int:
+def pid_in(folder: Path, eventually: Eventually) -> int:
     """Wait for the first line that the child writes, its pid."""
     output = folder / "output"
-    wait_until(lambda: output.exists() and output.read_text().endswith("\n"))
+    eventually(lambda: output.exists() and output.read_text().endswith("\n"), TIMEOUT_S)
     return int(output.read_text())
+
+
+@pytest.fixture
+def start(tmp_path: Path, eventually: Eventually) -> Iterator[Start]:
+    """Start a process in a thread that ends; returns it and its pid. The test has to end it."""
+    started: list[SupervisedProcess] = []
+    pids: list[int] = []
+
+    def start(script: str) -> tuple[SupervisedProcess, int]:
+        thread = threading.Thread(target=lambda: started.append(process_of(tmp_path, script)))
+        thread.start()
+        thread.join()
+        pids.append(pid_in(tmp_path, eventually))
+        assert started[0].is_running
+        assert is_alive(pids[0])
+        return started[0], pids[0]
+
+    yield start
+    assert not started[0].is_running
+    assert not is_alive(pids[0])
 
 
 def is_alive(pid: int) -> bool:
@@ -60,71 +74,48 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_stop_lets_the_process_end(tmp_path: Path) -> None:
-    process = start(tmp_path, POLITE)
-    pid = pid_of_the_child(tmp_path)
+def test_stop_lets_the_process_end(start: Start) -> None:
+    process, _ = start(POLITE)
     assert process.stop(TIMEOUT_S)
-    assert not process.is_running
-    assert not is_alive(pid)
 
 
-def test_kill_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
-    process = start(tmp_path, DEAF)
-    pid = pid_of_the_child(tmp_path)
+def test_kill_ends_a_process_that_does_not_listen(start: Start) -> None:
+    process, pid = start(DEAF)
     assert not process.stop(0.2)
     assert is_alive(pid)
     process.kill()
-    assert not process.is_running
-    assert not is_alive(pid)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_stalled_process_goes_on_or_is_killed(tmp_path: Path, is_killed: bool) -> None:
-    process = start(tmp_path, POLITE)
-    pid = pid_of_the_child(tmp_path)
+def test_a_stalled_process_goes_on_or_is_killed(
+    start: Start, eventually: Eventually, is_killed: bool
+) -> None:
+    process, pid = start(POLITE)
     process.pause()
-    wait_until(lambda: is_stopped(pid))
+    state = ("/bin/ps", "-o", "stat=", "-p", str(pid))
+    eventually(lambda: subprocess.check_output(state).startswith(b"T"), TIMEOUT_S)
     if is_killed:
         process.kill()
     else:
         assert not process.stop(0.2)
         process.resume()
-        wait_until(lambda: not process.is_running)
-    assert not is_alive(pid)
+        eventually(lambda: not process.is_running, TIMEOUT_S)
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process."""
-    state = subprocess.run(
-        ["/bin/ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=True
-    )
-    return state.stdout.startswith(b"T")
-
-
-def test_it_ends_with_its_owner(tmp_path: Path) -> None:
+def test_it_ends_with_its_owner(tmp_path: Path, eventually: Eventually) -> None:
     root = str(Path(__file__).parents[3])
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path), DEAF],
         env={**os.environ, "PYTHONPATH": root},
     ) as owner:
-        pid = pid_of_the_child(tmp_path)
+        pid = pid_in(tmp_path, eventually)
         owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+    eventually(lambda: not is_alive(pid), TIMEOUT_S)
 
 
-def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
-    started: list[SupervisedProcess] = []
-    thread = threading.Thread(target=lambda: started.append(start(tmp_path, POLITE)))
-    thread.start()
-    thread.join()
-    pid = pid_of_the_child(tmp_path)
-    assert is_alive(pid)
-    assert started[0].is_running
-    started[0].kill()
-
-
-def test_output_is_appended(tmp_path: Path) -> None:
+def test_output_is_appended(tmp_path: Path, eventually: Eventually) -> None:
     (tmp_path / "output").write_text("before\n")
-    process = start(tmp_path, "import os, sys; print(os.getcwd()); sys.stderr.write('error')")
-    wait_until(lambda: not process.is_running)
+    script = "import os, sys; print(os.getcwd()); sys.stderr.write('error')"
+    process = process_of(tmp_path, script)
+    eventually(lambda: not process.is_running, TIMEOUT_S)
     assert (tmp_path / "output").read_text() == f"before\n{tmp_path}\nerror"

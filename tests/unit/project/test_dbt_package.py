@@ -69,17 +69,10 @@ def load(name: str) -> Any:
 @pytest.fixture(scope="module")
 def sources() -> dict[str, dict[str, Any]]:
     """The tables of each source by their names."""
-    found = {}
+    tables = {}
     for source in load("sources.yml")["sources"]:
-        found[source["name"]] = {table["name"]: table for table in source["tables"]}
-    return found
-
-
-def arguments_of(table: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the tests of a table by their names."""
-    return {
-        name: given["arguments"] for test in table["data_tests"] for name, given in test.items()
-    }
+        tables[source["name"]] = {table["name"]: table for table in source["tables"]}
+    return tables
 
 
 def test_sources_have_the_columns_of_the_tables_and_views(
@@ -94,30 +87,31 @@ def test_sources_have_the_columns_of_the_tables_and_views(
             assert all(column["description"] for column in table["columns"])
 
 
-def test_sources_are_where_the_tables_are(sources: dict[str, dict[str, Any]]) -> None:
-    for name, table in sources["coordinator_state"].items():
-        assert table["config"]["meta"]["delta_table_path"].endswith(f"}}}}/{name}")
-
-
-def test_keys_and_columns_without_nulls_are_those_of_the_tables(
+def test_sources_have_the_places_keys_and_required_columns_of_the_tables(
     sources: dict[str, dict[str, Any]],
 ) -> None:
     for name, table in TABLES.items():
-        found = arguments_of(sources["coordinator_state"][name])
-        assert found["unique_key"]["columns"] == list(table.key)
+        source = sources["coordinator_state"][name]
+        assert source["config"]["meta"]["delta_table_path"].endswith(f"}}}}/{name}")
+        arguments = {
+            test: given["arguments"]
+            for tests in source["data_tests"]
+            for test, given in tests.items()
+        }
+        assert arguments["unique_key"]["columns"] == list(table.key)
         required = [column.name for column in table.schema if not column.nullable]
-        assert found["no_nulls"]["columns"] == required
+        assert arguments["no_nulls"]["columns"] == required
 
 
 def test_accepted_values_are_those_of_the_code(sources: dict[str, dict[str, Any]]) -> None:
-    found = {}
+    accepted = {}
     for tables in sources.values():
         for table in tables.values():
             for column in table["columns"]:
                 for test in column.get("data_tests", ()):
                     values = test["accepted_values"]["arguments"]["values"]
-                    found[table["name"], column["name"]] = tuple(values)
-    assert found == ACCEPTED
+                    accepted[table["name"], column["name"]] = tuple(values)
+    assert accepted == ACCEPTED
 
 
 def test_models_are_the_documented_questions() -> None:
@@ -173,10 +167,10 @@ def test_every_model_answers_as_the_program_does(asked: Asked, built: Dbt) -> No
     with duckdb.connect(str(built.database), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for question in QUESTIONS:
-            found = connection.sql(f"FROM {named[question.text]}").to_arrow_table()
+            answer = connection.sql(f"FROM {named[question.text]}").to_arrow_table()
             expected = program.sql(question.sql).arrow
-            assert found.column_names == expected.column_names
-            assert rows_of(found) == rows_of(expected) != [], question.text
+            assert answer.column_names == expected.column_names
+            assert rows_of(answer) == rows_of(expected) != [], question.text
 
 
 def rows_of(table: pa.Table) -> list[str]:
@@ -185,9 +179,9 @@ def rows_of(table: pa.Table) -> list[str]:
 
 @long
 def test_every_test_runs_and_passes(built: Dbt) -> None:
-    found = built.results()
+    statuses = built.results()
     kinds = dict.fromkeys(("model", "test"), 0)
-    for name, status in found.items():
+    for name, status in statuses.items():
         kinds[name.partition(".")[0]] += 1
         assert status in ("success", "pass"), name
     # The table `alerts` has two tests and a column with accepted values; it is not there.
@@ -199,8 +193,8 @@ def test_every_test_runs_and_passes(built: Dbt) -> None:
 def test_freshness_is_that_of_the_tables(age: timedelta, status: str, tmp_path: Path) -> None:
     fresh = create_asked_tables(tmp_path / "tables", datetime.now(timezone.utc) - age)
     done = Dbt(tmp_path).run("source", "freshness", tables=fresh)
-    found = json.loads((tmp_path / "target" / "sources.json").read_text())["results"]
-    statuses = {result["unique_id"].rpartition(".")[2]: result["status"] for result in found}
+    results = json.loads((tmp_path / "target" / "sources.json").read_text())["results"]
+    statuses = {result["unique_id"].rpartition(".")[2]: result["status"] for result in results}
     # A quiet cluster commits nothing: only a warning.
     expected = {"load_progress": "warn" if status == "error" else status, "log_offsets": status}
     assert statuses == expected, done.stdout
@@ -238,8 +232,8 @@ def test_another_project_can_use_the_package(asked: Asked, tmp_path: Path) -> No
         done = dbt.run(*command, tables=asked.tables)
         assert done.returncode == 0, done.stdout
     with duckdb.connect(str(dbt.database), read_only=True) as connection:
-        found = connection.execute("FROM groups_per_state ORDER BY ALL").fetchall()
-    assert found == [("Empty", 1), ("Stable", 1)]
+        rows = connection.execute("FROM groups_per_state ORDER BY ALL").fetchall()
+    assert rows == [("Empty", 1), ("Stable", 1)]
 
 
 @long

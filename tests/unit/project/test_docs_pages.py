@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import click
 import pytest
@@ -14,8 +17,10 @@ from tests.support.pages import Page, check_command, pages_of
 
 Sections = dict[str, list[tuple[str, str]]]
 
-LONGEST_LINE = 100
 SECTIONS = ["Start", "Use", "Operate", "Reference", "Design"]
+LOADED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*? (?:src|href)="?([^"\s>]+)')
+ELSEWHERE = re.compile(r"[a-z]+:|//")
+OF_STYLES = re.compile(r"url\(\s*['\"]?(?:https?:)?//[^)]*|@import[^;]*")
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +55,11 @@ def test_the_navigation_has_every_page_once(docs: dict[str, Page], navigation: S
 def test_the_index_has_the_pages_of_the_navigation(
     docs: dict[str, Page], navigation: Sections
 ) -> None:
-    found: Sections = {}
+    listed: Sections = {}
     for part in docs["index.md"].text.split("\n## ")[1:]:
         title, _, rest = part.partition("\n")
-        found[title] = re.findall(r"^- \[(.+?)\]\((.+?)\): \S.*$", rest, re.MULTILINE)
-    assert found == navigation
+        listed[title] = re.findall(r"^- \[(.+?)\]\((.+?)\): \S.*$", rest, re.MULTILINE)
+    assert listed == navigation
 
 
 def test_every_link_leads_to_a_file_and_a_heading_of_the_repository(
@@ -94,14 +99,8 @@ def test_pages_of_the_site_link_to_pages_of_the_site(docs: dict[str, Page]) -> N
     assert outside == []
 
 
-def commands_of(pages: dict[str, Page]) -> Iterator[tuple[str, list[str]]]:
-    for path, page in pages.items():
-        for command in page.commands:
-            yield path, command
-
-
 def test_every_command_of_an_example_exists_with_its_options(pages: dict[str, Page]) -> None:
-    commands = list(commands_of(pages))
+    commands = [(path, command) for path, page in pages.items() for command in page.commands]
     assert len(commands) > 50
     refused = []
     for path, command in commands:
@@ -119,3 +118,30 @@ def test_every_command_of_an_example_exists_with_its_options(pages: dict[str, Pa
 def test_a_wrong_command_is_refused(command: str) -> None:
     with pytest.raises(click.ClickException):
         check_command(command.split())
+
+
+def test_the_site_builds_and_loads_nothing_from_other_hosts(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Pages with a link or an anchor to nowhere do not build."""
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path))
+    answer = subprocess.run(
+        [*command, "--config-file", str(repository / "mkdocs.yml")],
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    for page in set(tmp_path.glob("*.html")) - {tmp_path / "404.html"}:
+        text = page.read_text()
+        addresses = LOADED.findall(text)
+        assert addresses, page
+        for address in addresses:
+            assert not ELSEWHERE.match(address), f"{page}: {address}"
+            assert (tmp_path / unquote(address.partition("?")[0])).exists(), f"{page}: {address}"
+        # The theme fetches Mermaid from a CDN where a page has a diagram of it.
+        assert 'class="mermaid"' not in text, page
+    sheets = list(tmp_path.rglob("*.css"))
+    assert sheets
+    assert [sheet for sheet in sheets if OF_STYLES.search(sheet.read_text())] == []

@@ -11,6 +11,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Collection
+from functools import cache
 from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
@@ -25,6 +28,7 @@ import coordinator_state
 import streaming
 from streaming.cli.main import STREAMING_EXTRA
 from streaming.jvm.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
+from tests.support.clients.command_line import RUN
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -80,27 +84,21 @@ def clean_environment() -> dict[str, str]:
     return kept | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def checked_run(*command: str | Path, cwd: Path) -> str:
+def checked_run(*command: str | Path, cwd: Path) -> None:
     finished = subprocess.run(
-        command,
-        cwd=cwd,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        command, cwd=cwd, env=clean_environment(), capture_output=True, text=True, check=False
     )
-    assert finished.returncode == 0, finished.stdout
-    return finished.stdout
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def built(builder: type[WheelBuilder | SdistBuilder], project: Path, folder: Path) -> Path:
+    (artifact,) = builder(str(project)).build(directory=str(folder))
+    return Path(artifact)
 
 
 @pytest.fixture(scope="module")
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
-    checked_run(*build, cwd=repository)
-    (built,) = folder.glob("*.whl")
-    return built
+    return built(WheelBuilder, repository, tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -138,16 +136,13 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_sdist_builds_the_same_wheel(wheel: Path, repository: Path, tmp_path: Path) -> None:
-    build = (sys.executable, "-m", "hatchling", "build", "--target")
-    checked_run(*build, "sdist", "--directory", tmp_path, cwd=repository)
-    (sdist,) = tmp_path.glob("*.tar.gz")
+    sdist = built(SdistBuilder, repository, tmp_path)
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     folder = tmp_path / sdist.name.removesuffix(".tar.gz")
     assert (folder / "tests" / "unit" / "project" / Path(__file__).name).exists()
-    checked_run(*build, "wheel", "--directory", tmp_path, cwd=folder)
-    (built,) = tmp_path.glob("*.whl")
-    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, built))
+    of_sdist = built(WheelBuilder, folder, tmp_path)
+    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, of_sdist))
     assert theirs == ours
 
 
@@ -160,51 +155,33 @@ def test_the_wheel_alone_brings_no_spark(installed: Installed) -> None:
 
 
 @pytest.mark.long
-def test_help_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
-    answer = installed.run("coordinator-state", "--help")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "partition-for" in answer.stdout
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
-    "command", ["run", "demo", "show", "offsets", "verify", "decode", "broker"]
+    ("arguments", "part"),
+    [
+        (["coordinator-state", "--help"], "partition-for"),
+        *(
+            (["coordinator-state", command, "--help"], "--verbose")
+            for command in ("run", "demo", "show", "offsets", "verify", "decode", "broker")
+        ),
+        (["coordinator-state", "partition-for", "testgroup"], "27"),
+        (["python", "-c", IMPORT_THE_CORE], ""),
+        (["python", "-c", DECODE_A_RECORD], "1\n"),
+    ],
 )
-def test_help_of_every_command_works_where_only_the_wheel_is_installed(
-    installed: Installed, command: str
+def test_the_core_works_where_only_the_wheel_is_installed(
+    installed: Installed, arguments: list[str], part: str
 ) -> None:
-    answer = installed.run("coordinator-state", command, "--help")
+    answer = installed.run(*arguments)
     assert (answer.returncode, answer.stderr) == (0, "")
-
-
-@pytest.mark.long
-def test_partition_for_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
-    answer = installed.run("coordinator-state", "partition-for", "testgroup")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "27" in answer.stdout
+    assert part in answer.stdout
 
 
 @pytest.mark.long
 def test_a_command_that_needs_the_extra_says_so_in_one_line(installed: Installed) -> None:
-    arguments = ("--bootstrap-servers", "127.0.0.1:9", "--tables", "tables")
-    answer = installed.run("coordinator-state", "run", *arguments)
+    answer = installed.run("coordinator-state", *RUN)
     assert (answer.returncode, answer.stdout) == (2, "")
     (line,) = answer.stderr.splitlines()
     assert "coordinator-state[streaming]" in line
-
-
-@pytest.mark.long
-def test_every_module_of_the_core_imports_where_only_the_wheel_is_installed(
-    installed: Installed,
-) -> None:
-    answer = installed.run("python", "-c", IMPORT_THE_CORE)
-    assert (answer.returncode, answer.stderr) == (0, "")
-
-
-@pytest.mark.long
-def test_the_kernel_decodes_where_only_the_wheel_is_installed(installed: Installed) -> None:
-    answer = installed.run("python", "-c", DECODE_A_RECORD)
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "1\n", "")
 
 
 def test_the_core_imports_base_dependencies_only(repository: Path, project: dict[str, Any]) -> None:
@@ -230,29 +207,41 @@ def test_the_advice_to_install_the_extra_is_given_for_its_packages_alone(
 
 def distributions_imported_by(*packages: Path) -> set[str]:
     """Names of the distributions whose modules the sources of some packages import."""
+    modules = set[str]().union(*map(modules_imported_by, packages))
+    # `_typeshed` is a part of type checkers, and imported for them only.
+    return distributions_of(
+        modules - {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
+    )
+
+
+@cache
+def modules_imported_by(package: Path) -> set[str]:
     modules: set[str] = set()
-    for source in (file for package in packages for file in package.rglob("*.py")):
+    for source in package.rglob("*.py"):
         for node in ast.walk(ast.parse(source.read_text(), source)):
             if isinstance(node, ast.Import):
                 modules.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module).partition(".")[0])
-    # `_typeshed` is a part of type checkers, and imported for them only.
-    modules -= {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
-    return distributions_of(modules)
+    return modules
 
 
 def distributions_of(modules: Collection[str]) -> set[str]:
     """Names of the distributions that bring modules."""
-    # By files: packages_distributions() of Python 3.10 lacks packages without a top_level.txt.
-    providers = {
-        file.parts[0].partition(".")[0]: name
-        for distribution in distributions()
-        for name in (normalized(distribution.name),)
-        for file in distribution.files or ()
-    }
     # One that this Python does not need, such as tomli, is not installed.
-    return {providers.get(module, normalized(module)) for module in modules}
+    return {providers().get(module, normalized(module)) for module in modules}
+
+
+@cache
+def providers() -> dict[str, str]:
+    """Name of the distribution of each module that is installed."""
+    # By files: packages_distributions() of Python 3.10 lacks packages without a top_level.txt.
+    names: dict[str, str] = {}
+    for distribution in distributions():
+        files = (distribution.read_text("RECORD") or "").splitlines()
+        modules = {re.split(r"[/,.]", file)[0] for file in files}
+        names |= dict.fromkeys(modules, normalized(distribution.name))
+    return names
 
 
 def names_of(requirements: list[str]) -> set[str]:
@@ -265,15 +254,9 @@ def test_make_can_look_for_java_before_anything_is_installed(repository: Path) -
 
 
 @pytest.mark.parametrize("name", LOCK_FILES)
-def test_lock_file_names_no_host_and_no_path(repository: Path, name: str) -> None:
+def test_a_lock_file_names_no_host_and_every_pin_has_hashes(repository: Path, name: str) -> None:
     text = (repository / "requirements" / name).read_text()
-    found = [line for line in text.splitlines() if HOST_OR_PATH.search(line)]
-    assert found == []
-
-
-@pytest.mark.parametrize("name", LOCK_FILES)
-def test_every_pin_of_a_lock_file_has_hashes(repository: Path, name: str) -> None:
-    text = (repository / "requirements" / name).read_text()
+    assert [line for line in text.splitlines() if HOST_OR_PATH.search(line)] == []
     pins = list(PINNED.finditer(text))
     assert pins
     for pin in pins:
@@ -281,15 +264,14 @@ def test_every_pin_of_a_lock_file_has_hashes(repository: Path, name: str) -> Non
         assert text[pin.end() :].lstrip().startswith("--hash=sha256:"), pin["pin"]
 
 
-@pytest.mark.parametrize("python_version", PYTHON_VERSIONS)
 @pytest.mark.parametrize("name", LOCK_FILES)
-def test_lock_file_pins_what_pyproject_asks_for(
-    repository: Path, project: dict[str, Any], name: str, python_version: str
+def test_a_lock_file_pins_what_pyproject_asks_for(
+    repository: Path, project: dict[str, Any], name: str
 ) -> None:
     metadata, extras = project["project"], project["project"]["optional-dependencies"]
     groups = project["dependency-groups"]
     run = metadata["dependencies"] + extras["streaming"] + extras["lineage"]
-    dev = [one for one in groups["dev"] if one != {"include-group": "installer"}]
+    dev = [each for each in groups["dev"] if each != {"include-group": "installer"}]
     asked = {
         "core.lock": metadata["dependencies"],
         "deploy.lock": groups["deploy"],
@@ -298,19 +280,20 @@ def test_lock_file_pins_what_pyproject_asks_for(
         "dev.lock": run + groups["installer"] + dev,
     }[name]
     text = (repository / "requirements" / name).read_text()
-    pinned = pins_for(text, python_version)
-    for requirement in map(Requirement, asked):
-        if applies(requirement.marker, python_version):
-            version = pinned.get(normalized(requirement.name))
-            assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
-            assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
+    for python_version in PYTHON_VERSIONS:
+        pinned = pins_for(text, python_version)
+        for requirement in map(Requirement, asked):
+            if applies(requirement.marker, python_version):
+                version = pinned.get(normalized(requirement.name))
+                assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
+                assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
 
 
 def test_the_spark_that_is_asked_for_is_the_one_that_deltas_jars_are_built_for(
     project: dict[str, Any],
 ) -> None:
     streaming = project["project"]["optional-dependencies"]["streaming"]
-    (pyspark,) = (one for one in map(Requirement, streaming) if one.name == "pyspark")
+    (pyspark,) = (each for each in map(Requirement, streaming) if each.name == "pyspark")
     major, minor = DELTA_SPARK_MODULE.split("_")[1].split(".")
     assert pyspark.specifier.contains(f"{major}.{minor}.9")
     for other in (int(minor) - 1, int(minor) + 1):

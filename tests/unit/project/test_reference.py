@@ -8,14 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from docsite.markdown import prose
-from docsite.options import EXAMPLE
 from docsite.pages import PAGES, PARTS, differing_pages, generated
 from docsite.tables import key_of, type_name
 from streaming import CoordinatorTables
-from streaming.cli.options import read_config_file
-from streaming.kafka.client_config import kafka_client_config
-from streaming.run.settings import RunSettings
 from streaming.tables.descriptions import column_description, descriptions, table_description
 from streaming.views.definitions import SCHEMAS, VIEWS
 from tests.support.tables.asked_tables import create_asked_tables
@@ -28,31 +23,24 @@ def test_a_page_is_the_generated_one(repository: Path, path: str) -> None:
     assert (repository / path).read_text() == generated(path, repository), "python -m docsite"
 
 
-def test_a_differing_page_is_named(repository: Path, tmp_path: Path) -> None:
+def test_a_differing_and_a_missing_page_are_named(repository: Path, tmp_path: Path) -> None:
     for path in (*PAGES, *PARTS):
-        copy = tmp_path / path
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text((repository / path).read_text())
-    (tmp_path / "docs" / "tables.md").write_text("# Tables\n")
-    sources = tmp_path / "deploy" / "dbt" / "models" / "sources.yml"
-    sources.write_text(sources.read_text().replace("description: Group id.", "description: Id."))
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text((repository / path).read_text())
     (tmp_path / "docs" / "options.md").unlink()
     lag = tmp_path / "docs" / "lag.md"
     lag.write_text(lag.read_text().replace("| Group id. |", "| who |"))
-    found = differing_pages(tmp_path)
-    assert [*found] == [
-        *("docs/tables.md", "docs/options.md", "docs/lag.md", "deploy/dbt/models/sources.yml"),
-    ]
-    assert found["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
-    assert found["deploy/dbt/models/sources.yml"].count("description: Group id.") > 10
+    differing = differing_pages(tmp_path)
+    assert differing.keys() == {"docs/options.md", "docs/lag.md"}
+    assert differing["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
 
 
 def test_every_column_has_one_description() -> None:
-    found = descriptions()
-    assert found["tables"].keys() == SCHEMAS.keys()
+    texts = descriptions()
+    assert texts["tables"].keys() == SCHEMAS.keys()
     used = set()
     for table, schema in SCHEMAS.items():
-        own = found["tables"][table].get("columns", {})
+        own = texts["tables"][table].get("columns", {})
         assert own.keys() <= set(schema.names)
         assert table_description(table).endswith(".")
         for name in schema.names:
@@ -60,8 +48,10 @@ def test_every_column_has_one_description() -> None:
             assert re.fullmatch(r"[A-Z`].*\.", text), text
             used |= {name} - own.keys()
         # Another description of a column must differ from the shared one.
-        assert [one for one, text in own.items() if text == found["columns"].get(one)] == []
-    assert used >= found["columns"].keys()
+        assert [
+            column for column, text in own.items() if text == texts["columns"].get(column)
+        ] == []
+    assert used >= texts["columns"].keys()
 
 
 def test_keys_of_views_identify_rows(tmp_path: Path) -> None:
@@ -81,32 +71,3 @@ def test_types_are_those_of_spark() -> None:
         for column in schema:
             of_spark = from_arrow_type(column.type).simpleString()
             assert type_name(column.type).replace(": ", ":").replace(", ", ",") == of_spark
-
-
-def test_the_example_of_a_config_file_is_one(repository: Path, tmp_path: Path) -> None:
-    assert EXAMPLE.strip() in (repository / "docs" / "options.md").read_text()
-    secret = tmp_path / "kafka_password"
-    secret.write_text("hush")
-    file = tmp_path / "run.toml"
-    file.write_text(EXAMPLE.replace("/run/secrets/kafka_password", str(secret)))
-    found = read_config_file(file, {*RunSettings.model_fields, "log_format"})
-    assert found.pop("log_format") == "json"
-    settings = RunSettings.checked(**found)
-    assert settings.external_groups[0].group_id == "enricher"
-    config = kafka_client_config(settings.kafka)
-    assert config["sasl_plain_username"] == "reader"
-
-
-@pytest.mark.parametrize(
-    ("text", "markdown"),
-    [
-        ("a or --to-time TIME.", "a or `--to-time` TIME."),
-        ("(see docs/lag.md)", "(see [lag.md](lag.md))"),
-        ("moment() is now; - is stdin", "moment() is now; `-` is stdin"),
-        ("sum(lag), e.g. `a_b`", "sum(lag), e.g. `a_b`"),
-        ("run_query(Settings(...)).", "`run_query(Settings(...))`."),
-        ("2 * 3 <X>", r"2 \* 3 \<X\>"),
-    ],
-)
-def test_names_become_code(text: str, markdown: str) -> None:
-    assert prose(text) == markdown

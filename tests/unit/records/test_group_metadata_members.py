@@ -13,8 +13,8 @@ from coordinator_state.records.group_metadata_members import MembersOutline, rea
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
 from coordinator_state.records.serde import decode_versioned, encode_value
 from coordinator_state.replay.group_replay import GroupRecord
-from tests.mutations.__main__ import Mutations
 from tests.support.logs.logs import group_value
+from tests.support.logs.mutations import Mutations
 
 _TYPE = RECORD_TYPES[GROUP_METADATA_TYPE]
 _VALUES = [

@@ -1,44 +1,71 @@
-"""What ends a query so that it starts again, looked at beat by beat."""
+"""The checks beside a running query, for its own log and for other internal topics."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
-from streaming.kafka.leaders import LogDescription
+from streaming.errors import LogChanged, TopicMissing
+from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import log_watch
 from streaming.run.beat import beating
 from streaming.run.log_watch import LogWatch
+from streaming.run.other_topics import OtherTopic, OtherTopics
+from streaming.run.other_topics_watch import OtherTopicsWatch
 from streaming.run.start import Start
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
-from streaming.tables.topic_progress import Progress
+from streaming.tables.topic_progress import Progress, TopicProgress
 from streaming.tables.writer import Writer
 from tests.support.eventually import Eventually
 from tests.support.tables.every_table import create
 
-NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
-TOPIC = LogDescription(
-    topic="t", cluster_id="c", topic_id="t", leaders={0: (1, 0), 1: (1, 0), 2: (2, 0)}
-)
+OFFSETS, AWAITED, FOLLOWED = "offsets", "awaited", "followed"
+NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
 DELETE_RETENTION_S = 3600
 RULES = LoaderRules(semantics=Semantics.COORDINATOR)
+AT_FIRST = (1, 1, -1)
+"""The node of the leader of each log partition; the query reads the two that have one."""
+LEADER_CHANGES = {
+    "nothing": [(AT_FIRST, 100, "")] * 100,
+    "a leader is back": [((1, 1, 2), 10, "log partitions have a leader again: 2")],
+    "more partitions": [((1, 1, -1, 1), 10, "now 4 partitions, previously 3")],
+    "an election": [
+        ((1, -1, -1), ELECTION_S - 1, ""),
+        ((1, 2, -1), 10, ""),
+        ((1, -1, -1), ELECTION_S - 1, ""),
+        ((1, -1, -1), 1, "log partitions without a leader: 1"),
+    ],
+}
+"""Leaders, seconds, and the reason to restart by then."""
+
+leader_changes = pytest.mark.parametrize("steps", LEADER_CHANGES.values(), ids=LEADER_CHANGES)
+
+
+def log_of(topic: str, nodes: Sequence[int] = AT_FIRST) -> LogDescription:
+    leaders = {log_partition: (node, 0) for log_partition, node in enumerate(nodes)}
+    return LogDescription(topic=topic, cluster_id="c", topic_id="id", leaders=leaders)
+
+
+# --- the log of the query -------------------------------------------------------------------------
 
 
 @dataclass
 class Log:
-    """The log as its leaders tell it, in place of a client."""
+    """The log as its leaders describe it, in place of a client."""
 
-    topic: LogDescription = TOPIC
-    ends: dict[int, int] = field(default_factory=lambda: dict.fromkeys(TOPIC.leaders, 0))
+    topic: LogDescription
+    ends: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(3), 0))
 
     def refresh(self) -> LogDescription:
         return self.topic
@@ -55,22 +82,20 @@ class Log:
 class Watched:
     """A query that reads log partitions 0 and 1, and a clock."""
 
-    watch: LogWatch
     start: Start
     log: Log
+    watch: LogWatch = field(init=False)
     now_s: float = 0.0
     rules: LoaderRules = RULES
 
     def after(self, seconds: float) -> bool:
-        """Whether the query is over by then."""
+        """Whether the query must restart by then."""
         self.now_s += seconds
         self.watch.check()
         return self.watch.restart.is_set()
 
-    def lead(self, **leaders: int) -> None:
-        self.log.topic = replace(
-            TOPIC, leaders={int(name[1:]): (node, 0) for name, node in leaders.items()}
-        )
+    def lead(self, *nodes: int) -> None:
+        self.log.topic = log_of(OFFSETS, nodes)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +108,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
 
 @pytest.fixture
 def watched(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    log = Log()
+    log = Log(log_of(OFFSETS))
     monkeypatch.setattr(log_watch, "LogClient", lambda *_, **__: log)
     rows = {
         0: Progress(state=STATE_CURRENT, current_at=datetime.now(timezone.utc)),
@@ -92,68 +117,48 @@ def watched(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     start = Start(
         writer=writer,
         progress=replace(NOTHING, rows=rows),
-        log=TOPIC,
+        log=log.topic,
         log_partitions=frozenset({0, 1}),
         leaderless=frozenset({2}),
     )
-    running: list[Watched] = []
-    watch = LogWatch(
+    watched = Watched(start, log)
+    watched.watch = LogWatch(
         writer.epoch,
         "unused:9092",
         {},
         timedelta(seconds=DELETE_RETENTION_S),
-        lambda: running[0].rules,
-        clock=lambda: running[0].now_s if running else 0.0,
+        lambda: watched.rules,
+        clock=lambda: watched.now_s,
     )
-    running.append(Watched(watch, start, log))
-    running[0].lead(p0=1, p1=1, p2=-1)
-    watch.begin(start)
-    yield running[0]
-    watch.close()
+    watched.watch.begin(start)
+    yield watched
+    watched.watch.close()
 
 
-def test_nothing_new(watched: Watched) -> None:
-    assert not any(watched.after(100) for _ in range(100))
-
-
-def test_a_leader_is_back(watched: Watched) -> None:
-    watched.lead(p0=1, p1=1, p2=2)
-    assert watched.after(10)
-
-
-def test_an_upgrade_to_other_rules_moves_leaders(watched: Watched) -> None:
-    assert not watched.after(10)
-    watched.rules = replace(watched.rules, release=Release.KAFKA_4_2)
-    assert not watched.after(10)
-    watched.lead(p0=1, p1=2, p2=-1)
-    assert watched.after(10)
-
-
-def test_an_upgrade_of_a_broker_that_leads_nothing_is_noticed_in_time(watched: Watched) -> None:
-    assert not watched.after(10)
-    watched.rules = replace(watched.rules, release=Release.KAFKA_4_2)
-    assert not watched.after(200)
-    assert watched.after(100)
-
-
-def test_an_election_is_waited_for(watched: Watched) -> None:
-    watched.lead(p0=1, p1=-1, p2=-1)
-    assert not watched.after(10)
-    watched.lead(p0=1, p1=2, p2=-1)
-    assert not watched.after(25)
-    watched.lead(p0=1, p1=-1, p2=-1)
-    assert not watched.after(25)
-    assert watched.after(10)
+@leader_changes
+def test_leaders_that_change(watched: Watched, steps: list[tuple[Any, float, str]]) -> None:
+    for nodes, seconds, reason in steps:
+        watched.lead(*nodes)
+        assert watched.after(seconds) == bool(reason)
 
 
 def test_without_any_leader_the_query_waits(watched: Watched) -> None:
-    watched.lead(p0=-1, p1=-1, p2=-1)
+    watched.lead(-1, -1, -1)
     assert not any(watched.after(10) for _ in range(100))
 
 
-def test_new_log_partitions(watched: Watched) -> None:
-    watched.lead(p0=1, p1=1, p2=-1, p3=1)
-    assert watched.after(10)
+@pytest.mark.parametrize(
+    ("nodes", "is_over"), [((1, 2, -1), [True]), (AT_FIRST, [False, False, True])]
+)
+def test_an_upgrade_to_other_rules_moves_leaders_or_is_noticed_in_time(
+    watched: Watched, nodes: tuple[int, ...], is_over: list[bool]
+) -> None:
+    """A broker that leads nothing moves none."""
+    assert not watched.after(10)
+    watched.rules = replace(watched.rules, release=Release.KAFKA_4_2)
+    assert not watched.after(10)
+    watched.lead(*nodes)
+    assert [watched.after(100) for _ in is_over] == is_over
 
 
 def test_behind_for_longer_than_tombstones_are_kept(watched: Watched) -> None:
@@ -190,10 +195,140 @@ def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
     assert not watched.after(10 * DELETE_RETENTION_S)
 
 
+# --- other internal topics ------------------------------------------------------------------------
+
+
+@dataclass
+class Client:
+    """The client of a topic; the cluster has its answer."""
+
+    cluster: Cluster
+    topic: str
+
+    def refresh(self) -> LogDescription:
+        answer = self.cluster.answers[self.topic]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.cluster.closed[self.topic] += 1
+
+
+@dataclass
+class Cluster:
+    """A query that reads log partitions 0 and 1 of a topic, and awaits another; and a clock."""
+
+    answers: dict[str, LogDescription | Exception] = field(
+        default_factory=lambda: {
+            FOLLOWED: log_of(FOLLOWED),
+            AWAITED: TopicMissing("there is no topic", "c"),
+        }
+    )
+    opened: Counter[str] = field(default_factory=Counter)
+    closed: Counter[str] = field(default_factory=Counter)
+    now_s: float = 0.0
+    watch: OtherTopicsWatch = field(init=False)
+    awaited: Mapping[int, tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        self.watch = OtherTopicsWatch(self.new_client, lambda: self.now_s)
+        assert list(self.watch.reasons()) == [], "no query has started"
+        assert self.opened == {}
+        self.begin()
+
+    def new_client(self, topic: str) -> Any:
+        self.opened[topic] += 1
+        return Client(self, topic)
+
+    def begin(self) -> None:
+        followed = OtherTopic(
+            log=log_of(FOLLOWED),
+            progress=TopicProgress(topic=FOLLOWED, topic_id="id"),
+            log_partitions=frozenset({0, 1}),
+            leaderless=frozenset({2}),
+        )
+        self.watch.begin(OtherTopics(followed=(followed,), awaited={AWAITED: self.awaited}))
+
+    def lead(self, topic: str, *nodes: int) -> None:
+        self.answers[topic] = log_of(topic, nodes)
+
+    def after(self, seconds: float) -> list[str]:
+        """The reasons by then."""
+        self.now_s += seconds
+        return list(self.watch.reasons())
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@leader_changes
+def test_leaders_of_another_topic_that_change(
+    cluster: Cluster, steps: list[tuple[Any, float, str]]
+) -> None:
+    for nodes, seconds, reason in steps:
+        cluster.lead(FOLLOWED, *nodes)
+        assert cluster.after(seconds) == ([f"followed: {reason}"] if reason else [])
+    assert cluster.opened == {AWAITED: 1, FOLLOWED: 1}
+    cluster.watch.close()
+    assert cluster.closed == {AWAITED: 1, FOLLOWED: 1}
+
+
+def test_without_any_leader_the_query_goes_on_without_another_topic(cluster: Cluster) -> None:
+    cluster.lead(FOLLOWED, -1, -1, -1)
+    assert cluster.after(ELECTION_S) == ["followed: log partitions without a leader: 0, 1"]
+    cluster.begin()
+    assert cluster.after(ELECTION_S - 1) == []
+
+
+def test_an_awaited_topic_appears(cluster: Cluster) -> None:
+    cluster.lead(AWAITED, -1)
+    assert cluster.after(10) == [], "it cannot be read without a leader"
+    cluster.lead(AWAITED, 1)
+    assert cluster.after(10) == ["topic awaited can be read now"]
+
+
+def test_a_topic_that_could_not_be_read_is_tried_again_after_minutes(cluster: Cluster) -> None:
+    cluster.lead(AWAITED, 1)
+    cluster.awaited = log_of(AWAITED, (1,)).leaders
+    cluster.begin()
+    assert not any(cluster.after(10) for _ in range(29))
+    assert cluster.after(10) == ["topic awaited can be read now"]
+    cluster.begin()
+    cluster.lead(AWAITED, 2)
+    assert cluster.after(10) == ["topic awaited can be read now"], "its leader has changed"
+
+
+@pytest.mark.parametrize("topic", [AWAITED, FOLLOWED])
+def test_a_topic_that_cannot_be_checked_is_no_reason(cluster: Cluster, topic: str) -> None:
+    for error in (TimeoutError("no answer"), TopicMissing("there is no topic", "c")):
+        cluster.answers[topic] = error
+        assert cluster.after(10 * ELECTION_S) == []
+
+
+@pytest.mark.parametrize(("topic", "reasons"), [(AWAITED, []), (FOLLOWED, ["created again"])])
+def test_a_topic_that_is_recreated_has_a_new_client(
+    cluster: Cluster, topic: str, reasons: list[str]
+) -> None:
+    """A client refuses another topic id."""
+    assert cluster.after(10) == []
+    answer, cluster.answers[topic] = cluster.answers[topic], LogChanged("created again")
+    assert cluster.after(10) == reasons
+    assert cluster.closed == {topic: 1}
+    cluster.answers[topic] = answer
+    assert cluster.after(10) == []
+    assert cluster.opened[topic] == 2
+
+
+# --- the interval of the checks -------------------------------------------------------------------
+
+
 def test_it_beats_until_the_block_ends(eventually: Eventually) -> None:
-    taken: list[int] = []
-    with beating("a-beat", timedelta(milliseconds=10), lambda: taken.append(1)):
-        eventually(lambda: len(taken) >= 3)
-    found = len(taken)
+    beats: list[int] = []
+    with beating("a-beat", timedelta(milliseconds=10), lambda: beats.append(1)):
+        eventually(lambda: len(beats) >= 3)
+    count = len(beats)
     assert not [thread for thread in threading.enumerate() if thread.name == "a-beat"]
-    assert len(taken) == found
+    assert len(beats) == count

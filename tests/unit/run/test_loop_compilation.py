@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -24,28 +23,24 @@ def _no_stages() -> Iterator[None]:
     leave_stages()
 
 
-class Processes:
-    """The processes that `compiling_loops` starts; each runs a program of the test."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-        self.started: list[subprocess.Popen[str]] = []
-
-        class Recorded(subprocess.Popen[str]):
-            def __init__(process, *arguments: object, **options: object) -> None:
-                super().__init__(*arguments, **options)  # type: ignore[call-overload]
-                self.started.append(process)
-
-        monkeypatch.setattr(subprocess, "Popen", Recorded)
-        monkeypatch.setattr(loop_compilation, "has_compiled_loops", lambda: False)
-
-    def run(self, program: str) -> None:
-        self._monkeypatch.setattr(loop_compilation, "_COMMAND", (sys.executable, "-c", program))
-
-
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
-    return Processes(monkeypatch)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
+    """The processes that `compiling_loops` starts."""
+    started: list[subprocess.Popen[str]] = []
+
+    class Recorded(subprocess.Popen[str]):
+        def __init__(process, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[call-overload]
+            started.append(process)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+    monkeypatch.setattr(loop_compilation, "has_compiled_loops", lambda: False)
+    return started
+
+
+def compile_by(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a shell run a script in place of the compilation."""
+    monkeypatch.setattr(loop_compilation, "_COMMAND", ("/bin/sh", "-c", script))
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
@@ -53,19 +48,20 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 
 
 def test_nothing_is_started_if_the_cache_has_all_loops(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
+    started: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_compilation, "has_compiled_loops", lambda: True)
     with compiling_loops():
         await_loops(NEVER)
-    assert processes.started == []
+    assert started == []
     assert newest_stage() is None
 
 
+@pytest.mark.usefixtures("started")
 def test_the_wait_ends_with_the_process_and_one_line_announces_it(
-    processes: Processes, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    processes.run("print('0 of 9'); print('9 of 9')")
+    compile_by("echo '0 of 9'; echo '9 of 9'", monkeypatch)
     with caplog.at_level(logging.INFO, "streaming"), compiling_loops():
         await_loops(NEVER)
     stage = newest_stage()
@@ -76,12 +72,13 @@ def test_the_wait_ends_with_the_process_and_one_line_announces_it(
     ]
 
 
+@pytest.mark.usefixtures("started")
 @pytest.mark.parametrize(
-    ("program", "warnings"),
+    ("script", "warnings"),
     [
-        ("pass", []),
+        ("true", []),
         (
-            "import sys; sys.exit('Error: no folder is writable')",
+            "echo 'Error: no folder is writable' >&2; exit 1",
             [
                 "the loops of the decoder are not compiled ahead (Error: no folder is writable); "
                 "the first micro-batch takes longer"
@@ -90,18 +87,24 @@ def test_the_wait_ends_with_the_process_and_one_line_announces_it(
     ],
 )
 def test_only_a_failure_is_logged_if_nothing_is_compiled(
-    processes: Processes, caplog: pytest.LogCaptureFixture, program: str, warnings: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    script: str,
+    warnings: list[str],
 ) -> None:
-    processes.run(program)
+    compile_by(script, monkeypatch)
     with caplog.at_level(logging.INFO, "streaming"), compiling_loops():
         await_loops(NEVER)
     assert logged(caplog) == [(logging.WARNING, warning) for warning in warnings]
 
 
 def test_a_stop_ends_the_wait_and_the_process(
-    processes: Processes, eventually: Eventually, caplog: pytest.LogCaptureFixture
+    started: list[subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    processes.run("import time; print('0 of 9', flush=True); time.sleep(600)")
+    compile_by("echo '0 of 9'; exec sleep 600", monkeypatch)
     stop = threading.Event()
     with compiling_loops(), compiling_loops():
         waiting = threading.Thread(target=await_loops, args=(stop,))
@@ -110,6 +113,6 @@ def test_a_stop_ends_the_wait_and_the_process(
         stop.set()
         waiting.join()
     # The inner block used the process of the outer one.
-    (process,) = processes.started
+    (process,) = started
     assert process.returncode is not None
     assert not [message for level, message in logged(caplog) if level > logging.INFO]

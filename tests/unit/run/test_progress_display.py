@@ -1,3 +1,5 @@
+"""The progress of a run on stderr: its line, and how often it is shown."""
+
 from __future__ import annotations
 
 import pytest
@@ -85,9 +87,9 @@ def test_the_stage_of_a_start_is_shown_until_a_micro_batch_has_ended(
 ) -> None:
     lines = list[str]()
     with ProgressDisplay(is_terminal=False, write=lines.append, stage_interval_s=0.01) as display:
-        eventually(lambda: "starting (0 s)" in lines)
+        eventually(lambda: any(line.startswith("starting (") for line in lines))
         enter_stage("reading", lambda: " 5 records")
-        eventually(lambda: "reading 5 records (0 s)" in lines)
+        eventually(lambda: any(line.startswith("reading 5 records (") for line in lines))
         display(event(records=5))
         display._stages.join()
         # The line of progress does not wait until the last line about a stage is 5 s old.
@@ -95,12 +97,8 @@ def test_the_stage_of_a_start_is_shown_until_a_micro_batch_has_ended(
     assert newest_stage() is None
 
 
-def test_a_plain_line_about_a_stage_comes_every_five_seconds() -> None:
-    display = ProgressDisplay(is_terminal=False)
-    assert display._stage_interval_s == PLAIN_INTERVAL_S == 5.0
-
-
 def test_a_plain_line_comes_every_five_seconds_and_the_first_one_after_a_while() -> None:
+    assert ProgressDisplay(is_terminal=False)._stage_interval_s == PLAIN_INTERVAL_S == 5.0
     clock, lines = Clock(), list[str]()
     with LiveLine(is_terminal=False, clock=clock, write=lines.append, first_after_s=3) as line:
         for second in range(20):

@@ -1,43 +1,39 @@
-"""Logs are sampled: which ones, their ends, and failures."""
+"""Samples of logs: which ones, their ends, failures, and that each is written once."""
 
 from __future__ import annotations
 
 import logging
 import re
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 
 from coordinator_state.errors import CorruptRecordBatch
+from streaming.errors import WriterFenced
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
-from streaming.lag.group_lag import tables_known_until
-from streaming.lag.sample_runs import SampleRuns
-from streaming.run.sampling import LogOffsetsSampling
+from streaming.lag import unwritten_samples
+from streaming.tables import writer as writer_module
+from streaming.tables.maintenance import maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.writer import Writer
+from tests.support.brokers.object_store import served_object_store
+from tests.support.tables.every_table import create
 from tests.support.tables.sampled import metric, sampling_of
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
+AT = TopicPartition("t", 0)
 PROGRESS = [{"log_partition": 0}]
+OWN = "__consumer_offsets:0"
+
+Answer = Callable[[frozenset[TopicPartition]], list[LogOffsets]]
 
 
-class Sampled:
-    """The sampling of a folder, whose client answers with nothing; and what it was asked."""
-
-    def __init__(self, tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sampling = sampling_of(tables)
-        self.asked: list[set[str]] = []
-        monkeypatch.setattr(self.sampling._client, "sample", self._sample)
-
-    def _sample(self, partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
-        self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
-        return []
-
-
-def present(at: TopicPartition, end: int) -> LogOffsets:
+def present(end: int, at: TopicPartition = AT) -> LogOffsets:
     """A log without open transactions."""
     return LogOffsets(
         topic=at.topic,
@@ -50,94 +46,110 @@ def present(at: TopicPartition, end: int) -> LogOffsets:
     )
 
 
-def test_a_failure_is_said_once_and_then_that_it_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    tables = create_tables(tmp_path)
-    offset = {"group_id": "g", "log_partition": 0, "topic": "t", "committed_offset": 1}
-    apply_micro_batch(
-        tables,
-        progress=PROGRESS,
-        group_offsets=[{**offset, "partition": 3}, {**offset, "partition": 3, "group_id": "h"}],
-    )
-    sampling = sampling_of(tables)
-    asked: list[list[TopicPartition]] = []
-    written: list[Any] = []
-    answers: list[Any] = [TimeoutError("nobody answers\nfor long"), OSError("x"), [], None]
-    seen = LogOffsets(topic="t", partition=3, state="present", log_end_offset=5)
-    answers[2:] = [[seen], [seen], [seen]]
+class Sampled:
+    """The sampling of a folder, whose client has an answer; and the logs that it asked for."""
 
-    def sample(partitions: Any) -> Any:
-        asked.append(sorted(partitions))
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer or []
+    def __init__(
+        self, tables: str, monkeypatch: pytest.MonkeyPatch, answer: Answer = lambda _: []
+    ) -> None:
+        self.tables = tables
+        self.sampling = sampling_of(tables)
+        self.client = self.sampling._client
+        self.asked: list[set[str]] = []
+        self._answer = answer
+        monkeypatch.setattr(self.client, "sample", self._sample)
 
-    monkeypatch.setattr(sampling._client, "sample", sample)
+    def _sample(self, partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
+        self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
+        return self._answer(partitions)
 
-    def append(*arguments: Any, **_number: int) -> None:
-        written.append(arguments[-1])
-        if len(written) == 1:
-            raise OSError("the disk is full")
+    def sample(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.sampling.sample()
 
-    monkeypatch.setattr(Writer, "append", append)
-    caplog.set_level(logging.WARNING, "streaming.run.sampling")
-    for _ in range(5):
-        sampling.sample()
-    sampling.close()
+    def metric(self, name: str, **labels: str) -> float | None:
+        return metric(self.sampling, name, **labels)
 
-    assert [record.getMessage() for record in caplog.records] == [
-        "cannot sample log offsets: nobody answers; retrying",
-        "sampling log offsets works again; 0 samples were dropped",
-    ]
-    own = TopicPartition("__consumer_offsets", 0)
-    assert asked == [[own, TopicPartition("t", 3)]] * 5
-    # What could not be written is written with the next sample, and once.
-    failed, rows = written
-    assert rows == failed
-    assert rows["log_end_offset"].to_pylist() == [5]
+    def rows(self) -> list[dict[str, Any]]:
+        rows = TableReader(self.tables).read("log_offsets").sort_by("sampled_at")
+        return list(rows.to_pylist())
+
+    def ends(self) -> list[int]:
+        return sorted(row["log_end_offset"] for row in self.rows())
+
+
+def growing_log() -> Answer:
+    """Each sample finds the log one record longer than the one before, from 1 on."""
+    ends = count(1)
+    return lambda _: [present(next(ends))]
+
+
+# --- which logs ----------------------------------------------------------------------------------
 
 
 def test_assigned_partitions_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that never commits is noticed by what is produced to its partitions."""
-    tables = create_tables(tmp_path)
-    sampled = Sampled(tables, monkeypatch)
-    member = {"group_id": "g", "member_id": "m"}
+    sampled = Sampled(create_tables(tmp_path), monkeypatch)
     for assignment in ([1, 2], [2], []):
         places = [{"topic": "t", "partition": partition} for partition in assignment]
-        apply_micro_batch(
-            tables,
-            progress=PROGRESS,
-            group_members=[{**member, "assignment": places}],
-        )
-        sampled.sampling.sample()
-    sampled.sampling.close()
-    own = "__consumer_offsets:0"
-    assert sampled.asked == [{own, "t:1", "t:2"}, {own, "t:2"}, {own}]
+        member = {"group_id": "g", "member_id": "m", "assignment": places}
+        apply_micro_batch(sampled.tables, progress=PROGRESS, group_members=[member])
+        sampled.sample()
+    assert sampled.asked == [{OWN, "t:1", "t:2"}, {OWN, "t:2"}, {OWN}]
+
+
+def test_a_new_folder_samples_the_log_partitions_before_it_has_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far the tables are behind after a single load is then known."""
+    sampled = Sampled(create_tables(tmp_path, log_partitions="3"), monkeypatch)
+    sampled.sample()
+    assert sampled.asked == [{f"__consumer_offsets:{number}" for number in range(3)}]
+
+
+def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of them is renewed once a minute; until then the old one holds."""
+    offset = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}
+    sampled = Sampled(create_tables(tmp_path), monkeypatch)
+    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[offset])
+    sampled.sampling.of_all_topics = True
+    answers = iter([{AT, TopicPartition("t", 1)}, None, {TopicPartition("unread", 0)}])
+
+    def partitions() -> frozenset[TopicPartition]:
+        listed = next(answers)
+        if listed is None:
+            raise TimeoutError("nobody answers")
+        return frozenset(listed)
+
+    monkeypatch.setattr(sampled.client, "partitions", partitions)
+    for seconds in (0, 59, 61, 123):
+        monkeypatch.setattr("streaming.run.sampling.time.monotonic", lambda now=seconds: now)
+        sampled.sample()
+    read = {OWN, "t:0"}
+    assert sampled.asked == [*([read | {"t:1"}] * 3), read | {"unread:0"}]
+
+
+# --- the ends of logs ----------------------------------------------------------------------------
 
 
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = create_tables(tmp_path)
-    offset = {"group_id": "g", "topic": "t", "partition": 0}
+    ends = iter([9, 9, 9, 30, 30, 9, 9])
+    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(next(ends))])
+    offset = {"topic": "t", "partition": 0}
     apply_micro_batch(
-        tables,
+        sampled.tables,
         progress=PROGRESS,
+        # 9 is at the end, 4 further from it than 8; nothing is near 30.
         group_offsets=[
-            {**offset, "committed_offset": 4},
-            {**offset, "committed_offset": 8, "group_id": "h"},
-            {**offset, "committed_offset": 9, "group_id": "i"},
+            {**offset, "committed_offset": committed, "group_id": f"at {committed}"}
+            for committed in (4, 8, 9)
         ],
     )
-    sampling = sampling_of(tables)
-    ends = iter([9, 9, 9, 30, 30, 9, 9])
     asked: list[Any] = []
-    written: list[Any] = []
-
-    def sample(_partitions: Any) -> list[LogOffsets]:
-        return [present(TopicPartition("t", 0), next(ends))]
 
     def end_markers(places: Any) -> dict[TopicPartition, int]:
         if places:
@@ -146,136 +158,173 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
             raise TimeoutError("nobody answers")
         return dict.fromkeys(places, 1)
 
-    monkeypatch.setattr(sampling._client, "sample", sample)
-    monkeypatch.setattr(sampling._client, "end_markers", end_markers)
-    monkeypatch.setattr(Writer, "append", lambda *arguments, **_: written.append(arguments[-1]))
-    for _ in range(7):
-        sampling.sample()
-    sampling.close()
-    at = TopicPartition("t", 0)
-    # 9 of the offsets is at the end, 4 further from it than 8; nothing is near 30.
-    assert asked == [{at: (8, 9)}] * 2
-    rows = [row for table in written for row in table.to_pylist()]
-    samples = [(row["log_end_offset"], row["end_markers"]) for row in rows]
+    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    sampled.sample(7)
+    assert asked == [{AT: (8, 9)}] * 2
+    samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
     assert samples == [(9, None), (9, 1), (9, 1), (30, None), (30, None), (9, None)]
 
 
 def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tables = create_tables(tmp_path)
-    offset = {"group_id": "g", "partition": 0, "committed_offset": 8}
-    apply_micro_batch(
-        tables,
-        progress=PROGRESS,
-        group_offsets=[{**offset, "topic": topic} for topic in ("damaged", "sound")],
-    )
-    sampling = sampling_of(tables)
-    ends = iter([9, 9, 9, 20, 9, 9, 9])
     damaged, sound = TopicPartition("damaged", 0), TopicPartition("sound", 0)
+    # It is read twice, because the log has grown in between.
+    ends = iter([9, 9, 9, 20, 9, 9, 9, 9])
+    sampled = Sampled(
+        create_tables(tmp_path),
+        monkeypatch,
+        lambda _: [present(end, at) for end in [next(ends)] for at in (damaged, sound)],
+    )
+    offset = {"group_id": "g", "partition": 0, "committed_offset": 8}
+    offsets = [{**offset, "topic": at.topic} for at in (damaged, sound)]
+    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=offsets)
     answers: dict[TopicPartition, Any] = {
         damaged: CorruptRecordBatch("no such magic", position=16),
         sound: 1,
     }
-
-    def sample(_partitions: Any) -> list[LogOffsets]:
-        end = next(ends)
-        return [present(at, end) for at in (damaged, sound)]
-
-    monkeypatch.setattr(sampling._client, "sample", sample)
     monkeypatch.setattr(
-        sampling._client, "end_markers", lambda places: {at: answers[at] for at in places}
+        sampled.client, "end_markers", lambda places: {at: answers[at] for at in places}
     )
     caplog.set_level(logging.WARNING, "streaming.run.sampling")
-    for _ in range(6):
-        sampling.sample()
-    # Twice: the log has grown in between.
-    (said,) = (record.getMessage() for record in caplog.records)
-    assert re.match("cannot read the end of log damaged-0: .*no such magic; it is unknown", said)
-    assert metric(sampling, "unreadable_log_ends") == 1
-    assert metric(sampling, "sampled_partitions", state="present") == 2
-    rows = TableReader(tables).read("log_offsets").to_pylist()
-    markers = {(row["topic"], row["end_markers"]) for row in rows if row["log_end_offset"] == 9}
+    sampled.sample(6)
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert re.match("cannot read the end of log damaged-0: .*no such magic; it is unknown", line)
+    assert sampled.metric("unreadable_log_ends") == 1
+    assert sampled.metric("sampled_partitions", state="present") == 2
+    markers = {(r["topic"], r["end_markers"]) for r in sampled.rows() if r["log_end_offset"] == 9}
     assert markers == {("damaged", None), ("sound", None), ("sound", 1)}
     answers[damaged] = 1
-    monkeypatch.setattr(sampling, "_ends", {})
-    ends = iter([9, 9])
-    for _ in range(2):
-        sampling.sample()
-    assert metric(sampling, "unreadable_log_ends") == 0
-    sampling.close()
-    assert metric(sampling, "sampling_total", outcome="failed") == 0
+    monkeypatch.setattr(sampled.sampling, "_ends", {})
+    sampled.sample(2)
+    assert sampled.metric("unreadable_log_ends") == 0
+    assert sampled.metric("sampling_total", outcome="failed") == 0
 
 
-def test_a_new_folder_samples_the_log_partitions_before_it_has_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# --- failures ------------------------------------------------------------------------------------
+
+
+HERE, STORE = "on this machine", "in an object store"
+BEFORE, AFTER = "before the commit", "after the commit"
+
+
+@pytest.fixture(scope="module")
+def object_store() -> Iterator[dict[str, str]]:
+    with served_object_store() as environment:
+        yield environment
+
+
+@pytest.fixture(params=[HERE])
+def growing(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Sampled:
+    """The sampling of a log that grows."""
+    folder = str(tmp_path / "tables")
+    if request.param == STORE:
+        for name, value in request.getfixturevalue("object_store").items():
+            monkeypatch.setenv(name, value)
+        folder = f"s3a://bucket/{tmp_path.name}"
+    create(folder)
+    return Sampled(folder, monkeypatch, growing_log())
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Have each append report a failure, done or not."""
+
+    def failing(*arguments: Any, **options: Any) -> None:
+        if when == AFTER:
+            write_deltalake(*arguments, **options)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(writer_module, "write_deltalake", failing)
+
+
+def heal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "write_deltalake", write_deltalake)
+
+
+def test_a_failure_is_logged_once_and_then_its_end(
+    growing: Sampled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """How far the tables are behind after a single load is then known."""
-    tables = create_tables(tmp_path, log_partitions="3")
-    sampled = Sampled(tables, monkeypatch)
-    sampled.sampling.sample()
-    sampled.sampling.close()
-    assert sampled.asked == [{f"__consumer_offsets:{number}" for number in range(3)}]
+    failures: list[Exception] = [TimeoutError("nobody answers\nfor long"), OSError("x")]
+    answer = growing._answer
 
+    def fail_at_first(partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
+        if failures:
+            raise failures.pop(0)
+        return answer(partitions)
 
-def test_samples_before_and_after_a_load_tell_how_far_behind_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As `run --available-now` samples; one log partition grows meanwhile, the other rests."""
-    tables = create_tables(tmp_path, log_partitions="2")
-    writer = open_for_writing(tables, "test")
-    sampling = LogOffsetsSampling(writer, "localhost:1", {}, runs=SampleRuns(timedelta(0)))
-    ends = {0: 10, 1: 7}
-
-    def sample(places: frozenset[TopicPartition]) -> list[LogOffsets]:
-        return [present(place, ends[place.partition]) for place in places]
-
-    monkeypatch.setattr(sampling._client, "sample", sample)
-    monkeypatch.setattr(sampling._client, "end_markers", lambda _places: {})
-    sampling.sample()
-    # The load ends at the high watermarks of its start, and groups go on committing.
-    loaded = [{"log_partition": p, "next_offset": end} for p, end in ends.items()]
-    apply_micro_batch(tables, progress=loaded)
-    ends[0] = 15
-    sampling.sample()
-    sampling.close()
-    reader = TableReader(tables)
-    known = {row["log_partition"]: row for row in tables_known_until(reader).to_pylist()}
-    assert [known[p]["is_sampled"] for p in (0, 1)] == [True, True]
-    samples = reader.read("log_offsets").to_pylist()
-    first, last = (f(row["sampled_at"] for row in samples) for f in (min, max))
-    millisecond = timedelta(milliseconds=1)
-    assert first - millisecond <= known[0]["known_until"] < last
-    assert last - millisecond <= known[1]["known_until"] <= last
-
-
-def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The list of them is renewed once a minute; until then the old one holds."""
-    tables = create_tables(tmp_path)
-    offset = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}
-    apply_micro_batch(tables, progress=PROGRESS, group_offsets=[offset])
-    sampled = Sampled(tables, monkeypatch)
-    sampling = sampled.sampling
-    sampling.of_all_topics = True
-    lists: list[Any] = [
-        frozenset({TopicPartition("t", 0), TopicPartition("t", 1)}),
-        TimeoutError("nobody answers"),
-        frozenset({TopicPartition("unread", 0)}),
+    monkeypatch.setattr(growing, "_answer", fail_at_first)
+    caplog.set_level(logging.WARNING, "streaming.run.sampling")
+    growing.sample(4)
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot sample log offsets: nobody answers; retrying",
+        "sampling log offsets works again; 0 samples were dropped",
     ]
+    assert growing.ends() == [1, 2]
 
-    def partitions() -> frozenset[TopicPartition]:
-        answer = lists.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        listed: frozenset[TopicPartition] = answer
-        return listed
 
-    monkeypatch.setattr(sampling._client, "partitions", partitions)
-    for seconds in (0, 59, 61, 123):
-        monkeypatch.setattr("streaming.run.sampling.time.monotonic", lambda now=seconds: now)
-        sampling.sample()
-    sampling.close()
-    read = {"__consumer_offsets:0", "t:0"}
-    assert sampled.asked == [*([read | {"t:1"}] * 3), read | {"unread:0"}]
+@pytest.mark.parametrize(
+    ("growing", "failures"),
+    [
+        *((HERE, failures) for failures in ((BEFORE, AFTER), (AFTER, BEFORE), (AFTER, AFTER))),
+        pytest.param(STORE, (AFTER, AFTER), marks=pytest.mark.long),
+    ],
+    indirect=["growing"],
+)
+def test_samples_are_written_once_whatever_a_commit_reports(
+    growing: Sampled, failures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A done commit that reports a failure is followed by more samples, and by maintenance."""
+    growing.sample()
+    for when in failures:
+        fail(monkeypatch, when)
+        growing.sample()
+        heal(monkeypatch)
+        now = datetime.now(timezone.utc)
+        list(maintain_tables(growing.sampling.writer.epoch, timedelta(days=7), now=now))
+    growing.sample(2)
+    assert growing.ends() == [1, 2, 3, 4, 5]
+    assert growing.metric("sampling_total", outcome="failed") == 2
+
+
+def test_samples_that_cannot_be_written_are_bounded(
+    growing: Sampled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(unwritten_samples, "MOST_QUEUED", 3)
+    caplog.set_level(logging.WARNING, "streaming.run.sampling")
+    for _ in range(2):
+        fail(monkeypatch, BEFORE)
+        growing.sample(6)
+        assert len(growing.sampling._unwritten._queued) == 3
+        heal(monkeypatch)
+        growing.sample()
+    # The first write is retried as it was; of what waited behind it the newest three are kept.
+    assert growing.ends() == [1, 5, 6, 7, 8, 12, 13, 14]
+    assert growing.metric("samples_dropped_total") == 6
+    lines = [record.getMessage() for record in caplog.records]
+    assert [re.sub(r": .*log_offsets.*", "", line) for line in lines] == 2 * [
+        "cannot sample log offsets",
+        "too many unwritten samples of log offsets: dropping the oldest",
+        "sampling log offsets works again; 3 samples were dropped",
+    ]
+    # A round of samples of a large cluster is kept whole.
+    answer = [present(end, TopicPartition("large", end)) for end in range(20, 25)]
+    monkeypatch.setattr(growing, "_answer", lambda _: answer)
+    growing.sample()
+    assert growing.ends()[-5:] == [20, 21, 22, 23, 24]
+    assert growing.metric("samples_dropped_total") == 6
+
+
+def test_a_newer_writer_ends_the_sampling(
+    growing: Sampled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With samples left over too, whose write the newer one must not take for its own."""
+    fail(monkeypatch, BEFORE)
+    growing.sample()
+    heal(monkeypatch)
+    open_for_writing(growing.tables, "test")
+    for _ in range(2):
+        with pytest.raises(WriterFenced):
+            growing.sample()
+    assert growing.ends() == []

@@ -1,3 +1,5 @@
+"""The settings of `run`: from options, environment and file, their folders, and wrong ones."""
+
 from __future__ import annotations
 
 import os
@@ -8,17 +10,14 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 import streaming.run.query
-from streaming.cli.main import cli
 from streaming.errors import ConfigurationError
 from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_duration
-from tests.support.clients.command_line import COMMANDS
+from tests.support.clients.command_line import COMMANDS, RUN, call
 
-NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "there/tables"}
-ON_COMMAND_LINE = ["--bootstrap-servers", "localhost:9092", "--tables", "there/tables"]
+NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "tables"}
 
 RunWith = Callable[..., RunSettings]
 
@@ -26,28 +25,29 @@ RunWith = Callable[..., RunSettings]
 @pytest.fixture
 def run_with(monkeypatch: pytest.MonkeyPatch) -> RunWith:
     """Run the command with a query that only takes down its settings."""
+    seen: list[RunSettings] = []
+    monkeypatch.setattr(
+        streaming.run.query, "run_query", lambda settings, **_rest: seen.append(settings)
+    )
 
     def run_with(
-        *arguments: str, environment: dict[str, str] | None = None, needed: bool = True
+        *arguments: str, command: list[str] = RUN, environment: dict[str, str] | None = None
     ) -> RunSettings:
-        seen: list[RunSettings] = []
-        monkeypatch.setattr(
-            streaming.run.query, "run_query", lambda settings, **_rest: seen.append(settings)
-        )
-        command_line = ["run", *(ON_COMMAND_LINE if needed else []), *arguments]
-        result = CliRunner().invoke(cli, command_line, env=environment)
-        assert result.exit_code == 0, result.output
-        (settings,) = seen
-        return settings
+        call(*command, *arguments, env=environment)
+        return seen.pop()
 
     return run_with
 
 
-def failing_run(*arguments: str, environment: dict[str, str] | None = None) -> Result:
-    result = CliRunner().invoke(cli, ["run", *ON_COMMAND_LINE, *arguments], env=environment)
-    assert result.exit_code == 2
+def error_of(*arguments: str, environment: dict[str, str] | None = None) -> str:
+    """The output of a `run` whose settings are refused."""
+    result = call(*RUN, *arguments, env=environment, exit_code=2)
     assert result.stdout == ""
-    return result
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    return result.stderr
+
+
+# --- options and settings ------------------------------------------------------------------------
 
 
 def test_the_command_line_and_the_python_api_have_the_same_defaults(run_with: RunWith) -> None:
@@ -66,10 +66,8 @@ def test_an_option_has_the_type_the_default_and_the_range_of_its_setting() -> No
     options: dict[str | None, Any] = {o.name: o for o in COMMANDS["run"].params}
 
     assert isinstance(options["history"].type, click.Choice)
-    assert (options["history"].type.choices, options["history"].default) == (
-        ("off", "sampled", "all"),
-        "sampled",
-    )
+    assert options["history"].type.choices == ("off", "sampled", "all")
+    assert options["history"].default == "sampled"
     port = options["http_port"].type
     assert isinstance(port, click.IntRange)
     assert (port.min, port.max) == (0, 65_535)
@@ -78,10 +76,12 @@ def test_an_option_has_the_type_the_default_and_the_range_of_its_setting() -> No
     assert options["available_now"].is_flag
 
 
-def test_settings_do_not_show_kafka_properties() -> None:
-    settings = RunSettings(**NEEDED, kafka={"client.id": "hush"})
-
-    assert "hush" not in f"{settings!r} {settings}"
+def test_every_option_of_every_command_has_its_environment_variable() -> None:
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                name = parameter.opts[0].lstrip("-").replace("-", "_").upper()
+                assert parameter.envvar == f"COORDINATOR_STATE_{name}", parameter.opts
 
 
 @pytest.mark.parametrize("trigger", ["5s", "5 seconds", "5 s"])
@@ -89,32 +89,6 @@ def test_both_notations_of_durations_are_accepted(trigger: str) -> None:
     settings = RunSettings.checked(**NEEDED, trigger=trigger, history_retention="36h")
 
     assert parse_duration(settings.trigger) == timedelta(seconds=5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tables": None}, "--tables is missing"),
-        ({"bootstrap_servers": "localhost"}, "--bootstrap-servers: 'localhost' is not HOST:PORT"),
-        ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is not HOST:PORT"),
-        ({"trigger": "soon"}, "--trigger: 'soon' is not a duration such as 60s, 5m, 1h or 7d"),
-        ({"lag_interval": "never"}, "is not a duration such as 60s, 5m, 1h or 7d, or off"),
-        ({"history_retention": "90 minutes"}, "is less than a day: history is deleted in whole"),
-        ({"history_retention": "0 days"}, "--history-retention: '0 days' is less than a day"),
-        ({"lag_interval": f"{10**20} days"}, "days' is too long, or off"),
-        ({"catalog": "a b"}, "--catalog: 'a b' is not DATABASE or CATALOG.DATABASE"),
-        ({"max_records_per_trigger": 0}, "--max-records-per-trigger: Input should be greater"),
-        ({"log_partitions": [-1]}, "--log-partitions: Input should be greater"),
-        ({"colour": "red"}, "there is no option --colour"),
-    ],
-)
-def test_a_setting_that_is_wrong_is_named_in_one_line(
-    options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        RunSettings.checked(**NEEDED | options)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_ipv6_addresses_and_lists_of_brokers_are_taken() -> None:
@@ -137,20 +111,20 @@ def test_command_line_before_environment_before_file(run_with: RunWith, tmp_path
     assert settings.trigger == "3 seconds"
     assert settings.semantics == "coordinator"
     assert settings.history == "off"
+    # One of two options that exclude each other is not refused for the other's environment.
+    assert run_with("--available-now", environment=environment).available_now
 
 
 def test_a_file_may_set_everything(run_with: RunWith, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(
-        'bootstrap-servers = "localhost:9092"\ntables = "there/tables"\n'
+        'bootstrap-servers = "localhost:9092"\ntables = "tables"\n'
         "max_records_per_trigger = 5\navailable_now = true\nlog_partitions = '0,7'\n"
         "timeout = 5  # of verify\n"
         '[kafka]\n"security.protocol" = "SSL"\nssl.check.hostname = false\n'
     )
 
-    settings = run_with("--config", str(file), needed=False)
-
-    assert settings == RunSettings(
+    assert run_with("--config", str(file), command=["run"]) == RunSettings(
         **NEEDED,
         max_records_per_trigger=5,
         available_now=True,
@@ -159,13 +133,107 @@ def test_a_file_may_set_everything(run_with: RunWith, tmp_path: Path) -> None:
     )
 
 
-def test_a_secret_that_spark_would_show_is_refused() -> None:
-    for name, value in (("sasl.plain.password", "hush"), ("proxy.url", "http://me:hush@proxy:1")):
-        with pytest.raises(
-            ConfigurationError, match=f"--kafka: .*{name}.file=.* {name}.env="
-        ) as no:
-            RunSettings.checked(**NEEDED, kafka={name: value})
-        assert "hush" not in str(no.value)
+# --- wrong settings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tables": None}, "--tables is missing"),
+        ({"bootstrap_servers": "localhost"}, "--bootstrap-servers: 'localhost' is not HOST:PORT"),
+        ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is not HOST:PORT"),
+        ({"trigger": "soon"}, "--trigger: 'soon' is not a duration such as 60s, 5m, 1h or 7d"),
+        ({"lag_interval": "never"}, "is not a duration such as 60s, 5m, 1h or 7d, or off"),
+        ({"history_retention": "90 minutes"}, "is less than a day: history is deleted in whole"),
+        ({"history_retention": "0 days"}, "--history-retention: '0 days' is less than a day"),
+        ({"lag_interval": f"{10**20} days"}, "days' is too long, or off"),
+        ({"catalog": "a b"}, "--catalog: 'a b' is not DATABASE or CATALOG.DATABASE"),
+        (
+            {"catalog": "monitoring", "tables": "spark_catalog.kafka"},
+            "--catalog: --tables spark_catalog.kafka already names a schema",
+        ),
+        ({"max_records_per_trigger": 0}, "--max-records-per-trigger: Input should be greater"),
+        ({"log_partitions": [-1]}, "--log-partitions: Input should be greater"),
+        ({"colour": "red"}, "there is no option --colour"),
+        *(
+            ({"openlineage": url}, "--openlineage: it must begin with http:// or https:// and a")
+            for url in ("marquez:5000", "file:///events.json", "http://[hush")
+        ),
+        (
+            {"openlineage": "http://me:hush@marquez:5000"},
+            "--openlineage: it must not contain a user or password: set OPENLINEAGE_API_KEY",
+        ),
+        ({"kafka": {"sasl.plain.password": "hush"}}, " sasl.plain.password.env="),
+        ({"kafka": {"proxy.url": "http://me:hush@proxy:1"}}, "proxy.url.file="),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_in_one_line(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RunSettings.checked(**NEEDED | options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        ("", ["--kafka", "client.id"], "--kafka: number 1 is not KEY=VALUE"),
+        ("", ["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
+        ("", ["--trigger", "1 second", "--available-now"], "exclude each other"),
+        ("", ["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
+        ("tables = ", [], "cannot read the config file"),
+        ("tabels = 'x'", [], "unknown option tabels"),
+        ("kafka = 'x'", [], "[kafka] of the config file is not a mapping"),
+        ("history = 'some'", [], "'some' is not one of 'off', 'sampled', 'all'"),
+    ],
+)
+def test_a_wrong_file_or_option_is_refused(
+    tmp_path: Path, content: str, arguments: list[str], message: str
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(content)
+    assert message in error_of("--config", str(file), *arguments)
+
+
+@pytest.mark.parametrize("option", ["trigger", "history"])
+def test_a_wrong_value_is_refused_with_its_source(tmp_path: Path, option: str) -> None:
+    """`trigger` is checked by the settings, `history` by click."""
+    file = tmp_path / "run.toml"
+    file.write_text(f"{option} = 'wrong'")
+    variable = f"COORDINATOR_STATE_{option.upper()}"
+    environment = {variable: "other"}
+
+    given = error_of(f"--{option}", "wrong", environment=environment)
+    assert given.startswith(f"Error: --{option}: 'wrong' is not ")
+    in_environment = error_of("--config", str(file), environment=environment)
+    assert in_environment.startswith(f"Error: {variable}: 'other' is not ")
+    in_file = error_of("--config", str(file))
+    assert in_file.startswith(f"Error: {option} in {file}: 'wrong' is not ")
+
+
+def test_a_misspelled_environment_variable_is_warned_about(run_with: RunWith) -> None:
+    environment = {"COORDINATOR_STATE_TRIGER": "5s", "COORDINATOR_STATE_CACHE": "cache"}
+    text = error_of("--trigger", "often", environment=environment)
+
+    assert text.splitlines()[0] == (
+        "Warning: no command has an option for the environment variable COORDINATOR_STATE_TRIGER; "
+        "did you mean COORDINATOR_STATE_TRIGGER?"
+    )
+    assert "CACHE" not in text
+    # The variable of another command is none.
+    assert run_with(environment={"COORDINATOR_STATE_EVERY": "5s"}).trigger == "1 second"
+
+
+# --- Kafka properties ----------------------------------------------------------------------------
+
+
+def test_settings_do_not_show_kafka_properties() -> None:
+    settings = RunSettings(**NEEDED, kafka={"client.id": "hush"})
+
+    assert "hush" not in f"{settings!r} {settings}"
 
 
 def test_kafka_properties_are_merged_key_by_key(
@@ -177,10 +245,7 @@ def test_kafka_properties_are_merged_key_by_key(
     file.write_text('[kafka]\n"sasl.plain.password" = "hush"\n"client.id" = "a"\nx = "file"\n')
 
     settings = run_with(
-        "--config",
-        str(file),
-        "--kafka",
-        "client.id=c",
+        *("--config", str(file), "--kafka", "client.id=c"),
         environment={"COORDINATOR_STATE_KAFKA": '{"client.id": "b", "x": "environment"}'},
     )
 
@@ -196,11 +261,18 @@ def test_kafka_properties_are_merged_key_by_key(
     "name", ["sasl.plain.password", "ssl_key_password", "sasl.jaas.config", "ssl.keystore.key"]
 )
 def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> None:
-    result = failing_run("--kafka", f"{name}=hush")
+    text = error_of("--kafka", f"{name}=hush")
 
-    assert f"{name} is a secret" in result.stderr
-    assert f"use {name}.file=PATH or {name}.env=VARIABLE" in result.stderr
-    assert "hush" not in result.stderr
+    assert f"{name} is a secret" in text
+    assert f"use {name}.file=PATH or {name}.env=VARIABLE" in text
+    assert "hush" not in text
+
+
+def test_a_secret_in_a_broken_environment_variable_is_not_shown() -> None:
+    text = error_of(environment={"COORDINATOR_STATE_KAFKA": "password=hush"})
+
+    assert "COORDINATOR_STATE_KAFKA is not a mapping of Kafka properties" in text
+    assert "hush" not in text
 
 
 @pytest.mark.parametrize(
@@ -213,83 +285,71 @@ def test_a_proxy_without_a_user_and_the_path_of_a_secret_are_none(
     assert run_with("--kafka", f"{name}={value}").kafka == {name: value}
 
 
-def test_a_secret_in_a_broken_environment_variable_is_not_shown() -> None:
-    result = failing_run(environment={"COORDINATOR_STATE_KAFKA": "password=hush"})
-
-    assert "COORDINATOR_STATE_KAFKA is not a mapping of Kafka properties" in result.stderr
-    assert "hush" not in result.stderr
+# --- folders -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("tables = ", "cannot read the config file"),
-        ("tabels = 'x'", "unknown option tabels"),
-        ("kafka = 'x'", "[kafka] of the config file is not a mapping"),
-        ("history = 'some'", "'some' is not one of 'off', 'sampled', 'all'"),
-    ],
-)
-def test_a_config_file_that_is_wrong_is_told(tmp_path: Path, content: str, message: str) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text(content)
-
-    result = failing_run("--config", str(file))
-
-    assert message in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("Error: ")
+@pytest.fixture
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("given", "tables", "checkpoint"),
     [
-        (["--kafka", "client.id"], "--kafka: number 1 is not KEY=VALUE"),
-        (["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
-        (["--trigger", "1 second", "--available-now"], "exclude each other"),
-        (["--trigger", "often"], "--trigger: 'often' is not a duration such as 60s"),
-        (["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
+        ({"tables": "a/b/"}, "{here}/a/b", "{here}/a/checkpoints/b"),
+        ({"tables": "tables"}, "{here}/tables", "{here}/checkpoints/tables"),
+        ({"tables": "a", "checkpoint": "c"}, "{here}/a", "{here}/c"),
+        ({"tables": "s3://bucket/t"}, "s3://bucket/t", "{here}/checkpoints/t"),
+        (
+            {"tables": "s3://bucket/t", "checkpoint": "s3://bucket/c"},
+            *("s3://bucket/t", "s3://bucket/c"),
+        ),
+        # The location of a schema is known later.
+        ({"tables": "spark_catalog.kafka"}, "spark_catalog.kafka", ""),
     ],
 )
-def test_a_wrong_option_is_told(arguments: list[str], message: str) -> None:
-    assert message in failing_run(*arguments).stderr
+def test_the_checkpoint_is_beside_the_tables_folder_and_both_are_absolute(
+    working_directory: Path, given: dict[str, str], tables: str, checkpoint: str
+) -> None:
+    settings = RunSettings(**NEEDED | given)
+
+    assert settings.tables == tables.format(here=working_directory)
+    assert settings.checkpoint == checkpoint.format(here=working_directory)
 
 
-@pytest.mark.parametrize("option", ["trigger", "history"])
-def test_a_wrong_value_is_told_with_its_source(tmp_path: Path, option: str) -> None:
-    """`trigger` is checked by the settings, `history` by click."""
-    file = tmp_path / "run.toml"
-    file.write_text(f"{option} = 'wrong'")
-    variable = f"COORDINATOR_STATE_{option.upper()}"
-
-    given = failing_run(f"--{option}", "wrong", environment={variable: "other"}).stderr
-    assert given.startswith(f"Error: --{option}: 'wrong' is not ")
-    in_environment = failing_run("--config", str(file), environment={variable: "other"}).stderr
-    assert in_environment.startswith(f"Error: {variable}: 'other' is not ")
-    in_file = failing_run("--config", str(file)).stderr
-    assert in_file.startswith(f"Error: {option} in {file}: 'wrong' is not ")
-
-
-def test_a_misspelled_environment_variable_is_warned_about(run_with: RunWith) -> None:
-    environment = {"COORDINATOR_STATE_TRIGER": "5s", "COORDINATOR_STATE_CACHE": "cache"}
-    result = failing_run("--trigger", "often", environment=environment)
-
-    assert result.stderr.splitlines()[0] == (
-        "Warning: no command has an option for the environment variable COORDINATOR_STATE_TRIGER; "
-        "did you mean COORDINATOR_STATE_TRIGGER?"
-    )
-    assert "CACHE" not in result.stderr
-    # The variable of another command is none.
-    assert run_with(environment={"COORDINATOR_STATE_EVERY": "5s"}).trigger == "1 second"
+@pytest.mark.usefixtures("working_directory")
+def test_tables_in_a_catalog_get_their_folder_later() -> None:
+    named = NEEDED | {"tables": "spark_catalog.kafka", "trigger": "30s"}
+    for given, checkpoint in (
+        (named, "/wh/checkpoints/kafka.db"),
+        (named | {"checkpoint": "/c"}, "/c"),
+    ):
+        located = RunSettings(**given).in_folder("file:/wh/kafka.db")
+        assert located == RunSettings(
+            **named | {"tables": "/wh/kafka.db"},
+            checkpoint=checkpoint,
+            catalog="spark_catalog.kafka",
+        )
 
 
-def test_available_now_wins_over_an_interval_in_the_environment(run_with: RunWith) -> None:
-    environment = {"COORDINATOR_STATE_TRIGGER": "1 hour"}
+@pytest.mark.parametrize(
+    ("folders", "checkpoint"),
+    [
+        (["checkpoints/t", "data/t"], "checkpoints/t"),
+        # There is a newer one.
+        (["checkpoints/t", "data/t", "data/checkpoints/t"], "data/checkpoints/t"),
+        # The tables are new.
+        (["checkpoints/t"], "data/checkpoints/t"),
+        # It belongs to other tables, which are in the working directory.
+        (["checkpoints/t", "data/t", "t"], "data/checkpoints/t"),
+    ],
+)
+def test_the_checkpoint_of_an_earlier_release_is_in_the_working_directory(
+    working_directory: Path, folders: list[str], checkpoint: str
+) -> None:
+    for folder in folders:
+        (working_directory / folder).mkdir(parents=True, exist_ok=True)
 
-    assert run_with("--available-now", environment=environment).available_now
-
-
-def test_every_option_of_every_command_has_its_environment_variable() -> None:
-    for command in COMMANDS.values():
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                name = parameter.opts[0].lstrip("-").replace("-", "_").upper()
-                assert parameter.envvar == f"COORDINATOR_STATE_{name}", parameter.opts
+    settings = RunSettings(**NEEDED | {"tables": str(working_directory / "data/t")})
+    assert settings.checkpoint == str(working_directory / checkpoint)

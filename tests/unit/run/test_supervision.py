@@ -1,10 +1,9 @@
-"""What makes a query start again, and what ends it."""
+"""Failures of a query that restart it, and those that end it."""
 
 from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
@@ -20,16 +19,20 @@ from streaming.errors import (
 from streaming.run import supervision
 from streaming.run.spark_errors import own_error
 from streaming.run.supervision import Supervisor
+from tests.support.eventually import Eventually
+
+NO_BROKER, FULL_DISK = TimeoutError("no broker"), TablesUnavailable("a full disk")
+FAILED = SparkError("a task")
+TRUNCATED = LogTruncated(topic="t", log_partition=0, record_offset=1, log_start=2, log_end=3)
 
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 0.001)
-    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 0.0)
 
 
 class Failing:
-    """A query that fails of these one after the other, and then ends.
+    """A query that fails with these errors one after the other, and then ends.
 
     Before each it finished some micro-batches, or none.
     """
@@ -51,76 +54,58 @@ def supervised(query: Failing, max_restarts: int = 2) -> None:
     Supervisor(max_restarts, threading.Event()).run(query, lambda: query.finished)
 
 
-def test_a_query_that_failed_starts_again(caplog: pytest.LogCaptureFixture) -> None:
-    query = Failing(
-        StreamingQueryException("a task\nand its trace"), TablesUnavailable("the store is away")
-    )
-    supervised(query)
-    assert query.starts == 3
-    first, second = (record.getMessage() for record in caplog.records)
-    assert first == "the query failed (a task); restarting it in 0.001 s (1 of 2)"
-    assert second == "the query failed (the store is away); restarting it in 0.002 s"
+@pytest.mark.parametrize(
+    ("errors", "max_restarts", "starts"),
+    [
+        ([FAILED], 0, None),
+        ([FAILED] * 2, 2, 3),
+        ([FAILED] * 3, 2, None),
+        # Outages do not count, however long they last.
+        ([NO_BROKER] * 20 + [FAILED] + [NO_BROKER] * 20, 2, 42),
+        ([FULL_DISK] * 1_500, 2, 1_501),
+        ([NO_BROKER], 0, None),
+        ([FULL_DISK], 0, None),
+        # Log partitions are loaded again.
+        ([TRUNCATED], 2, 2),
+        # A person must correct it.
+        ([ConfigurationError("no such topic")], 2, None),
+        ([ConnectionRefusedError("the JVM is gone")], 2, None),
+    ],
+)
+def test_a_query_that_failed_restarts_or_ends(
+    errors: list[Exception], max_restarts: int, starts: int | None
+) -> None:
+    """`starts` is None if the last error ends it."""
+    query = Failing(*errors)
+    with pytest.raises(type(errors[-1])) if starts is None else nullcontext():
+        supervised(query, max_restarts)
+    assert query.starts == (len(errors) if starts is None else starts)
 
 
-def test_it_gives_up_after_so_many_in_a_row() -> None:
-    query = Failing(*(SparkError(str(number)) for number in range(5)))
-    with pytest.raises(SparkError, match="2"):
-        supervised(query)
-    assert query.starts == 3
-
-
-@pytest.mark.parametrize("error", [TimeoutError("no broker"), TablesUnavailable("a full disk")])
-def test_outages_are_waited_for_as_long_as_they_last(error: Exception) -> None:
-    query = Failing(*([error] * 20), SparkError("a"), *([error] * 20))
-    supervised(query)
-    assert query.starts == 42
-    with pytest.raises(type(error)):
-        supervised(Failing(error), max_restarts=0)
-
-
-def test_an_outage_of_a_day_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 0.0)
-    query = Failing(*([TablesUnavailable("a full disk")] * 1_500))
-    supervised(query)
-    assert query.starts == 1_501
-
-
-def test_a_finished_micro_batch_ends_the_row() -> None:
-    query = Failing(*(SparkError(str(number)) for number in range(9)), micro_batches=1)
+def test_a_finished_micro_batch_resets_the_count() -> None:
+    query = Failing(*([FAILED] * 9), micro_batches=1)
     supervised(query)
     assert query.starts == 10
 
 
-@pytest.mark.parametrize(
-    ("error", "starts"),
-    [
-        # A person must mend it.
-        (ConfigurationError("no such topic"), 1),
-        (ConnectionRefusedError("the JVM is gone"), 1),
-        # It passes, or log partitions are loaded again.
-        (LogTruncated(topic="t", log_partition=0, record_offset=1, log_start=2, log_end=3), 2),
-        (TablesUnavailable("the disk is full"), 2),
-    ],
-)
-def test_only_what_a_person_must_mend_ends_it(error: Exception, starts: int) -> None:
-    query = Failing(error)
-    with pytest.raises(type(error)) if starts == 1 else nullcontext():
-        supervised(query)
-    assert query.starts == starts
-
-
-def test_no_restarts_are_none() -> None:
-    query = Failing(SparkError("a"))
-    with pytest.raises(SparkError):
-        supervised(query, max_restarts=0)
+def test_a_restart_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 0.001)
+    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 0.002)
+    supervised(Failing(StreamingQueryException("a task\nand its trace"), FULL_DISK, FULL_DISK))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the query failed (a task); restarting it in 0.001 s (1 of 2)",
+        *["the query failed (a full disk); restarting it in 0.002 s"] * 2,
+    ]
 
 
 def test_a_request_to_stop_ends_the_pause(
-    monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 3_600.0)
-    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 3_600.0)
-    query, stop = Failing(SparkError("a")), threading.Event()
+    for name in ("_FIRST_BACKOFF_S", "_LONGEST_BACKOFF_S"):
+        monkeypatch.setattr(supervision, name, 3_600.0)
+    query, stop = Failing(FAILED), threading.Event()
     supervisor = Supervisor(2, stop)
     thread = threading.Thread(target=lambda: supervisor.run(query, lambda: -1))
     thread.start()
@@ -135,12 +120,10 @@ def test_the_error_of_a_worker_is_the_last_one_of_its_trace() -> None:
     def trace_of(error: Exception) -> str:
         return "".join(traceback.format_exception(error)) + "\n\tat org.apache.spark.Task.run"
 
-    refused = ConfigurationError("the login is refused")
-    waited_out = TimeoutError("cannot fetch for 2 s")
-    for first, last in ((refused, waited_out), (waited_out, refused)):
-        last.__cause__ = first
-        found = own_error(trace_of(last))
-        assert (type(found), str(found)) == (type(last), str(last))
-        last.__cause__ = None
+    for first, last in (("refused", "waited"), ("waited", "refused")):
+        errors = {"refused": ConfigurationError("refused"), "waited": TimeoutError("waited")}
+        errors[last].__cause__ = errors[first]
+        error = own_error(trace_of(errors[last]))
+        assert (type(error), str(error)) == (type(errors[last]), last)
     assert isinstance(own_error("x: streaming.errors.LogTruncated: gone"), LogChanged)
     assert own_error(trace_of(OSError("x"))) is None

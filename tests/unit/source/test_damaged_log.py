@@ -10,16 +10,15 @@ from unittest import mock
 
 import pytest
 
-from coordinator_state.log import kernel, log_decoder
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.kafka.fetch import FetchedRecords
 from streaming.source import log_range
-from streaming.source.log_range import LogRange, read_ranges
+from streaming.source.log_range import read_ranges
 from tests.support.logs.broker_log import BrokerLog, Segment
 from tests.support.logs.logs import offset_key, offset_value
+from tests.support.logs.memory_log import range_of
 
-DECODERS = {"readable": log_decoder.decode_record_set, "compiled": kernel.decode_record_set}
 VERSIONS = ("3.9.1", "4.2.0")
 FIELDS = {
     "base_offset": (0, 8),
@@ -67,20 +66,29 @@ def broker_log(
     return BrokerLog(segments, LOG_END, version)
 
 
+def segments_of(batches: Sequence[tuple[int, int]], rolls: int, second_base: int) -> list[Segment]:
+    """Sound batches in one segment, or in two: `rolls` of them in the first one."""
+    content = [batch_of(*offsets) for offsets in batches]
+    if not rolls:
+        return [Segment(bytearray(b"".join(content)), 0)]
+    return [
+        Segment(bytearray(b"".join(content[:rolls])), 0),
+        Segment(bytearray(b"".join(content[rolls:])), second_base),
+    ]
+
+
+def offsets_in(batches: Sequence[tuple[int, int]]) -> list[int]:
+    return [n for first, last in batches for n in range(first, last + 1)]
+
+
 def read(
     broker: BrokerLog, bounds: Sequence[int] = (), log_end: int = LOG_END
 ) -> list[dict[str, Any]]:
     """The rows of micro-batches that end at the bounds."""
     rows: list[dict[str, Any]] = []
     for from_offset, to_offset in pairwise([0, *bounds, log_end]):
-        one_range = LogRange(
-            log_partition=0,
-            from_offset=from_offset,
-            to_offset=to_offset,
-            high_watermark=log_end,
-            leader_epoch=0,
-        )
-        for batch in read_ranges(broker, [one_range], compact=True):
+        planned = range_of(0, to_offset, from_offset, log_end)
+        for batch in read_ranges(broker, [planned], compact=True):
             rows += batch.to_pylist()
     return [row for row in rows if row["row_kind"] != "progress"]
 
@@ -102,9 +110,8 @@ def read_offsets(rows: list[dict[str, Any]]) -> list[int]:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.long), "4.2.0"])
-def test_each_record_is_read_or_has_a_row(field: str, decoder: str, version: str) -> None:
+def test_each_record_is_read_or_has_a_row(field: str, version: str) -> None:
     """Each batch is damaged, so the last one of each answer, too; at either end of the field."""
     start, end = FIELDS[field]
     damage = [(start, 0x80), (end - 1, 0x01)]
@@ -114,10 +121,7 @@ def test_each_record_is_read_or_has_a_row(field: str, decoder: str, version: str
             if number in (0, *rolls) and field in ("base_offset", "length", "last_offset_delta"):
                 continue
             broker = broker_log(rolls, version, number, position, bits)
-            with (
-                mock.patch.object(kernel, "decode_record_set", DECODERS[decoder]),
-                mock.patch.object(log_range, "DEFAULT_MAX_PARTITION_BYTES", limit),
-            ):
+            with mock.patch.object(log_range, "DEFAULT_MAX_PARTITION_BYTES", limit):
                 rows = read(broker, bounds)
             commits, lost = read_offsets(rows), lost_offsets(rows)
             where = (rolls, bounds, limit, number, position, bits)
@@ -168,21 +172,15 @@ def test_gaps_of_compaction_are_no_damage(magic: int, compression: str, limit: i
     broker = BrokerLog(segments, 40, "4.2.0")
     with mock.patch.object(log_range, "DEFAULT_MAX_PARTITION_BYTES", limit):
         rows = read(broker, [12], log_end=40)
-    expected = [n for first, last in offsets for n in range(first, last + 1)]
-    assert [row["record_offset"] for row in rows] == expected
+    assert [row["record_offset"] for row in rows] == offsets_in(offsets)
     assert {row["row_kind"] for row in rows} == {"offset"}
 
 
 def test_a_gap_before_the_position_is_not_read_again() -> None:
     """A micro-batch may begin in a gap, and look back as far as another one."""
     batches = [(0, 3), (5, 7), (9, 9), (40, 41)]
-    content = [batch_of(*offsets) for offsets in batches]
-    segments = [
-        Segment(bytearray(b"".join(content[:3])), 0),
-        Segment(bytearray(content[3]), 10),
-    ]
-    rows = read(BrokerLog(segments, 42, "4.2.0"), [34], log_end=42)
-    assert read_offsets(rows) == [n for first, last in batches for n in range(first, last + 1)]
+    rows = read(BrokerLog(segments_of(batches, 3, 10), 42, "4.2.0"), [34], log_end=42)
+    assert read_offsets(rows) == offsets_in(batches)
     assert not lost_offsets(rows)
 
 
@@ -193,20 +191,14 @@ class Quota(BrokerLog):
         return super()._read(offset, min(max_bytes, 100))
 
 
-def test_an_answer_that_a_quota_shortens_is_no_damage() -> None:
-    sound = broker_log([3], "4.2.0", 0, 0, 0)
-    rows = read(Quota(sound.segments, LOG_END, "4.2.0"))
-    assert read_offsets(rows) == list(range(LOG_END))
-    assert not lost_offsets(rows)
-
-
-def test_a_high_watermark_that_lags_is_no_damage() -> None:
+def test_a_short_answer_and_a_high_watermark_that_lags_are_no_damage() -> None:
     """A leader reads its high watermark before the records, and a new one may lag."""
-    broker = broker_log([3], "4.2.0", 0, 0, 0)
-    broker.reported_high_watermark = 4
-    rows = read(broker, [5, 12])
-    assert read_offsets(rows) == list(range(LOG_END))
-    assert not lost_offsets(rows)
+    sound = broker_log([3], "4.2.0", 0, 0, 0)
+    lagging = BrokerLog(sound.segments, LOG_END, "4.2.0", reported_high_watermark=4)
+    for broker, bounds in ((Quota(sound.segments, LOG_END, "4.2.0"), []), (lagging, [5, 12])):
+        rows = read(broker, bounds)
+        assert read_offsets(rows) == list(range(LOG_END))
+        assert not lost_offsets(rows)
 
 
 class Elected(BrokerLog):
@@ -235,15 +227,8 @@ class Elected(BrokerLog):
 def test_a_leader_that_was_just_elected_hides_nothing(at_fetch: int, rolls: int) -> None:
     """It gives no records while a gap of compaction, or damage, is looked at more closely."""
     batches = [(0, 1), (2, 4), (10, 11), (30, 31)]
-    content = [batch_of(*offsets) for offsets in batches]
-    segments = [Segment(bytearray(b"".join(content)), 0)]
-    if rolls:
-        segments = [
-            Segment(bytearray(b"".join(content[:rolls])), 0),
-            Segment(bytearray(b"".join(content[rolls:])), 6),
-        ]
-    broker = Elected(segments, 32, "4.2.0")
+    broker = Elected(segments_of(batches, rolls, 6), 32, "4.2.0")
     broker.at_fetch = at_fetch
     rows = read(broker, [12], log_end=32)
-    assert read_offsets(rows) == [n for first, last in batches for n in range(first, last + 1)]
+    assert read_offsets(rows) == offsets_in(batches)
     assert not lost_offsets(rows)

@@ -47,20 +47,12 @@ def test_of_plain_commits_few_stay(plain: MemoryLog) -> None:
     assert fitting(plain) == MOST_RECORDS_PER_TRIGGER
 
 
-def test_all_of_them_stay_where_all_history_is_kept(plain: MemoryLog) -> None:
-    assert 400_000 < fitting(plain, is_compacted=False) < MOST_STAYING_BYTES // 200
-
-
-def test_what_is_in_a_transaction_stays() -> None:
-    log = MemoryLog()
-    log.transaction("g", producer_id=7)
-    assert 400_000 < fitting(log) < MOST_STAYING_BYTES // 200
-
-
-def test_a_tombstone_stays() -> None:
-    log = MemoryLog()
-    log.commit("g", None)
-    assert 400_000 < fitting(log) < MOST_STAYING_BYTES // 200
+def test_all_records_stay_of_history_of_transactions_and_of_tombstones(plain: MemoryLog) -> None:
+    transaction, tombstone = MemoryLog(), MemoryLog()
+    transaction.transaction("g", producer_id=7)
+    tombstone.commit("g", None)
+    for log, is_compacted in ((plain, False), (transaction, True), (tombstone, True)):
+        assert 400_000 < fitting(log, is_compacted=is_compacted) < MOST_STAYING_BYTES // 200
 
 
 @pytest.mark.parametrize("size_bytes", [1_000, 50_000])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ import pytest
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.errors import ConfigurationError, LogTruncated
-from streaming.source import coordinator_log, log_range
+from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAuthorised
+from streaming.source import coordinator_log, log_range, topic_plan
 from streaming.source.coordinator_log import CoordinatorLogStreamReader
 from streaming.source.options import SourceOptions
+from streaming.source.topic_plan import TopicPlan
+from tests.support.eventually import wait_until
 from tests.support.logs.memory_log import (
     BOOTSTRAP,
     CLUSTER_ID,
@@ -31,10 +35,26 @@ from tests.support.logs.topic_clients import (
     at_end,
     positions,
     reader,
+    topic_clients,
 )
 from tests.support.logs.topic_logs import transaction_key, transaction_value
 
+# A wait that nothing ends takes longer.
+pytestmark = pytest.mark.timeout(300)
+
 Row = dict[str, Any]
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
+    """The logs that the source reads, by topic."""
+    clients = topic_clients()
+    monkeypatch.setattr(topic_plan, "LogClient", lambda _, __, topic, **_options: clients[topic])
+    monkeypatch.setattr(coordinator_log, "shared_log_client", lambda *given: clients[given[2]])
+    yield clients
+    # Ends the waits in flight.
+    for client in clients.values():
+        client.fail(TimeoutError("the test is over"))
 
 
 @pytest.mark.usefixtures("clients")
@@ -53,8 +73,8 @@ class TestOffsets:
 
     def test_each_topic_has_its_own_log_partitions_and_start_offsets(self) -> None:
         topic = {"log_partitions": [1], "start_offsets": {"1": [1, 4], "9": [7, 4]}}
-        one = reader({TRANSACTION_STATE_TOPIC: topic}, start_offsets='{"0": 3}')
-        assert positions(one.initialOffset()) == {
+        stream = reader({TRANSACTION_STATE_TOPIC: topic}, start_offsets='{"0": 3}')
+        assert positions(stream.initialOffset()) == {
             OFFSETS_TOPIC: {0: 3},
             TRANSACTION_STATE_TOPIC: {1: 1},
         }
@@ -63,24 +83,24 @@ class TestOffsets:
         topic = {"log_partitions": [0, 1], "start_offsets": {"0": [3, 4]}}
         reader({TRANSACTION_STATE_TOPIC: topic}).initialOffset()
         assert clients[TRANSACTION_STATE_TOPIC].expected == {0: (3, 4)}
-        one = reader()
-        one.latestOffset(at_end(one), EVERYTHING)
+        stream = reader()
+        stream.latestOffset(at_end(stream), EVERYTHING)
         assert clients[TRANSACTION_STATE_TOPIC].expected == {0: (4, 5), 1: (2, 5)}
         assert clients[SHARE_STATE_TOPIC].expected == {0: (1, 5)}
         assert clients[OFFSETS_TOPIC].expected == {0: (10, 5)}
 
     def test_the_end_is_that_of_every_topic_and_stays_the_same_json(self) -> None:
-        one = reader()
-        end = at_end(one)
+        stream = reader()
+        end = at_end(stream)
         assert positions(end) == END
-        again = one.latestOffset(json.loads(json.dumps(end)), EVERYTHING)
+        again = stream.latestOffset(json.loads(json.dumps(end)), EVERYTHING)
         assert json.dumps(again) == json.dumps(end)
 
     def test_progress_reports_the_high_watermarks(self) -> None:
-        one = reader(max_records_per_trigger="1")
-        assert one.reportLatestOffset() is None
-        one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
-        reported = one.reportLatestOffset()
+        stream = reader(max_records_per_trigger="1")
+        assert stream.reportLatestOffset() is None
+        stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+        reported = stream.reportLatestOffset()
         assert reported is not None
         assert positions(reported) == END
 
@@ -108,12 +128,12 @@ class TestOffsets:
                 reader().partitions(other, start)
 
     def test_a_truncated_log_is_named(self, clients: Clients) -> None:
-        one = reader()
-        end = at_end(one)
+        stream = reader()
+        end = at_end(stream)
         clients[TRANSACTION_STATE_TOPIC].logs[0].high_watermark = 3
         lost = f"partition 0 of {TRANSACTION_STATE_TOPIC}: .*offset.* 3.* lost"
         with pytest.raises(LogTruncated, match=lost):
-            one.latestOffset(end, EVERYTHING)
+            stream.latestOffset(end, EVERYTHING)
 
     @pytest.mark.parametrize(
         "text",
@@ -130,14 +150,16 @@ class TestOffsets:
             SourceOptions.read(BOOTSTRAP | {"other_topics": text})
 
 
-def rows_by_topic(one: CoordinatorLogStreamReader, start: Offset, end: Offset) -> dict[str, list]:
-    rows = rows_of(one, one.partitions(start, end))
-    found = {topic: [row for row in rows if row["log_topic"] == topic] for topic in BOTH}
-    found[OFFSETS_TOPIC] = [row for row in rows if row["log_topic"] is None]
-    assert sum(map(len, found.values())) == len(rows)
-    for of_topic in found.values():
+def rows_by_topic(
+    stream: CoordinatorLogStreamReader, start: Offset, end: Offset
+) -> dict[str, list]:
+    rows = rows_of(stream, stream.partitions(start, end))
+    by_topic = {topic: [row for row in rows if row["log_topic"] == topic] for topic in BOTH}
+    by_topic[OFFSETS_TOPIC] = [row for row in rows if row["log_topic"] is None]
+    assert sum(map(len, by_topic.values())) == len(rows)
+    for of_topic in by_topic.values():
         assert_accounted(of_topic)
-    return found
+    return by_topic
 
 
 class TestReading:
@@ -147,61 +169,61 @@ class TestReading:
     ) -> None:
         monkeypatch.setattr("streaming.source.micro_batch._SMALL_BATCH_OFFSETS", 1)
         clients[OFFSETS_TOPIC].leaders = {0: (2, 5)}
-        one = reader(tasks=tasks)
-        start, end = one.initialOffset(), at_end(one)
-        assert len(one.partitions(start, end)) == int(tasks)
-        found = rows_by_topic(one, start, end)
+        stream = reader(tasks=tasks)
+        start, end = stream.initialOffset(), at_end(stream)
+        assert len(stream.partitions(start, end)) == int(tasks)
+        by_topic = rows_by_topic(stream, start, end)
         for topic, expected in END.items():
             ends = {
                 row["log_partition"]: row["record_offset"]
-                for row in found[topic]
+                for row in by_topic[topic]
                 if row["row_kind"] == "progress"
             }
             assert ends == expected
-        records = [r for r in found[TRANSACTION_STATE_TOPIC] if r["row_kind"] == "record"]
+        records = [r for r in by_topic[TRANSACTION_STATE_TOPIC] if r["row_kind"] == "record"]
         places = [(row["log_partition"], row["record_offset"]) for row in records]
         assert sorted(places) == [*((0, n) for n in range(4)), (1, 0), (1, 1)]
         assert {(r["raw_key"], r["raw_value"]) for r in records} == {
             (transaction_key(), transaction_value())
         }
-        assert {row["row_kind"] for row in found[OFFSETS_TOPIC]} == {"offset", "progress"}
+        assert {row["row_kind"] for row in by_topic[OFFSETS_TOPIC]} == {"offset", "progress"}
 
     @pytest.mark.usefixtures("clients")
     def test_no_record_is_superseded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(log_range, "DEFAULT_MAX_PARTITION_BYTES", 200)
-        one = reader(history="sampled")
-        found = rows_by_topic(one, one.initialOffset(), at_end(one))
-        reports = [r for r in found[TRANSACTION_STATE_TOPIC] if r["row_kind"] == "progress"]
+        stream = reader(history="sampled")
+        by_topic = rows_by_topic(stream, stream.initialOffset(), at_end(stream))
+        reports = [r for r in by_topic[TRANSACTION_STATE_TOPIC] if r["row_kind"] == "progress"]
         assert {r["log_partition"]: r["records_read"] for r in reports} == {0: 4, 1: 2}
         assert {r["records_superseded"] for r in reports} == {0}
         # As those of `__consumer_offsets` are.
-        (report,) = (r for r in found[OFFSETS_TOPIC] if r["row_kind"] == "progress")
+        (report,) = (r for r in by_topic[OFFSETS_TOPIC] if r["row_kind"] == "progress")
         assert report["records_superseded"] > 0
 
     def test_an_idle_topic_costs_no_fetch(self, clients: Clients) -> None:
-        one = reader()
-        end = at_end(one)
+        stream = reader()
+        end = at_end(stream)
         for client in clients.values():
             client.fetches.clear()
-        found = rows_by_topic(one, end, end)
-        assert [len(rows) for rows in found.values()] == [2, 1, 1]
+        by_topic = rows_by_topic(stream, end, end)
+        assert [len(rows) for rows in by_topic.values()] == [2, 1, 1]
         assert all(client.fetches == [] for client in clients.values())
 
     def test_a_task_refuses_another_topic_than_was_planned(self, clients: Clients) -> None:
-        one = reader()
-        partitions = one.partitions(one.initialOffset(), at_end(one))
+        stream = reader()
+        partitions = stream.partitions(stream.initialOffset(), at_end(stream))
         clients[SHARE_STATE_TOPIC].topic_id = "recreated"
         with pytest.raises(ConfigurationError, match=f"topic {SHARE_STATE_TOPIC} was deleted and"):
-            rows_of(one, partitions)
+            rows_of(stream, partitions)
 
 
 class TestBudgets:
     @pytest.mark.usefixtures("clients")
     def test_each_topic_has_the_limit_for_itself_and_is_read_to_its_end(self) -> None:
-        one = reader(max_records_per_trigger="3")
-        limit = one.getDefaultReadLimit()
-        seen = [one.initialOffset()]
-        while (end := one.latestOffset(seen[-1], limit)) != seen[-1]:
+        stream = reader(max_records_per_trigger="3")
+        limit = stream.getDefaultReadLimit()
+        seen = [stream.initialOffset()]
+        while (end := stream.latestOffset(seen[-1], limit)) != seen[-1]:
             seen.append(end)
         assert [positions(offset)[TRANSACTION_STATE_TOPIC] for offset in seen[:3]] == [
             {0: 0, 1: 0},
@@ -214,8 +236,8 @@ class TestBudgets:
     @pytest.mark.usefixtures("clients")
     def test_without_a_limit_other_topics_have_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(coordinator_log, "_MOST_OF_OTHERS", 3)
-        for one in (reader(), reader(max_records_per_trigger="1000")):
-            end = one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
+        for stream in (reader(), reader(max_records_per_trigger="1000")):
+            end = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
             assert positions(end) == {**END, TRANSACTION_STATE_TOPIC: {0: 2, 1: 1}}
 
     def test_the_limit_is_of_records_and_not_of_their_offsets(self, clients: Clients) -> None:
@@ -225,18 +247,123 @@ class TestBudgets:
             offset = log.high_watermark + 1_000_000
             record = (0, 0, transaction_key(), transaction_value())
             log.append(write_record_batch(offset, [record]), gap=1_000_000)
-        one = reader(max_records_per_trigger="6")
-        seen = [one.initialOffset()]
-        while (end := one.latestOffset(seen[-1], one.getDefaultReadLimit())) != seen[-1]:
+        stream = reader(max_records_per_trigger="6")
+        seen = [stream.initialOffset()]
+        while (end := stream.latestOffset(seen[-1], stream.getDefaultReadLimit())) != seen[-1]:
             seen.append(end)
         assert positions(seen[-1])[TRANSACTION_STATE_TOPIC][0] == log.high_watermark
         assert len(seen) <= 4
 
     def test_available_now_ends_where_every_log_ended_then(self, clients: Clients) -> None:
-        one = reader(long_poll_ms=str(LONG_MS))
-        one.prepareForTriggerAvailableNow()
+        stream = reader(long_poll_ms=str(LONG_MS))
+        stream.prepareForTriggerAvailableNow()
         for client in clients.values():
             client.append()
-        end = one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
+        end = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
         assert positions(end) == END
-        assert one.latestOffset(end, one.getDefaultReadLimit()) is end
+        assert stream.latestOffset(end, stream.getDefaultReadLimit()) is end
+
+
+# --- waiting for records of several topics at once ------------------------------------------------
+
+
+def once_all_wait(clients: Clients, action: Callable[[], None]) -> None:
+    """Act as soon as a leader of each topic holds a fetch."""
+
+    def act() -> None:
+        wait_until(lambda: all(client.is_waiting for client in clients.values()))
+        action()
+
+    threading.Thread(target=act, daemon=True).start()
+
+
+def test_without_news_the_start_is_given_back(clients: Clients) -> None:
+    stream = reader(long_poll_ms="50")
+    end = at_end(stream)
+    assert stream.latestOffset(end, EVERYTHING) is end
+    # Waits that end just before the others are followed by a few more.
+    assert all(1 <= client.waits <= 10 for client in clients.values())
+
+
+@pytest.mark.parametrize("topic", END)
+def test_a_record_in_any_topic_ends_the_wait(clients: Clients, topic: str) -> None:
+    stream = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(stream)
+    once_all_wait(clients, clients[topic].append)
+    ends = positions(stream.latestOffset(end, EVERYTHING))
+    assert ends == {**END, topic: {**END[topic], 0: END[topic][0] + 1}}
+
+
+def test_the_waits_of_the_other_topics_go_on(clients: Clients) -> None:
+    """The next micro-batches end them, whichever topic has records."""
+    stream = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(stream)
+    for topic in (SHARE_STATE_TOPIC, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC):
+        before = positions(end)[topic][0]
+        once_all_wait(clients, clients[topic].append)
+        end = stream.latestOffset(end, EVERYTHING)
+        assert positions(end)[topic][0] == before + 1
+        assert len(rows_of(stream, stream.partitions(end, end))) == 4, "one for each log partition"
+    # Of the share group's wait, the first one ended with a record.
+    assert clients[SHARE_STATE_TOPIC].waits == 2
+
+
+def test_a_wait_that_ends_without_records_is_followed_by_another(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a topic would not be looked at until the waits of the others end, too."""
+    wait_for_records, ended = TopicPlan._wait_for_records, list[str]()
+
+    def ends_once(plan: TopicPlan, next_offsets: Mapping[int, int]) -> bool:
+        if plan.topic.name == OFFSETS_TOPIC and not ended:
+            ended.append(OFFSETS_TOPIC)
+            return False
+        return wait_for_records(plan, next_offsets)
+
+    monkeypatch.setattr(TopicPlan, "_wait_for_records", ends_once)
+    stream = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(stream)
+    once_all_wait(clients, clients[OFFSETS_TOPIC].append)
+    assert positions(stream.latestOffset(end, EVERYTHING)) == {**END, OFFSETS_TOPIC: {0: 11}}
+    assert ended
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        *((topic, LogChanged("created again")) for topic in END),
+        # The query restarts without the topic.
+        (SHARE_STATE_TOPIC, NotAuthorised("needs the ACL Read")),
+    ],
+)
+def test_a_wait_that_fails_ends_the_query(clients: Clients, topic: str, error: Exception) -> None:
+    stream = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(stream)
+    once_all_wait(clients, lambda: clients[topic].fail(error))
+    with pytest.raises(LogChanged, match=str(error)):
+        stream.latestOffset(end, EVERYTHING)
+
+
+def test_a_topic_without_leaders_does_not_hold_up_the_offsets(clients: Clients) -> None:
+    stream = reader(long_poll_ms="100")
+    end = at_end(stream)
+    clients[SHARE_STATE_TOPIC].fail(TimeoutError("no leader answers"))
+    assert stream.latestOffset(end, EVERYTHING) is end
+    clients[OFFSETS_TOPIC].append()
+    # A call can also end with the wait of another topic, and then finds nothing.
+    while positions(end)[OFFSETS_TOPIC] == {0: 10}:
+        end = stream.latestOffset(end, EVERYTHING)
+    assert positions(end) == {**END, OFFSETS_TOPIC: {0: 11}}
+    clients[OFFSETS_TOPIC].fail(TimeoutError("no leader answers"))
+    with pytest.raises(TimeoutError, match="no leader answers"):
+        while True:
+            stream.latestOffset(end, EVERYTHING)
+
+
+def test_stopping_closes_the_clients_that_do_not_wait(clients: Clients) -> None:
+    stream = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(stream)
+    once_all_wait(clients, clients[SHARE_STATE_TOPIC].append)
+    stream.latestOffset(end, EVERYTHING)
+    stream.stop()
+    assert {topic for topic, client in clients.items() if client.is_closed} == {SHARE_STATE_TOPIC}

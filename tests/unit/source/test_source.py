@@ -27,6 +27,7 @@ from tests.support.logs.memory_log import (
     MemoryLogClient,
     positions_of,
     progress_of,
+    range_of,
     reader_of,
     rows_of,
 )
@@ -156,11 +157,9 @@ class TestPlanning:
         rows, packed = (reader_of(packed=packed) for packed in ("false", "TRUE"))
         start = rows.initialOffset()
         ranges = rows.partitions(start, rows.latestOffset(start, ReadAllAvailable()))
-        batches = [batch for one in ranges for batch in packed.read(one)]
+        batches = [batch for planned in ranges for batch in packed.read(planned)]
         assert {batch.schema for batch in batches} == {PACKED_ROW_SCHEMA}
         assert unpack(pa.Table.from_batches(batches)).to_pylist() == rows_of(rows, ranges)
-
-    def test_no_packed_rows_are_no_rows(self) -> None:
         assert unpack(PACKED_ROW_SCHEMA.empty_table()).equals(LOG_ROW_SCHEMA.empty_table())
 
     def test_a_byte_limit_is_turned_into_offsets_by_the_size_of_the_log(
@@ -264,12 +263,7 @@ class TestSharing:
         assert share_out({0: 3, 1: 4}, None) == {0: 3, 1: 4}
 
     def ranges(self, sizes: Mapping[int, int]) -> list[LogRange]:
-        return [
-            LogRange(
-                log_partition=p, from_offset=5, to_offset=5 + n, high_watermark=9, leader_epoch=0
-            )
-            for p, n in sizes.items()
-        ]
+        return [range_of(p, 5 + size, 5) for p, size in sizes.items()]
 
     def test_tasks_have_alike_to_read_and_leaders_stay_together(self) -> None:
         sizes = {p: 10_000 + p for p in range(48)} | {48: 100_000, 49: 0}
@@ -282,8 +276,6 @@ class TestSharing:
         even = group_ranges(self.ranges(dict.fromkeys(range(48), 10_000)), leaders, 2)
         assert [{leaders[r.place] for r in group} for group in even] == [{0}, {1}]
 
-    def test_little_to_read_is_one_task(self) -> None:
+    def test_little_to_read_and_one_range_are_one_task(self) -> None:
         assert len(group_ranges(self.ranges({0: 100, 1: 100, 2: 0}), {}, 4)) == 1
-
-    def test_there_are_no_tasks_without_ranges(self) -> None:
         assert len(group_ranges(self.ranges({0: 50_000}), {}, 4)) == 1

@@ -12,11 +12,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from coordinator_state.log import held_rows
 from streaming.source import log_range
-from streaming.source.log_range import LogRange, read_ranges
+from streaming.source.log_range import read_ranges
 from tests.support.logs.memory_log import (
     MemoryLogClient,
     assert_accounted,
     progress_of,
+    range_of,
     reader_of,
     rows_of,
 )
@@ -27,12 +28,11 @@ class TestReading:
         self, client: MemoryLogClient, *, compact: bool = True, **bounds: int
     ) -> list[dict[str, Any]]:
         ranges = [
-            LogRange(
-                log_partition=p,
-                from_offset=bounds.get("from_offset", log.log_start),
-                to_offset=bounds.get("to_offset", log.high_watermark),
-                high_watermark=log.high_watermark,
-                leader_epoch=5,
+            range_of(
+                p,
+                bounds.get("to_offset", log.high_watermark),
+                bounds.get("from_offset", log.log_start),
+                log.high_watermark,
             )
             for p, log in client.logs.items()
         ]
@@ -48,7 +48,7 @@ class TestReading:
         assert commits == {"group-0": 8, "group-1": 9, "transactional": 1}
         assert [row["control_type"] for row in rows if row["row_kind"] == "marker"] == [1]
         progress = progress_of(rows)
-        assert progress[0]["records_read"], progress[0]["records_superseded"] == (10, 8)
+        assert (progress[0]["records_read"], progress[0]["records_superseded"]) == (10, 6)
         assert progress[0]["bytes_read"] == sum(len(raw) for _, _, raw in client.logs[0].batches)
         assert [progress[p]["record_offset"] for p in (0, 1, 2)] == [10, 2, 0]
         assert {progress[p]["log_leader_epoch"] for p in (0, 1, 2)} == {5}
@@ -146,15 +146,7 @@ class TestReading:
         assert {batch.num_rows for batch in self.batches(client)} == {1}
 
     def batches(self, client: MemoryLogClient) -> Iterator[pa.RecordBatch]:
-        log = client.logs[2]
-        whole = LogRange(
-            log_partition=2,
-            from_offset=0,
-            to_offset=log.high_watermark,
-            high_watermark=log.high_watermark,
-            leader_epoch=0,
-        )
-        return read_ranges(client, [whole], compact=True)
+        return read_ranges(client, [range_of(2, client.logs[2].high_watermark)], compact=True)
 
     def test_records_below_the_start_offsets_are_neither_rows_nor_counted(
         self, client: MemoryLogClient

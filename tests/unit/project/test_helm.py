@@ -1,0 +1,481 @@
+"""The Helm chart in deploy/helm, by Helm itself, Kubernetes' schemas and the program's own parser.
+
+The long tests need Go, which builds Helm, and are skipped without it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from streaming.alerts.rules_file import load_rules
+from streaming.dashboard.app import create_app
+from streaming.http.access import Access
+from streaming.kafka.secrets import is_secret
+from streaming.run.settings import RunSettings
+from tests.support.deploy.chart import (
+    ALL,
+    CHART,
+    LEAST,
+    NAMESPACE,
+    RELEASE,
+    SHARED_VOLUME,
+    STORE,
+    VALUE_SETS,
+    Manifest,
+    Values,
+    container_of,
+    deployments_of,
+    every_value_set,
+    helm,
+    long,
+    manifests,
+    of_kind,
+    parameters,
+    pod_of,
+    pods,
+    rendered,
+    values_with,
+)
+from tests.support.deploy.go_programs import go_programs
+from tests.support.deploy.packages import deploy_packages
+from tests.support.tables.status_tables import create_status_tables
+
+KUBERNETES_VERSIONS = ("1.25.0", "1.37.0")
+"""The oldest that Chart.yaml admits, and a new one."""
+# The schemas of the Prometheus operator's kinds are in Go only.
+OPERATOR_KINDS = {"ServiceMonitor", "PrometheusRule"}
+EVERY_PART = {"materializer", "dashboard", "metrics", "alerts"}
+USER = 1000
+
+
+def load(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+# --- files of the chart --------------------------------------------------------------------------
+
+
+def test_the_chart_has_the_alert_rules_and_the_version_of_the_program(repository: Path) -> None:
+    """Helm reads only files inside the chart. After a change, copy the file into deploy/helm."""
+    rules = repository / "deploy" / "prometheus-rules.yaml"
+    assert (CHART / rules.name).read_bytes() == rules.read_bytes()
+    project = (repository / "pyproject.toml").read_text()
+    (version,) = re.findall(r'^version = "(.+)"$', project, re.MULTILINE)
+    assert load((CHART / "Chart.yaml").read_text())["appVersion"] == version
+
+
+def test_values_and_their_schema_have_the_same_keys() -> None:
+    values = load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert differences(values, schema, "") == []
+
+
+def differences(values: Any, schema: Any, path: str) -> list[str]:
+    if schema.get("additionalProperties") is not False:
+        return []
+    known = schema["properties"].keys() - {"global"}  # Helm adds it to the values
+    wrong = [f"{path}.{name}" for name in known ^ values.keys()]
+    for name in known & values.keys():
+        wrong += differences(values[name], schema["properties"][name], f"{path}.{name}")
+    return wrong
+
+
+def test_the_user_of_the_image_is_that_of_the_pods(repository: Path) -> None:
+    dockerfile = (repository / "Dockerfile").read_text()
+    # Kubernetes cannot tell whether a user with a name is root.
+    assert re.findall(r"^USER (.+)$", dockerfile, re.M) == [f"{USER}:{USER}"]
+    assert re.search(rf"useradd .*--uid {USER} ", dockerfile)
+    for file in ("_helpers.tpl", "tests/health.yaml"):
+        template = (CHART / "templates" / file).read_text()
+        assert set(re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", template)) == {str(USER)}
+
+
+# --- manifests -----------------------------------------------------------------------------------
+
+
+@long
+@every_value_set
+def test_every_manifest_fits_the_schemas_of_kubernetes(name: str, tmp_path: Path) -> None:
+    for version in KUBERNETES_VERSIONS:
+        text = rendered(VALUE_SETS[name], version)
+        files = []
+        for number, manifest in enumerate(text.split("\n---\n")):
+            if not OPERATOR_KINDS & set(re.findall(r"^kind: (\w+)", manifest, re.M)):
+                files.append(tmp_path / f"{number}.yaml")
+                files[-1].write_text(manifest)
+        answer = validate(version, *files)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@long
+@every_value_set
+def test_every_manifest_is_one_of_the_types_in_go(name: str) -> None:
+    documents = manifests(VALUE_SETS[name])
+    answer = decode_strictly(rendered(VALUE_SETS[name]))
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.split() == [manifest["kind"] for manifest in documents]
+    assert (set(answer.stdout.split()) >= OPERATOR_KINDS) == (VALUE_SETS[name] is ALL)
+
+
+@long
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("replicas:", "replikas:"), ("interval:", "intervall:"), ("expr:", "exp:")],
+)
+def test_a_misspelt_field_is_noticed(right: str, wrong: str, tmp_path: Path) -> None:
+    text = rendered(ALL)
+    assert right in text
+    answer = decode_strictly(text.replace(right, wrong))
+    assert answer.returncode == 1
+    assert "unknown field" in answer.stderr
+    if right == "replicas:":
+        file = tmp_path / "deployment.yaml"
+        (deployment,) = (part for part in text.split("\n---\n") if "- --port=9308" in part)
+        file.write_text(deployment.replace(right, wrong))
+        assert validate(KUBERNETES_VERSIONS[-1], file).returncode != 0
+
+
+def validate(version: str, *files: Path) -> subprocess.CompletedProcess[str]:
+    command = (deploy_packages() / "kubernetes-validate", "--strict", "--quiet", "-k", version)
+    return subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+
+
+def decode_strictly(text: str) -> subprocess.CompletedProcess[str]:
+    program = go_programs() / "strict"
+    return subprocess.run([program], input=text, capture_output=True, text=True, check=False)
+
+
+@long
+@every_value_set
+def test_the_parts_that_write_have_one_replica_and_no_overlap(name: str) -> None:
+    deployments = deployments_of(VALUE_SETS[name])
+    for part in deployments.keys() & {"materializer", "alerts"}:
+        assert deployments[part]["spec"]["replicas"] == 1
+        assert deployments[part]["spec"]["strategy"] == {"type": "Recreate"}
+    assert "materializer" in deployments
+
+
+@long
+def test_the_command_lines_are_those_of_the_program() -> None:
+    deployments = deployments_of(ALL)
+    assert deployments.keys() == EVERY_PART
+    run = parameters(deployments["materializer"])
+    given = {name: value for name, value in run.items() if name in RunSettings.model_fields}
+    settings = RunSettings.checked(**given)
+    assert settings.bootstrap_servers == ALL["bootstrapServers"]
+    assert (settings.tables, settings.checkpoint) == ("/data/tables", "/data/checkpoints/tables")
+    assert (settings.trigger, settings.max_records_per_trigger) == ("5 seconds", 2_000_000)
+    assert settings.change_data_feed
+    assert settings.kafka == {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in ALL["kafka"]["properties"].items()
+    }
+    page = parameters(deployments["dashboard"])
+    assert (page["tables"], page["browser"], page["refresh"]) == (("/data/tables",), False, 10.0)
+    service = f"{RELEASE}-coordinator-state-dashboard"
+    assert page["allowed_host"] == (
+        *(service, f"{service}.{NAMESPACE}", f"{service}.{NAMESPACE}.svc"),
+        *("kafka.example.org", "page.example.org"),
+    )
+    metrics = parameters(deployments["metrics"])
+    assert (metrics["by"], metrics["max_series"]) == ("topic", 20_000)
+    alerts = parameters(deployments["alerts"])
+    assert alerts["rules_file"] == "/etc/coordinator-state/alerts.yaml"
+
+
+@long
+@every_value_set
+def test_every_part_listens_for_others_where_its_port_and_probes_are(name: str) -> None:
+    for part, deployment in deployments_of(VALUE_SETS[name]).items():
+        container = container_of(deployment)
+        probes = probes_of(container)
+        if part == "alerts":
+            assert not probes
+            continue
+        given = parameters(deployment)
+        prefix = "http_" if part == "materializer" else ""
+        assert given[f"{prefix}host"] == "0.0.0.0"  # noqa: S104 - in a pod
+        (port,) = container["ports"]
+        assert port["containerPort"] == given[f"{prefix}port"]
+        assert len(probes) >= 2
+        for probe in probes.values():
+            assert probe.get("httpGet", probe.get("tcpSocket"))["port"] == port["name"]
+
+
+def probes_of(container: Manifest) -> dict[str, Any]:
+    return {key: value for key, value in container.items() if key.endswith("Probe")}
+
+
+@long
+def test_the_probes_of_the_materializer_are_its_health_and_readiness() -> None:
+    probes = probes_of(container_of(deployments_of(LEAST)["materializer"]))
+    assert {name: probe["httpGet"]["path"] for name, probe in probes.items()} == {
+        "startupProbe": "/health",
+        "livenessProbe": "/health",
+        "readinessProbe": "/ready",
+    }
+
+
+@long
+def test_the_probes_of_the_page_are_answered_without_a_token(tmp_path: Path) -> None:
+    folder = create_status_tables(tmp_path / "tables")
+    # With a token, and with a token and a proxy.
+    for values in (LEAST, ALL):
+        access = Access("0.0.0.0", "t" * 16, values["dashboard"].get("authHeader"))  # noqa: S104
+        page = create_app({"tables": folder}, access=access).test_client()
+        for probe in probes_of(container_of(deployments_of(values)["dashboard"])).values():
+            headers = {
+                header["name"]: header["value"]
+                for header in probe["httpGet"].get("httpHeaders", ())
+            }
+            # kubelet sends the address of the pod in `Host`.
+            path, address = probe["httpGet"]["path"], "http://10.0.0.7:8050"
+            assert page.get(path, headers=headers, base_url=address).status_code == 200
+    # Without a token its sign-in page leads to the overview, which reads tables; kubelet follows.
+    probes = probes_of(container_of(deployments_of(STORE)["dashboard"]))
+    for name in ("livenessProbe", "readinessProbe"):
+        assert probes[name]["tcpSocket"] == {"port": "http"}
+
+
+@long
+def test_pods_share_a_node_where_one_node_alone_can_mount_the_volume() -> None:
+    for values in (LEAST, SHARED_VOLUME, STORE):
+        for deployment in deployments_of(values).values():
+            pod = deployment["spec"]["template"]
+            assert ("affinity" in pod["spec"]) == (values is LEAST)
+            if values is LEAST:
+                affinity = pod["spec"]["affinity"]["podAffinity"]
+                (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+                # It selects the pod itself, so that the first pod can be scheduled.
+                labels = term["labelSelector"]["matchLabels"].items()
+                assert labels <= pod["metadata"]["labels"].items()
+
+
+@long
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bootstrapServers": ""}, "bootstrapServers: the brokers"),
+        ({"image": {}}, "image.repository: the image that you built"),
+        ({"dashboard": {}}, "openssl rand -hex 16"),
+        ({"dashboard": {**LEAST["dashboard"], "ingress": {"enabled": True}}}, "ingress.host"),
+        ({"alerts": {"enabled": True}}, "alerts.rules: the rules file"),
+        ({"materialiser": {}}, "materialiser"),
+        ({"materializer": {"options": {"tables": "/x"}}}, "tables"),
+        ({"materializer": {"options": {"Trigger": "1s"}}}, "Trigger"),
+        ({"tables": {"location": "/data/elsewhere"}}, "/data/elsewhere"),
+        ({"persistence": {"accessModes": ["ReadWriteOncePod"]}}, "accessModes"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(changes: Values, message: str) -> None:
+    answer = helm("template", "--kube-version", "1.37.0", values=values_with(changes))
+    assert answer.returncode == 1
+    assert message in answer.stderr
+
+
+@long
+def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
+    (rule,) = (manifest for manifest in manifests(ALL) if manifest["kind"] == "PrometheusRule")
+    assert rule["spec"] == load((repository / "deploy" / "prometheus-rules.yaml").read_text())
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+
+
+@long
+@every_value_set
+def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None:
+    documents = manifests(VALUE_SETS[name])
+    deployments = of_kind(documents, "Deployment")
+    labels = {
+        part: deployment["spec"]["template"]["metadata"]["labels"].items()
+        for part, deployment in deployments.items()
+    }
+    ports = {
+        part: {port["name"] for port in container_of(deployment).get("ports", ())}
+        for part, deployment in deployments.items()
+    }
+    services = of_kind(documents, "Service")
+    for part, service in services.items():
+        assert service["spec"]["selector"].items() <= labels[part]
+        assert {port["targetPort"] for port in service["spec"]["ports"]} == ports[part]
+    for part, policy in of_kind(documents, "NetworkPolicy").items():
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels[part]
+        rules = policy["spec"]["ingress"]
+        assert {port["port"] for rule in rules for port in rule.get("ports", ())} == ports[part]
+    for monitor in of_kind(documents, "ServiceMonitor").values():
+        (choice,) = monitor["spec"]["selector"]["matchExpressions"]
+        (endpoint,) = monitor["spec"]["endpoints"]
+        for part in choice["values"]:
+            assert endpoint["port"] in {port["name"] for port in services[part]["spec"]["ports"]}
+
+
+@long
+def test_the_rules_of_alerts_are_a_rules_file(tmp_path: Path) -> None:
+    (config,) = of_kind(manifests(ALL), "ConfigMap").values()
+    (tmp_path / "slack_url").write_text("https://hooks.slack.com/x")
+    file = tmp_path / "alerts.yaml"
+    (text,) = config["data"].values()
+    file.write_text(text.replace("/run/secrets/alerts", str(tmp_path)))
+    assert [rule.name for rule in load_rules(file).rules] == ["stopped"]
+    pod = pod_of(ALL, "alerts")
+    (name,) = config["data"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounted["rules"] == "/etc/coordinator-state"
+    assert name == "alerts.yaml"
+    assert mounted["secrets"] == "/run/secrets/alerts"
+
+
+@long
+def test_helm_test_asks_the_services() -> None:
+    documents = manifests(LEAST)
+    (test,) = (manifest for manifest in documents if manifest["kind"] == "Pod")
+    (container,) = test["spec"]["containers"]
+    compile(container["command"][-1], "test", "exec")
+    services = {
+        f"{manifest['metadata']['name']}:{port['port']}"
+        for manifest in of_kind(documents, "Service").values()
+        for port in manifest["spec"]["ports"]
+    }
+    assert {url.split("/")[2] for url in container["args"]} == services
+    # It mounts no volume, and its labels select it for no Service.
+    assert test["metadata"]["labels"]["app.kubernetes.io/name"] == "coordinator-state-test"
+
+
+@long
+def test_the_example_of_the_docs_is_what_helm_prints(repository: Path) -> None:
+    page = (repository / "docs" / "kubernetes.md").read_text()
+    (example,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", page, re.DOTALL)
+    values = load(example)
+    printed = re.findall(r"^(\w+)/(kafka-\S+)$", page, re.MULTILINE)
+    assert printed == [
+        (manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests(values)
+    ]
+    answer = helm("lint", "--strict", values=values)
+    assert answer.returncode == 0, answer.stdout
+    # Helm itself says which release it is.
+    (release,) = re.findall(r"Helm (\d+\.\d+)", page)
+    version = subprocess.run(
+        [go_programs() / "helm", "version", "--short"], capture_output=True, text=True, check=True
+    )
+    assert version.stdout.startswith(f"v{release}")
+
+
+# --- what pods may do, and how they get secrets --------------------------------------------------
+
+
+@long
+@every_value_set
+def test_every_pod_has_the_restricted_profile(name: str) -> None:
+    """As the pod security standards of Kubernetes define it, with a read-only root besides.
+
+    It has no login to Kubernetes. A Service `coordinator-state` would set COORDINATOR_STATE_PORT,
+    the variable of `--port`.
+    """
+    documents = manifests(VALUE_SETS[name])
+    assert len(dict(pods(documents))) > 1
+    for _, pod in pods(documents):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+        of_pod = pod["securityContext"]
+        assert (of_pod["runAsNonRoot"], of_pod["runAsUser"]) == (True, USER)
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC", "initContainers"}
+        for volume in pod.get("volumes", ()):
+            kinds = volume.keys() - {"name"}
+            assert kinds <= {"emptyDir", "persistentVolumeClaim", "secret", "configMap"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert not any("hostPort" in port for port in container.get("ports", ()))
+            assert container["resources"]["limits"]["memory"]
+    for account in of_kind(documents, "ServiceAccount").values():
+        assert account["automountServiceAccountToken"] is False
+
+
+@long
+@every_value_set
+def test_what_a_part_writes_is_on_a_volume(name: str) -> None:
+    for part, deployment in deployments_of(VALUE_SETS[name]).items():
+        pod = deployment["spec"]["template"]["spec"]
+        container = container_of(deployment)
+        mounts = {
+            mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+        }
+        assert mounts["/tmp"] is False  # noqa: S108 - in the pod
+        environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+        given = parameters(deployment)
+        if part == "materializer":
+            assert mounts["/data"] is False
+            assert environment["NUMBA_CACHE_DIR"].startswith("/data/")
+            assert given["checkpoint"].startswith("/data/")
+        elif "tables" in VALUE_SETS[name]:
+            assert "/data" not in mounts
+        else:
+            assert mounts["/data"] is (part != "alerts")
+        location = VALUE_SETS[name].get("tables", {}).get("location", "/data/tables")
+        assert given["tables"] in (location, (location,))
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+
+
+@long
+def test_secrets_are_references() -> None:
+    values = ALL | {"tables": STORE["tables"]}
+    assert "Secret" not in {manifest["kind"] for manifest in manifests(values)}
+    references: dict[str, set[str]] = {}
+    for part, deployment in deployments_of(values).items():
+        text = json.dumps(deployment)
+        references[part] = set(
+            re.findall(r'"(?:secretName|name)": "(kafka-login|page-token|sinks|store-login)"', text)
+        )
+        literal = {
+            variable["name"] for variable in container_of(deployment)["env"] if "value" in variable
+        }
+        assert literal <= {"COORDINATOR_STATE_LOG_FORMAT", "AWS_REGION", "NUMBA_CACHE_DIR"}
+    assert references == {
+        "materializer": {"kafka-login", "store-login"},
+        "dashboard": {"page-token", "store-login"},
+        "metrics": {"store-login"},
+        "alerts": {"sinks", "store-login"},
+    }
+
+
+@long
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.plain.password", "hush"),
+        ("ssl.key.password", "hush"),
+        ("sasl.oauthbearer.client.credentials.client.secret", "hush"),
+        ("sasl.jaas.config", "hush"),
+        ("proxy.url", "http://user:hush@proxy:3128"),
+        ("ssl.certfile", "-----BEGIN PRIVATE KEY-----"),
+    ],
+)
+def test_a_secret_among_the_kafka_properties_is_refused(name: str, value: str) -> None:
+    assert is_secret(name, value)
+    answer = helm("template", values=values_with({"kafka": {"properties": {name: value}}}))
+    assert answer.returncode == 1
+    assert "values don't meet the specifications of the schema" in answer.stderr
+    assert "hush" not in answer.stderr
+
+
+@long
+def test_outgoing_traffic_is_restricted_on_request_only() -> None:
+    for values, kinds in ((LEAST, ["Ingress"]), (ALL, ["Ingress", "Egress"])):
+        policies = of_kind(manifests(values), "NetworkPolicy")
+        assert policies.keys() == deployments_of(values).keys()
+        for policy in policies.values():
+            assert policy["spec"]["policyTypes"] == kinds
+    dns, brokers = policies["materializer"]["spec"]["egress"]
+    assert [port["port"] for port in dns["ports"]] == [53, 53]
+    assert brokers == ALL["networkPolicy"]["egress"][0]
