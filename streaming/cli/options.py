@@ -90,6 +90,11 @@ class Choice(click.Choice):
         message = super().get_invalid_choice_message(value=value, ctx=ctx)
         return f"{message.rstrip('.')}{did_you_mean(str(value), map(str, self.choices))}"
 
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Nothing more: the error names the argument by its words."""
+        del param, ctx
+        return ""
+
 
 option = partial(click.option, cls=StateOption)
 

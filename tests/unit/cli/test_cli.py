@@ -66,6 +66,14 @@ def test_bad_usage_is_one_line_that_says_how_to_get_help(arguments: list[str], l
     assert (result.stdout, result.stderr) == ("", f"Error: {line}\n")
 
 
+def test_a_missing_argument_is_named_by_its_words_once() -> None:
+    line = call("show", exit_code=2).stderr
+
+    assert line.startswith("Error: Missing argument '{groups|members|")
+    assert line.count("members|") == 1
+    assert "\\" not in line
+
+
 def test_without_a_command_the_help_is_shown() -> None:
     assert call(exit_code=2).stderr.startswith("Usage: ")
     assert call("alert", exit_code=2).stderr.startswith("Usage: ")
