@@ -117,7 +117,7 @@ def test_a_notice_is_known_by_its_id() -> None:
 
 
 def test_an_update_says_what_the_status_was(receiver: HttpReceiver) -> None:
-    statuses = {"group_status": "HANGING_TRANSACTION", "previous_status": "STOP"}
+    statuses: dict[str, Any] = {"group_status": "HANGING_TRANSACTION", "previous_status": "STOP"}
     update = replace(FIRING, alert=replace(FIRING.alert, **statuses), kind=NoticeKind.UPDATE)
     assert update.sentence.endswith("STOP: no commit for 61 s; was STOP (see the runbook)")
     send(sink(type="webhook", url=receiver.url), update)
