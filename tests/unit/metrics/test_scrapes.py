@@ -225,6 +225,23 @@ def test_an_odd_header_is_ignored(serve: Callable[..., Endpoint], header: str, v
     assert endpoint.scrape(**{header: value})[0] == 200
 
 
+def test_scrapes_that_were_given_up_leave_nothing_behind(
+    serve: Callable[..., Endpoint], eventually: Eventually
+) -> None:
+    endpoint = serve()
+    threads = own_threads()
+    for _ in range(300):
+        endpoint.request().close()
+    eventually(lambda: endpoint.gate.begun == 1)
+    # One thread collects; those of the server are as many as before.
+    assert {thread.name for thread in own_threads() - threads} == {"collection"}
+    endpoint.gate.open()
+    status, text, _ = endpoint.scrape()
+    assert (status, b"of_a_group" in text) == (200, True)
+    eventually(lambda: own_threads() == threads)
+    assert endpoint.gate.begun == 1
+
+
 def test_clients_that_do_not_read_hold_no_thread(serve: Callable[..., Endpoint]) -> None:
     """More of them than there are threads, and an answer larger than any buffer between."""
 
