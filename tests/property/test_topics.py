@@ -97,10 +97,7 @@ def test_any_cut_gives_the_states_of_the_reference(topic: str, data: st.DataObje
 
 
 def _event_rows(tables: Mapping[str, pa.Table]) -> list[Row]:
-    found: list[Row] = []
-    if "transaction_events" in tables:
-        found = tables["transaction_events"].to_pylist()
-    return found
+    return tables["transaction_events"].to_pylist() if "transaction_events" in tables else []
 
 
 def _merged(topic: str, stored: pa.Table, changes: pa.Table) -> pa.Table:
@@ -202,19 +199,15 @@ def _load_in_pieces(tables: str, logs: Sequence[TopicLog], choose: random.Random
         for log in logs
     ]
     for number in range(MICRO_BATCHES):
-        is_last = number == MICRO_BATCHES - 1
-        starts = {id(log): cut[number] for log, cut in cuts}
-        ends = {id(log): log.next_offset if is_last else cut[number + 1] for log, cut in cuts}
-        batch = _micro_batch([(log, starts[id(log)], ends[id(log)]) for log in logs])
+        ranges = [(log, cut[number], (*cut, log.next_offset)[number + 1]) for log, cut in cuts]
+        batch = _micro_batch(ranges)
         if choose.random() < 0.7:
             fault = choose.choice(FAULTS)
             with suppress(Crash):
                 _start(tables, fault).apply(batch, number, "query")
         if choose.random() < 0.3:
             # A checkpoint behind the tables.
-            batch = _micro_batch(
-                [(log, choose.randint(0, starts[id(log)]), ends[id(log)]) for log in logs]
-            )
+            batch = _micro_batch([(log, choose.randint(0, at), end) for log, at, end in ranges])
         apply = _start(tables)
         for _ in range(choose.choice([1, 2])):
             apply.apply(batch, number, "query")
@@ -247,12 +240,12 @@ def _in_another_order(rows: pa.Table) -> pa.Table:
 def _rows(tables: str) -> Rows:
     """All rows of these topics, without the times of the micro-batches and the bytes read."""
     reader = TableReader(tables)
-    found = {
+    tables_read = {
         table.name: reader.read(table.name).to_pylist() for table in (*WRITTEN, TOPIC_PROGRESS)
     }
-    for row in found["topic_progress"]:
+    for row in tables_read["topic_progress"]:
         del row["updated_at"], row["current_at"], row["bytes_read"]
-    return {name: sorted(map(repr, rows)) for name, rows in found.items()}
+    return {name: sorted(map(repr, rows)) for name, rows in tables_read.items()}
 
 
 def _assert_loaded(tables: str, logs: Sequence[TopicLog]) -> None:

@@ -42,9 +42,9 @@ def test_records_come_decoded_and_in_log_order() -> None:
     ]
     value, member, tombstone = records = collect(table_of(rows)).group_records
 
-    assert [one.record_offset for one in records] == [10, 11, 12]
-    assert [one.is_last for one in records] == [False, True, True]
-    assert [one.key.record_type.id for one in records] == [2, 5, 2]
+    assert [decoded.record_offset for decoded in records] == [10, 11, 12]
+    assert [decoded.is_last for decoded in records] == [False, True, True]
+    assert [decoded.key.record_type.id for decoded in records] == [2, 5, 2]
     assert value.replayed.value is not None
     assert value.replayed.value["generation"] == 1
     assert value.value is not None
