@@ -29,6 +29,8 @@ from tests.support.clients.model_clients import ModelClients
 from tests.support.clients.scripted_clients import ScriptedClients
 from tests.support.eventually import Eventually
 
+pytestmark = pytest.mark.long
+
 VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
 INITIAL_DELAY_MS = 500
 PROPERTIES = {

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 AT_LEAST = {
-    "a broker with the coordinator of Kafka 4": r"integration/test_model\.py::.*\[.*coordinator",
-    "a broker with the coordinator of Kafka 3": r"integration/test_model\.py::.*\[.*scala",
+    "a broker with the coordinator of Kafka 4": r"differential/test_rounds\.py::.*\[4\.",
+    "a broker with the coordinator of Kafka 3": r"differential/test_rounds\.py::.*\[3\.",
+    "the coordinator shard of Kafka": r"integration/test_shard_oracle\.py::",
     "a whole query beside the broker": r"bench/test_backfill\.py::.*materialised_equal",
     "the source in Spark": r"integration/test_source\.py::",
     "a page in a browser": r"browser/test_dashboard\.py::",
