@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import closing
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow.compute as pc
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
-from coordinator_state.insight.lag import GONE, PRESENT, TOO_OLD
-from coordinator_state.log.message_set import write_message_set
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.insight.lag import GONE, PRESENT
 from streaming.engine.progress import ProgressEvent
 from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
@@ -26,20 +22,15 @@ from streaming.lag.freshness import tables_known_to
 from streaming.lag.group_lag import group_lag, tables_known_until
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
-from streaming.run.sampling import LogOffsetsSampling
-from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from tests.support.brokers.commits import commit, create_topic, produce
-from tests.support.brokers.running_query import run_settings, running
+from tests.support.brokers.running_query import run_settings
 from tests.support.eventually import Eventually
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(300)
-
-ROUNDING = timedelta(milliseconds=1)
 
 
 @pytest.fixture
@@ -156,106 +147,6 @@ def test_only_transaction_markers_are_left(
 
 
 @pytest.mark.long
-def test_a_log_of_messages_from_before_kafka_0_11_does_not_hold_up_the_others(
-    stoppable_broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
-) -> None:
-    """A group waits before the last message of each log, so the ends are read."""
-    broker = stoppable_broker
-    old, new = {0: "of-kafka-0.9", 1: "of-kafka-0.10"}, "of-kafka-4"
-    for topic in (*old.values(), new):
-        create_topic(broker, topic)
-    produce(broker, new, 5)
-    broker.stop()
-    # Read as the header of a batch, it has a negative offset delta.
-    messages = [(number, 1_500_000_000_000, b"\xff" * 60, b"value") for number in range(7)]
-    for magic, topic in old.items():
-        broker.replace_log(0, write_message_set(messages, magic=magic), topic=topic)
-    broker.start()
-    ends = {**dict.fromkeys(old.values(), 7), new: 5}
-    places = [TopicPartition(topic, 0) for topic in ends]
-    with LogOffsetsClient(broker.bootstrap_servers) as client:
-        # A broker that has just started has no leaders yet.
-        eventually(lambda: {sample.state for sample in client.sample(places)} == {PRESENT}, 120)
-    tables = create_tables(tmp_path)
-    group = {"group_id": "g", "partition": 0, "log_partition": 0}
-    apply_micro_batch(
-        tables,
-        progress=[{"log_partition": 0}],
-        group_offsets=[
-            {**group, "topic": topic, "committed_offset": end - 1} for topic, end in ends.items()
-        ],
-    )
-    writer = open_for_writing(tables, "test")
-    with closing(LogOffsetsSampling(writer, broker.bootstrap_servers, {})) as sampling:
-        for _ in range(3):
-            sampling.sample()
-    rows = TableReader(tables).read("log_offsets").to_pylist()
-    # The ends are known with the second sample.
-    assert {
-        (row["topic"], row["state"], row["log_end_offset"], row["end_markers"])
-        for row in rows
-        if row["topic"] != OFFSETS_TOPIC
-    } == {(topic, PRESENT, end, markers) for topic, end in ends.items() for markers in (None, 0)}
-    sampled = sampling.metrics.registry.get_sample_value
-    assert sampled("coordinator_state_run_sampling_total", {"outcome": "done"}) == 3
-
-
-@pytest.mark.long
-def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
-    broker: EmbeddedBroker,
-    spark: SparkSession,
-    topic: str,
-    tmp_path: Path,
-    eventually: Eventually,
-) -> None:
-    """Also when nobody commits; against the timestamps of the records, read back."""
-    produce(broker, topic, 5)
-    behind = {f"{committed} of {topic}": committed for committed in (2, 5, 20, 60, 100, 145)}
-    for group, committed in behind.items():
-        commit(broker, group, topic, committed)
-    tables = tmp_path / "tables"
-
-    def samples() -> list[tuple[datetime, int]]:
-        of_topic = TableReader(tables).read("log_offsets", filters=[("topic", "=", topic)])
-        rows = sorted(of_topic.to_pylist(), key=lambda row: row["sampled_at"])
-        assert {(row["partition"], row["state"]) for row in rows} <= {(0, PRESENT)}
-        return [(row["sampled_at"], row["log_end_offset"]) for row in rows]
-
-    def last_end() -> int:
-        return samples()[-1][1] if samples() else -1
-
-    with running(broker, spark, tmp_path, eventually):
-        eventually(lambda: last_end() == 5, 120)
-        for burst in (40, 3, 60, 20, 22):
-            produce(broker, topic, burst)
-            threading.Event().wait(1.7)
-        eventually(lambda: last_end() == 150, 120)
-
-    now = datetime.now(timezone.utc)
-    appended_at = _timestamps(broker, topic)
-    rows = {row["group_id"]: row for row in group_lag(TableReader(tables), at=now).to_pylist()}
-    for group, committed in behind.items():
-        row = rows[group]
-        assert (row["lag"], row["data_lost"]) == (150 - committed, 0)
-        if committed < 5:
-            assert row["time_lag_unknown"] == TOO_OLD
-            continue
-        before, after = _samples_around(samples(), committed)
-        estimate = now - timedelta(milliseconds=row["time_lag_ms"])
-        assert before[-1] - ROUNDING <= estimate <= after[0] + ROUNDING, group
-        # A record and a sample are dated by two processes: one sample more on each side.
-        assert before[0] <= appended_at[committed] <= (*after[1:], now)[0], group
-
-
-def _samples_around(
-    samples: list[tuple[datetime, int]], offset: int
-) -> tuple[list[datetime], list[datetime]]:
-    """Up to two samples before an offset was in the log, and two after."""
-    before = [at for at, end in samples if end <= offset]
-    after = [at for at, end in samples if end > offset]
-    return before[-2:], after[:2]
-
-
 def test_a_single_load_shows_lag_and_how_far_behind_it_is(
     broker: EmbeddedBroker, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
@@ -281,18 +172,3 @@ def test_a_single_load_shows_lag_and_how_far_behind_it_is(
     assert known_to > began_at
     (row,) = group_lag(reader, group_ids=[group]).to_pylist()
     assert (row["log_end_offset"], row["lag"]) == (5, 5 - row["committed_offset"])
-
-
-def _timestamps(broker: EmbeddedBroker, topic: str) -> list[datetime]:
-    """The time of each record of partition 0."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "nobody"})
-    with closing(consumer):
-        consumer.assign([Place(topic, 0, 0)])
-        _, end = consumer.get_watermark_offsets(Place(topic, 0))
-        timestamps: list[datetime] = []
-        while len(timestamps) < end:
-            message = consumer.poll(60)
-            assert message is not None
-            _, timestamp_ms = message.timestamp()
-            timestamps.append(datetime.fromtimestamp(timestamp_ms / 1000, timezone.utc))
-    return timestamps

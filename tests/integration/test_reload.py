@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -182,27 +181,6 @@ def test_what_happened_while_it_was_down(
     _keep_tombstones(broker, "86400000")
     assert committed(tables, group_id) == [21, 22]
     assert "delete.retention.ms" in (_reload_of(tables, log_partition) or "")
-    assert _differences(broker, tables) == []
-
-
-def test_lost_checkpoint_and_lost_tables(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
-) -> None:
-    group_id = "lost"
-    commit(broker, group_id, TOPIC, 1)
-    tables = run_to_end(broker, spark, tmp_path)
-    commit(broker, group_id, TOPIC, 2)
-    shutil.rmtree(tmp_path / "checkpoint")
-    run_to_end(broker, spark, tmp_path)
-    assert committed(tables, group_id) == [2]
-    assert all(row["reload_reason"] is None for row in _progress(tables).values())
-
-    shutil.rmtree(tables)
-    commit(broker, group_id, TOPIC, 3)
-    run_to_end(broker, spark, tmp_path)
-    assert committed(tables, group_id) == [3]
-    history = rows_of_group(tables, "offset_commits", group_id)
-    assert [row["committed_offset"] for row in history][-1] == 3
     assert _differences(broker, tables) == []
 
 
