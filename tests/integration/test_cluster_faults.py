@@ -11,7 +11,7 @@ from tests.cluster_faults.__main__ import endure
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
 UNCLEAN_ELECTION = "unclean-election"
-FAULTS = ("leader-moves", "broker-stalled", "coordinator-moved", UNCLEAN_ELECTION)
+FAULTS = ("broker-stalled", "coordinator-moved", UNCLEAN_ELECTION)
 
 
 def test_a_run_goes_on_by_itself(tmp_path: Path) -> None:
