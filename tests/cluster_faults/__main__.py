@@ -9,13 +9,11 @@ which the query must notice.
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,15 +22,10 @@ import click
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient
-from streaming.local.demo.groups import (
-    Clients,
-    Steps,
-    create_topics,
-)
+from streaming.local.demo.groups import Clients, Steps, create_topics
 from streaming.local.demo.traffic import Traffic, TrafficThread
 from streaming.run.stderr import write_note
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
@@ -40,12 +33,14 @@ from streaming.views.output import output_of
 from tests.cluster_faults.faults import FAULTS, unclean_election
 from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, Stage, poll
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
-from tests.support.tables.undisturbed import differences, load, run_command, table_rows
+from tests.support.brokers.live_run import LiveRun, live_run
+from tests.support.tables.undisturbed import differences, load, table_rows
 
 _TRAFFIC_RECORDS = 200
 """The groups write them before a fault, and again after `run` has recovered from it."""
 _ATTEMPTS = 10
 _DIFFERENCES_SHOWN = 20
+_LOG_SHOWN = 4_000
 _IS_USUAL = " INFO "
 _RESTARTED = "restarting it in"
 _TRUNCATED = "the log was truncated to"
@@ -81,77 +76,58 @@ class Endured:
     differences: list[str] = field(default_factory=list)
 
 
-class Run:
-    """A `run` in a process of its own; its standard error is a file."""
-
-    def __init__(self, servers: str, tables: Path) -> None:
-        self.tables = tables
-        self.log = tables.with_suffix(".log")
-        with self.log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                run_command(servers, tables), stdin=subprocess.DEVNULL, stderr=stderr
-            )
-
-    def lines(self) -> list[str]:
-        """What it said so far."""
-        return self.log.read_text().splitlines()
-
-    def await_offsets(self, ends: Mapping[int, int]) -> None:
-        """Wait until the tables are there.
-
-        Raises:
-            RuntimeError: it ended.
-            TimeoutError: it took too long.
-        """
-
-        def failure() -> str:
-            return f"run is not at {ends}: " + "\n".join(self.lines()[-20:])
-
-        def is_there() -> bool:
-            found = self._next_offsets()
-            if all(found.get(p, -1) >= end for p, end in ends.items()):
-                return True
-            if self._process.poll() is not None:
-                raise RuntimeError(failure())
-            return False
-
-        poll(is_there, failure)
-
-    def await_truncation(self) -> None:
-        """Wait until it reloads the log partition."""
-        poll(
-            lambda: any(_TRUNCATED in line for line in self.lines()),
-            lambda: "the truncation was not noticed: " + "\n".join(self.lines()),
-        )
-
-    def close(self) -> None:
-        """Stop it as Ctrl-C does."""
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(PATIENCE_S)
-
-    def _next_offsets(self) -> dict[int, int]:
-        try:
-            rows = TableReader(str(self.tables)).read(LOAD_PROGRESS.name)
-        except ConfigurationError:  # they are not there yet
-            return {}
-        return dict(
-            zip(rows["log_partition"].to_pylist(), rows["next_offset"].to_pylist(), strict=True)
-        )
-
-
-def endure(folder: Path, faults: list[str], seed: int) -> Iterator[Endured]:
+def endure(
+    folder: Path, faults: Iterable[str], seed: int, *, pause: float = 1
+) -> Iterator[Endured]:
     """Do one fault after another; everything that is written is below `folder`."""
     with EmbeddedCluster(folder=folder / "cluster", properties=CLUSTER_PROPERTIES) as cluster:
         cluster.create_offsets_topic()
         create_topics(Clients(cluster.bootstrap_servers))
-        stage = Stage(cluster, seed)
-        with closing(Run(cluster.bootstrap_servers, folder / "tables")) as run:
-            run.await_offsets(_log_ends(cluster))
+        stage = Stage(cluster, seed, pause)
+        options = ("--bootstrap-servers", cluster.bootstrap_servers, "--history", "all")
+        with live_run(folder, *options, "--silent") as run:
+            _await_offsets(run, _log_ends(cluster))
             for name in faults:
-                yield _endure(folder, stage, run, name)
-        for line in run.lines():
-            if _IS_USUAL not in line:
-                write_note(line)
+                yield _endure(stage, run, name)
+            run.stop()
+        for line in _lines(run):
+            write_note(line)
+
+
+def _lines(run: LiveRun) -> list[str]:
+    """The unusual lines of its log so far."""
+    return [line for line in run.log.splitlines() if _IS_USUAL not in line]
+
+
+def _tables(run: LiveRun) -> Path:
+    return run.log_file.with_name("tables")
+
+
+def _await_offsets(run: LiveRun, ends: Mapping[int, int]) -> None:
+    """Wait until the tables are there.
+
+    Raises:
+        RuntimeError: `run` ended.
+        TimeoutError: it took too long.
+    """
+
+    def is_there() -> bool:
+        next_offsets = _next_offsets(_tables(run))
+        if all(next_offsets.get(p, -1) >= end for p, end in ends.items()):
+            return True
+        if not run.is_alive:
+            raise RuntimeError(run.log[-_LOG_SHOWN:])
+        return False
+
+    poll(is_there, lambda: f"run is not at {ends}: {run.log[-_LOG_SHOWN:]}")
+
+
+def _next_offsets(tables: Path) -> dict[int, int]:
+    try:
+        states = TableReader(str(tables)).load_states
+    except ConfigurationError:  # they are not there yet
+        return {}
+    return {log_partition: state.next_offset for log_partition, state in states.items()}
 
 
 def _await_traffic(cluster: EmbeddedCluster) -> None:
@@ -162,9 +138,9 @@ def _await_traffic(cluster: EmbeddedCluster) -> None:
     )
 
 
-def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
+def _endure(stage: Stage, run: LiveRun, name: str) -> Endured:
     cluster = stage.cluster
-    said, records = len(run.lines()), sum(_log_ends(cluster).values())
+    said, records = len(_lines(run)), sum(_log_ends(cluster).values())
     with closing(PersistentTraffic(cluster.bootstrap_servers)) as traffic:
         traffic.start()
         _await_traffic(cluster)
@@ -172,13 +148,13 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
         FAULTS[name](stage)
         ended_at = time.monotonic()
         if FAULTS[name] is unclean_election:
-            run.await_truncation()
+            poll(lambda: _TRUNCATED in run.log, lambda: f"no truncation noticed: {run.log}")
             stage.whole()
-        run.await_offsets(_log_ends(cluster))
+        _await_offsets(run, _log_ends(cluster))
         current_at = time.monotonic()
         _await_traffic(cluster)
-    found = _differences_at_rest(cluster, run, folder / f"undisturbed-{name}")
-    lines = [line for line in run.lines()[said:] if _IS_USUAL not in line]
+    differing = _differences_at_rest(cluster, run, f"undisturbed-{name}")
+    lines = _lines(run)[said:]
     return Endured(
         fault=name,
         lasted_s=round(ended_at - began_at, 1),
@@ -186,7 +162,7 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
         restarts=sum(_RESTARTED in line for line in lines),
         lines=len(lines),
         records=sum(_log_ends(cluster).values()) - records,
-        differences=found,
+        differences=differing,
     )
 
 
@@ -195,19 +171,18 @@ def _log_ends(cluster: EmbeddedCluster) -> dict[int, int]:
         return log.high_watermarks()
 
 
-def _differences_at_rest(cluster: EmbeddedCluster, run: Run, undisturbed: Path) -> list[str]:
-    """The differences at log ends that did not move while they were looked for.
+def _differences_at_rest(cluster: EmbeddedCluster, run: LiveRun, undisturbed: str) -> list[str]:
+    """The differences at log ends that did not move while they were compared.
 
     Members of clients that a fault ended expire later, and their coordinators write records then.
     """
     for attempt in range(_ATTEMPTS):
         ends = _log_ends(cluster)
-        run.await_offsets(ends)
-        found = _differences(
-            cluster.bootstrap_servers, run.tables, undisturbed.with_suffix(f".{attempt}")
-        )
+        _await_offsets(run, ends)
+        folder = run.log_file.with_name(f"{undisturbed}.{attempt}")
+        differing = _differences(cluster.bootstrap_servers, _tables(run), folder)
         if _log_ends(cluster) == ends:
-            return found
+            return differing
     raise TimeoutError("the coordinators do not stop to write records")
 
 
@@ -218,8 +193,8 @@ def _differences(servers: str, tables: Path, undisturbed: Path) -> list[str]:
             answers, lambda: TableAnswers(TableReader(str(tables))), timeout_s=PATIENCE_S
         )
     load(servers, undisturbed)
-    found, expected = table_rows(tables), table_rows(undisturbed)
-    return [*map(str, verification.differences), *differences(found, expected)]
+    rows, expected = table_rows(tables), table_rows(undisturbed)
+    return [*map(str, verification.differences), *differences(rows, expected)]
 
 
 @click.command()
@@ -229,7 +204,7 @@ def main(faults: tuple[str, ...], seed: int) -> None:
     """Do faults to a cluster, all of them without --fault, and compare."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="coordinator-state-faults-") as folder:
-        for endured in endure(Path(folder), list(faults or FAULTS), seed):
+        for endured in endure(Path(folder), faults or FAULTS, seed):
             write_note(f"{endured.fault}: {len(endured.differences)} differences")
             for difference in endured.differences[:_DIFFERENCES_SHOWN]:
                 write_note(difference)

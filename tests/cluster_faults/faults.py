@@ -9,7 +9,7 @@ from coordinator_state.replay.partitioner import partition_for
 from tests.cluster_faults.stage import LOG_PARTITIONS, Stage
 
 # The lengths of the faults themselves. Nothing can be polled for: the time has to pass.
-_STALL_S = 30.0
+_STALL_S = 20.0
 _OUTAGE_S = 60.0
 _LEADERLESS_S = 15.0
 _LOST_S = 10.0
@@ -22,7 +22,7 @@ def leader_moves(stage: Stage) -> None:
     for _ in range(5):
         stage.move_leaders()
         # The fault itself: the next election comes at once, or after the query has recovered.
-        time.sleep(stage.choose.uniform(0, 2))
+        stage.wait(stage.choose.uniform(0, 2))
 
 
 def broker_killed(stage: Stage) -> None:
@@ -30,15 +30,17 @@ def broker_killed(stage: Stage) -> None:
     node_id = stage.choose.choice(sorted(stage.leaders().values()))
     stage.cluster.brokers[node_id].kill()
     stage.await_leaders(but_not=node_id)
-    time.sleep(_LEADERLESS_S)
+    stage.wait(_LEADERLESS_S)
     stage.whole()
 
 
 def broker_stalled(stage: Stage) -> None:
     """A leader is stopped (SIGSTOP) and goes on when others lead."""
-    broker = stage.cluster.brokers[stage.choose.choice(sorted(stage.leaders().values()))]
+    node_id = stage.choose.choice(sorted(stage.leaders().values()))
+    broker = stage.cluster.brokers[node_id]
     broker.pause()
-    time.sleep(_STALL_S)
+    stage.await_leaders(but_not=node_id)
+    stage.wait(_STALL_S)
     broker.resume()
     stage.whole()
 
@@ -47,7 +49,7 @@ def all_brokers_down(stage: Stage) -> None:
     """Every broker is killed, and all come back after a minute."""
     for broker in stage.cluster.brokers.values():
         broker.kill()
-    time.sleep(_OUTAGE_S)
+    stage.wait(_OUTAGE_S)
     stage.whole()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from operator import not_
@@ -17,11 +18,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.kafka.fetch import LogClient
-from streaming.local.demo.groups import (
-    BROKER_PROPERTIES,
-    INVOICES,
-    ORDERS,
-)
+from streaming.local.demo.groups import BROKER_PROPERTIES, INVOICES, ORDERS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 
 LOG_PARTITIONS = 6
@@ -44,11 +41,17 @@ class Stage:
     Attributes:
         cluster: three brokers.
         choose: what faults choose by.
+        pause: the share of the usual length for which faults last.
     """
 
-    def __init__(self, cluster: EmbeddedCluster, seed: int) -> None:
+    def __init__(self, cluster: EmbeddedCluster, seed: int, pause: float) -> None:
         self.cluster = cluster
         self.choose = random.Random(seed)
+        self.pause = pause
+
+    def wait(self, seconds: float) -> None:
+        """Let a fault last. No state of the cluster or of `run` ends it earlier."""
+        time.sleep(seconds * self.pause)
 
     def leaders(self) -> dict[int, int]:
         """The leader of each log partition; -1 is none."""

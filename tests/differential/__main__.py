@@ -17,7 +17,6 @@ from streaming.run.session import EngineName, build_session
 from tests.differential.broker_round import BrokerRounds, RoundResult
 from tests.differential.log_file import read_kafka_version, read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round
-from tests.differential.shrink import shrunk
 from tests.differential.tables_of_round import TablesOfRound
 from tests.support.logs.logs import segment
 
@@ -25,7 +24,7 @@ SHOWN_LINES = 10
 
 
 class _Differential:
-    """Rounds of one broker; what differs is shrunk and written to `found`.
+    """Rounds of one broker; a log with a difference is written to `found`.
 
     The broker is compared with `tables`, or else with the reference loader.
     """
@@ -47,16 +46,12 @@ class _Differential:
         logs = self._rounds.compacted(logs) if self._compacts else logs
         return self._rounds.run(logs, self._tables)
 
-    def keep(self, name: str, log: RoundLog) -> Path:
-        """Shrink a log and write it to a file."""
-        small = shrunk(
-            log,
-            lambda logs: set(self.judge(logs).differences),
-            lambda left: click.echo(f"  {left} draws left", err=True),
-        )
+    def keep(self, name: str, log_partition: int, log: RoundLog) -> Path:
+        """Write a log to a file."""
         path = self._found / f"{name}.json"
-        events = small.events(0, self._rounds.topics, self._rounds.rules)
-        write_logs(path, self._rounds.broker.version, self._rounds.topics, {0: events})
+        events = log.events(log_partition, self._rounds.topics, self._rounds.rules)
+        logs = {log_partition: events}
+        write_logs(path, self._rounds.broker.version, self._rounds.topics, logs)
         return path
 
     def _segment(self, log_partition: int, log: RoundLog) -> bytes:
@@ -93,8 +88,8 @@ def main(
 ) -> None:
     """Put random logs of __consumer_offsets in front of a real broker and compare.
 
-    A difference is shrunk to a small log, and written to a file that --replay tries again. Exits
-    with 1 if there was any.
+    A log with a difference is written to a file that --replay tries again. Exits with 1 if there
+    was any.
     """
     with ExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="differential-"))
@@ -118,7 +113,7 @@ def main(
             for log_partition, lines in result.differences.items():
                 click.echo("\n".join(f"  {line}" for line in lines[:SHOWN_LINES]))
                 name = f"kafka-{version}-seed-{number}-log-{log_partition}"
-                path = differential.keep(name, logs_of_round[log_partition])
+                path = differential.keep(name, log_partition, logs_of_round[log_partition])
                 click.echo(f"  make differential REPLAY={path}")
         click.echo(f"{rounds} rounds, {rounds * len(logs_of_round)} logs, {different} different")
         sys.exit(1 if different else 0)

@@ -14,14 +14,13 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator_state.errors import ReplayError
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import CLASSIC, STABLE
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.partitioner import partition_for
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
-from streaming.kafka.loader_rules import LoaderRules
+from streaming.kafka.loader_rules import ClusterRules
 from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
 from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
 from streaming.verify.broker_answers import BrokerAnswers
@@ -31,6 +30,7 @@ from tests.differential.random_round import (
     LOG_PARTITIONS,
     UNEXPECTED_UNLOAD,
     loaded,
+    refusal,
     rules_of,
 )
 from tests.support.logs.modern_records import Topic
@@ -134,6 +134,7 @@ class BrokerRounds:
             self.broker.replace_log(log_partition, logs.get(log_partition, b""))
         self.broker.start()
         try:
+            assert ClusterRules(self.broker.bootstrap_servers, {}, "auto").known == self.rules
             failures = self._wait_until_loaded()
             loaders = {p: loaded(logs.get(p, b""), self.rules) for p in range(LOG_PARTITIONS)}
             names = {uuid_text(topic_id): name for topic_id, name in self.topics}
@@ -266,7 +267,7 @@ class BrokerRounds:
         """Where the broker and the strict loader do not agree that a log can be loaded."""
         is_unloaded = UNEXPECTED_UNLOAD in failures.get(log_partition, "")
         is_refused = log_partition in failures and not is_unloaded
-        reason = _refusal(raw, self.rules)
+        reason = refusal(raw, self.rules)
         if self._meets_the_defect(failures.get(log_partition, "")):
             return
         if is_refused != (reason is not None):
@@ -310,14 +311,6 @@ def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str,
                 if key.group_id in loader.groups:
                     found[AnswerKey("pending", *key)] = IS_PENDING
     return found
-
-
-def _refusal(raw: bytes, rules: LoaderRules) -> str | None:
-    try:
-        loaded(raw, rules, strict=True)
-    except ReplayError as error:
-        return None if UNEXPECTED_UNLOAD in str(error) else str(error)
-    return None
 
 
 def _segments(raw: bytes) -> list[bytes]:

@@ -36,8 +36,8 @@ UNEXPECTED_UNLOAD = "Unexpected unload of active group"
 class RoundLog:
     """A log by the seeds that its events are drawn from.
 
-    So the same log can be drawn again for the groups of another log partition. With `ends_refused`
-    it ends with the first record that a broker refuses to load, if one is drawn.
+    With `ends_refused` it ends with the first record that a broker refuses to load, if one is
+    drawn.
     """
 
     seeds: tuple[int, ...]
@@ -53,7 +53,7 @@ class RoundLog:
             candidate = [*events, event]
             if not _is_recoverable(events, event) or not _is_told(candidate, rules):
                 continue
-            if refused_at(candidate, rules) is None:
+            if refusal(segment(candidate)[0], rules) is None:
                 events = candidate
             elif self.ends_refused:
                 return candidate
@@ -86,13 +86,13 @@ def loaded(raw: bytes, rules: LoaderRules, *, strict: bool = False) -> Reference
     return loader
 
 
-def refused_at(events: Sequence[Event], rules: LoaderRules) -> int | None:
-    """The record offset at which a broker refuses to load a log, None if it loads it."""
+def refusal(raw: bytes, rules: LoaderRules) -> ReplayError | None:
+    """Why a broker refuses to load a log, None if it loads it."""
     try:
-        loaded(segment(events)[0], rules, strict=True)
+        loaded(raw, rules, strict=True)
     except ReplayError as error:
         # The old coordinator says so when it has loaded everything, and serves it.
-        return None if UNEXPECTED_UNLOAD in str(error) else error.record_offset
+        return None if UNEXPECTED_UNLOAD in str(error) else error
     return None
 
 

@@ -17,7 +17,6 @@ from streaming.run.session import EngineName
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.log_file import read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round, loaded
-from tests.differential.shrink import shrunk
 from tests.differential.tables_of_round import TablesOfRound
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 from tests.support.logs.logs import segment
@@ -127,19 +126,6 @@ def test_a_difference_is_seen(rounds: BrokerRounds, monkeypatch: pytest.MonkeyPa
         lambda _raw, rules, **options: loaded(b"", rules, **options),
     )
     assert len(rounds.run(segments).differences) > 10
-
-
-def test_a_log_is_shrunk_to_what_makes_the_difference() -> None:
-    asked: list[int] = []
-
-    def judge(logs: dict[int, RoundLog]) -> set[int]:
-        asked.append(len(logs))
-        return {p for p, log in logs.items() if {3, 11} <= set(log.seeds)}
-
-    small = shrunk(RoundLog(seeds=tuple(range(20))), judge, lambda _left: None)  # type: ignore[arg-type]
-
-    assert small.seeds == (3, 11)
-    assert max(asked) <= 50
 
 
 @pytest.mark.long

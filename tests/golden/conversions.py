@@ -7,22 +7,19 @@ recorded by hand, for a new version of Kafka. `tests/unit/model/test_conversions
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
-from streaming.jvm.java import find_java
+from streaming.jvm.jars import KAFKA_VERSION
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.support.brokers.jar_sets import client_jars
+from tests.support.clients.kafka_tools import running_kafka_client
 
 CONVERSIONS = Path(__file__).parent / KAFKA_VERSION / "conversions.log"
 CONSUMERS, STREAMS = "to-consumer-and-back", "to-streams-and-back"
@@ -98,7 +95,9 @@ def _streams(broker: EmbeddedBroker, groups: GroupAdmin, folder: Path) -> None:
             _settle(groups, STREAMS, "classic", "Stable", members)
             members[0].close()
         else:
-            with _application(broker, folder):
+            arguments = (broker.bootstrap_servers, STREAMS, "a", "b", str(folder / "state"))
+            log = folder / "application.log"
+            with running_kafka_client(log, str(_APPLICATION), *arguments, "streams"):
                 _settle(groups, STREAMS, "streams", "Stable", members)
         _settle(groups, STREAMS, group_type, "Empty", [])
 
@@ -117,24 +116,6 @@ def _consumer(broker: EmbeddedBroker, group_id: str, protocol: str) -> Consumer:
     return consumer
 
 
-@contextmanager
-def _application(broker: EmbeddedBroker, folder: Path) -> Iterator[None]:
-    class_path = ":".join(str(jar) for jar in [*kafka_jars(), *client_jars()])
-    process = subprocess.Popen(
-        [
-            *(str(find_java()), "-Xmx256m", "-cp", class_path, str(_APPLICATION)),
-            *(broker.bootstrap_servers, STREAMS, "a", "b", str(folder / "state"), "streams"),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
-
-
 def _settle(
     groups: GroupAdmin, group_id: str, group_type: str, state: str, members: list[Consumer]
 ) -> None:
@@ -144,11 +125,11 @@ def _settle(
     while settled_at is None or time.monotonic() < settled_at + 1.5:
         for member in members:
             member.poll(0.05)
-        found = groups.list_groups().get(group_id)
-        is_so = found is not None and (found.group_type, found.state) == (group_type, state)
+        group = groups.list_groups().get(group_id)
+        is_so = group is not None and (group.group_type, group.state) == (group_type, state)
         settled_at = None if not is_so else settled_at or time.monotonic()
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{group_id} is {found} and not {group_type}, {state}")
+            raise TimeoutError(f"{group_id} is {group} and not {group_type}, {state}")
 
 
 if __name__ == "__main__":

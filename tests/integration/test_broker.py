@@ -20,10 +20,6 @@ from tests.support.brokers.commits import commit, create_topic
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.eventually import Eventually
-from tests.support.logs.logs import Event, offset_key, offset_value, segment
-
-ABORT, COMMIT = 0, 1
-REPLACED = "replaced"
 
 # Starts a broker, says where, and stays until it is ended.
 OWNER = """
@@ -61,6 +57,10 @@ def test_offsets_outlive_a_restart_and_a_crash(stoppable_broker: EmbeddedBroker)
     create_topic(broker, "orders")
     commit(broker, group, "orders", 7)
     assert committed_offsets(broker, group) == {("orders", 0): 7}
+    with pytest.raises(BrokerError, match="is already running"):
+        broker.start()
+    with pytest.raises(BrokerError, match="stop it before"):
+        broker.replace_log(0, b"")
 
     broker.restart()
     assert broker.bootstrap_servers == where
@@ -76,63 +76,10 @@ def test_offsets_outlive_a_restart_and_a_crash(stoppable_broker: EmbeddedBroker)
     broker.kill()
     assert not broker.is_running
     assert not accepts_connections(where)
+    with pytest.raises(BrokerError, match="__consumer_offsets-50 does not exist"):
+        broker.replace_log(50, b"")
     broker.start()
     assert committed_offsets(broker, group) == {("orders", 0): 7}
-
-
-def committing(topic: str, offset: int | None, *, producer_id: int = -1, gap: int = 0) -> Event:
-    """A commit of the group `replaced`, or a tombstone where the offset is None."""
-    # Far in the future, so that the broker does not expire it.
-    fields = {"commitTimestamp": 4_000_000_000_000}
-    return Event(
-        key=offset_key(REPLACED, topic, 0),
-        value=None if offset is None else offset_value(offset, **fields),
-        producer_id=producer_id,
-        is_transactional=producer_id != -1,
-        gap=gap,
-    )
-
-
-@pytest.mark.long
-def test_a_replaced_log_is_what_the_broker_serves(stoppable_broker: EmbeddedBroker) -> None:
-    broker = stoppable_broker
-    log_partition = partition_for(REPLACED)
-    log, _ = segment(
-        [
-            *(committing("plain", offset) for offset in (1, 2)),
-            *(committing("deleted", offset) for offset in (3, None)),
-            committing("committed", 4, producer_id=1001),
-            committing("aborted", 5, producer_id=1002),
-            committing("hanging", 6),
-            committing("hanging", 7, producer_id=1003),
-            # As the log cleaner leaves it.
-            Event(producer_id=1001, control_type=COMMIT, gap=100),
-            Event(producer_id=1002, control_type=ABORT),
-            committing("plain", 8),
-        ]
-    )
-
-    with pytest.raises(BrokerError, match="stop it before"):
-        broker.replace_log(log_partition, log)
-    broker.stop()
-    with pytest.raises(BrokerError, match="__consumer_offsets-50 does not exist"):
-        broker.replace_log(50, log)
-    broker.replace_log(log_partition, log)
-    broker.start()
-    # The broker shows an offset with a pending transactional one as it was before.
-    assert committed_offsets(broker, REPLACED) == {
-        ("plain", 0): 8,
-        ("committed", 0): 4,
-        ("hanging", 0): 6,
-    }
-    summaries = {summary.log_partition: summary for summary in broker.load_summaries()}
-    assert summaries[log_partition].records == 11
-
-    later, _ = segment([committing("later", 9, gap=5000)])
-    broker.stop()
-    broker.replace_log(log_partition, later, log_start_offset=5000)
-    broker.start()
-    assert committed_offsets(broker, REPLACED) == {("later", 0): 9}
 
 
 @pytest.mark.long
@@ -161,6 +108,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_port_lost_to_a_race_is_given_up(
     fresh_broker: FreshBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,10 +134,3 @@ def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match=r"Invalid value many for configuration log\.segment"):
         broker.start()
     assert not broker.is_running
-
-
-def test_the_shared_broker_is_ready(broker: EmbeddedBroker) -> None:
-    assert broker.is_running
-    assert committed_offsets(broker, "nobody") == {}
-    with pytest.raises(BrokerError, match="is already running"):
-        broker.start()

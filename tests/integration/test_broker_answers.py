@@ -1,14 +1,14 @@
-"""What a real broker answers about groups, and which tables `verify` refuses to compare with it."""
+"""Requests to a real broker about groups, and tables that `verify` refuses to compare with it.
+
+`differential/` compares the broker's answers about random groups with the reference loader.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-import confluent_kafka
 import pytest
 
 from coordinator_state.log.record_batch_writer import write_record_batch
@@ -19,14 +19,12 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.group_location import locate_group
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.verify import verify_cluster
-from tests.support.brokers.commits import create_topic
+from tests.support.brokers.commits import commit, create_topic
 from tests.support.clients.command_line import call, json_lines
-from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
-from tests.support.tables.tables_folder import Row, create_tables
+from tests.support.tables.tables_folder import create_tables
 
 LOG_PARTITIONS = 50
 TOPIC = "answered-orders"
@@ -50,55 +48,10 @@ def answering(asked_broker: EmbeddedBroker) -> Iterator[BrokerAnswers]:
         yield answering
 
 
-def client_config(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
-    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}
-
-
-def consumer(broker: EmbeddedBroker, group: str, **more: Any) -> confluent_kafka.Consumer:
-    return confluent_kafka.Consumer(
-        client_config(broker, **{"group.id": group, "enable.auto.commit": False, **more})
-    )
-
-
-def commit(broker: EmbeddedBroker, group: str, *offsets: confluent_kafka.TopicPartition) -> None:
-    """Commit as a consumer that assigns itself: a simple group."""
-    with closing(consumer(broker, group)) as committing:
-        committing.commit(offsets=list(offsets), asynchronous=False)
-
-
-def at(partition: int, offset: int, metadata: str = "") -> confluent_kafka.TopicPartition:
-    # Given any metadata, confluent-kafka commits a zero byte behind it.
-    more = (metadata,) if metadata else ()
-    return confluent_kafka.TopicPartition(TOPIC, partition, offset, *more)
-
-
-def committed(offset: int, *, metadata: str = "", leader_epoch: int = -1) -> Row:
-    fields = {"committed_offset": offset, "metadata": metadata}
-    return fields | {"leader_epoch": leader_epoch}
-
-
-def test_a_simple_group_has_offsets_and_no_protocol(
-    asked_broker: EmbeddedBroker, answering: BrokerAnswers, group: str
-) -> None:
-    commit(asked_broker, group, at(0, 5), at(1, 7))
-
-    assert answering.answers([group, "no such group"]) == {
-        AnswerKey("group", group): {
-            "group_type": "classic",
-            "state": "Empty",
-            "protocol_type": "",
-            "group_epoch": None,
-            "assignment_epoch": None,
-        },
-        AnswerKey("offset", group, TOPIC, 0): committed(5),
-        AnswerKey("offset", group, TOPIC, 1): committed(7),
-    }
-
-
 def test_named_partitions_are_answered_known_or_not(
     asked_broker: EmbeddedBroker, group: str
 ) -> None:
-    commit(asked_broker, group, at(0, 5))
+    commit(asked_broker, group, TOPIC, 5)
 
     with GroupAdmin(asked_broker.bootstrap_servers) as admin:
         answers = admin.offset_fetch({group: [(TOPIC, 0), ("gone", 9)], "none": [(TOPIC, 0)]})
@@ -108,73 +61,6 @@ def test_named_partitions_are_answered_known_or_not(
         OffsetFetchAnswer(topic="gone", partition=9),
     ]
     assert answers["none"] == [OffsetFetchAnswer(topic=TOPIC, partition=0)]
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_groups_with_members_of_both_protocols(
-    protocol: str,
-    asked_broker: EmbeddedBroker,
-    answering: BrokerAnswers,
-    eventually: Eventually,
-    group: str,
-) -> None:
-    # A consumer that is left to the garbage collector without a close can hang the process.
-    with closing(
-        consumer(asked_broker, group, **{"group.protocol": protocol, "client.id": "me"})
-    ) as member:
-        member.subscribe([TOPIC])
-
-        def answers_once_stable() -> Answers:
-            member.poll(0.1)
-            answers = answering.answers([group])
-            fields = answers.get(AnswerKey("group", group), {"state": "absent"})
-            return answers if fields["state"] == "Stable" and member.assignment() else {}
-
-        answers = eventually(answers_once_stable, 120)
-
-    epoch = None if protocol == "classic" else 2
-    assert answers[AnswerKey("group", group)] == {
-        "group_type": protocol,
-        "state": "Stable",
-        "protocol_type": "consumer",
-        "group_epoch": epoch,
-        "assignment_epoch": epoch,
-    }
-    (described,) = (fields for key, fields in answers.items() if key.kind == "member")
-    assert (described["client_id"], described["client_host"]) == ("me", "/127.0.0.1")
-    if protocol == "classic":
-        assert TOPIC.encode() in described["assignment"]
-    else:
-        assert described["assignment"] == [f"{TOPIC}:{partition}" for partition in range(3)]
-        assert described["subscribed_topics"] == [TOPIC]
-
-
-def test_an_open_transaction_makes_its_offsets_pending(
-    asked_broker: EmbeddedBroker, answering: BrokerAnswers, group: str, eventually: Eventually
-) -> None:
-    commit(asked_broker, group, at(0, 5), at(1, 7))
-    producer = confluent_kafka.Producer(client_config(asked_broker, **{"transactional.id": group}))
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    with closing(consumer(asked_broker, group)) as owner:
-        metadata = owner.consumer_group_metadata()
-        producer.send_offsets_to_transaction([at(0, 6), at(2, 1)], metadata)
-    pending = {AnswerKey("pending", group, TOPIC, 0): IS_PENDING}
-
-    def pending_answers(*asked: tuple[str, str, int]) -> Answers:
-        answers = answering.answers([group], asked)
-        assert answers[AnswerKey("offset", group, TOPIC, 0)] == committed(5)
-        return {key: fields for key, fields in answers.items() if key.kind == "pending"}
-
-    try:
-        assert pending_answers() == pending
-        # One that is pending alone is told only to those who ask for it.
-        pending_alone = {AnswerKey("pending", group, TOPIC, 2): IS_PENDING}
-        assert pending_answers((group, TOPIC, 2), ("x", TOPIC, 0)) == pending | pending_alone
-    finally:
-        producer.abort_transaction(30)
-    # The abort is answered before its marker is in the log.
-    eventually(lambda: pending_answers((group, TOPIC, 2)) == {}, 120)
 
 
 def test_a_group_is_located(asked_broker: EmbeddedBroker, group: str) -> None:
@@ -187,8 +73,7 @@ def test_a_group_is_located(asked_broker: EmbeddedBroker, group: str) -> None:
 
 
 def test_a_log_partition_is_decoded(asked_broker: EmbeddedBroker, group: str) -> None:
-    commit(asked_broker, group, at(0, 5, "one"))
-    commit(asked_broker, group, at(0, 6, "two"))
+    commit(asked_broker, group, TOPIC, 5, 6)
     partition = str(partition_for(group, LOG_PARTITIONS))
     address = ("--bootstrap-servers", asked_broker.bootstrap_servers)
     decode = ("decode", *address, "--log-partition", partition)

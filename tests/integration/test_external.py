@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka import KafkaProducer
 
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.verify.verify import verify_cluster
 from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.brokers.commits import create_topic, produce
 from tests.support.brokers.running_query import running
 from tests.support.clients.spark_consumer import consume
 from tests.support.eventually import Eventually
@@ -23,19 +23,12 @@ pytestmark = [pytest.mark.long, pytest.mark.spark]
 TOPIC = "read-by-spark"
 
 
-def produce(broker: EmbeddedBroker, records: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    for number in range(records):
-        producer.send(TOPIC, b"%d" % number, partition=0)
-    producer.flush()
-    producer.close()
-
-
 def test_a_spark_query_is_a_group(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
     checkpoint = tmp_path / "spark"
-    produce(broker, 200)
+    create_topic(broker, TOPIC)
+    produce(broker, TOPIC, 200)
     named = (f"etl=spark:{checkpoint}",)
     with running(broker, spark, tmp_path, eventually, external=named) as folder:
 
@@ -47,7 +40,7 @@ def test_a_spark_query_is_a_group(
         assert ended[0] == 80
         eventually(lambda: lags() == {80: 120}, 120)
         # It has stopped, and records are still produced.
-        produce(broker, 30)
+        produce(broker, TOPIC, 30)
         eventually(lambda: lags() == {80: 150}, 120)
         # It goes on from its checkpoint.
         assert consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=2)[0] == 120

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import closing
-from typing import cast
 
 import pytest
 
@@ -17,7 +16,7 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.fetch import LogClient
-from streaming.local.broker.configuration import HOST, free_port
+from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers.commits import commit, create_topic
 from tests.support.brokers.consumed_log import consumed
@@ -45,6 +44,10 @@ def test_the_log_is_described(broker: EmbeddedBroker, client: LogClient) -> None
     assert len(description.leaders) == 50
     assert {node_id for node_id, _ in description.leaders.values()} == {1}
     assert set(client.earliest_offsets()) == set(client.high_watermarks()) == set(range(50))
+    log_partition = commit_to_log(broker, "fetch-size", 1, 2)
+    assert client.log_sizes()[log_partition] > 100
+    epochs = {p: epoch for p, (_, epoch) in description.leaders.items()}
+    assert {p: end.leader_epoch for p, end in client.log_ends().items()} == epochs
     with admin_of(broker) as admin:
         assert description.cluster_id == admin.describe_cluster()["cluster_id"]
         (topic,) = admin.describe_topics([OFFSETS_TOPIC])
@@ -113,13 +116,6 @@ def test_a_fetch_at_the_end_waits_for_the_next_record(
     assert answer.records
 
 
-def test_sizes_and_leader_epochs_are_told(broker: EmbeddedBroker, client: LogClient) -> None:
-    log_partition = commit_to_log(broker, "fetch-size", 1, 2)
-    assert client.log_sizes()[log_partition] > 100
-    epochs = {p: epoch for p, (_, epoch) in client.describe().leaders.items()}
-    assert {p: end.leader_epoch for p, end in client.log_ends().items()} == epochs
-
-
 def test_a_position_behind_the_end_is_a_truncated_log(
     broker: EmbeddedBroker, client: LogClient
 ) -> None:
@@ -159,24 +155,6 @@ def test_a_topic_that_was_created_again_is_noticed(
         with pytest.raises(ConfigurationError, match="was deleted and created again"):
             client.fetch({0: 0}, max_wait_ms=0)
         assert before.topic == "recreated"
-
-
-def test_an_address_without_a_broker_is_refused_soon(caplog: pytest.LogCaptureFixture) -> None:
-    """The pauses that it says it makes grow, and are shorter together than the timeout."""
-    address = f"{HOST}:{free_port()}"
-    with (
-        closing(LogClient(address, first_contact_timeout_ms=3_000)) as client,
-        pytest.raises(
-            ConfigurationError, match=f"cannot reach Kafka at {address}: .*--bootstrap-servers"
-        ),
-    ):
-        client.describe()
-    warnings = [record for record in caplog.records if record.name == "streaming.kafka.outage"]
-    pauses_s = [cast("dict[str, float]", record.args)["pause_s"] for record in warnings]
-    assert pauses_s == sorted(set(pauses_s))
-    assert 0 < sum(pauses_s) <= 3
-    assert [record.exc_info for record in warnings] == [None] * len(pauses_s)
-    assert not [record for record in caplog.records if record.name.startswith("kafka.")]
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:port:9092", "localhost:http"])

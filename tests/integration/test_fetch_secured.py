@@ -196,17 +196,6 @@ def _endpoint_refuses(broker: SecuredBroker) -> Steps:
         yield {}
 
 
-def _token_is_revoked(broker: SecuredBroker) -> Steps:
-    """The endpoint says that a token lives for an hour; the broker does not accept it any more."""
-    with token_endpoint() as endpoint:
-        endpoint.token_life_s = 3
-        yield broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
-        endpoint.token_life_s = -100
-        yield {}
-        endpoint.token_life_s = 3600
-        yield {}
-
-
 def _password_is_another(broker: SecuredBroker) -> Steps:
     yield broker.scram()
     broker.set_scram_password("another-secret")
@@ -230,7 +219,6 @@ def _library_fails(broker: SecuredBroker) -> Steps:
     ("fault", "complaint"),
     [
         (_endpoint_refuses, "refuses client .*404"),
-        (_token_is_revoked, "refuses the login"),
         (_password_is_another, "refuses the login"),
         (_library_fails, "KeyError"),
     ],

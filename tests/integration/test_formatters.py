@@ -1,4 +1,4 @@
-"""`decode` beside Kafka's own tools that print coordinator records, field by field."""
+"""`decode` beside Kafka's own DumpLogSegments, field by field."""
 
 from __future__ import annotations
 
@@ -18,12 +18,8 @@ from coordinator_state.records.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from tests.differential.random_round import LOG_PARTITIONS, RoundLog, rules_of
-from tests.support.brokers.decoded_log import decoded
-from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.command_line import call, json_lines
-from tests.support.clients.kafka_tools import console_consumer_records, run_kafka_tool
+from tests.support.clients.kafka_tools import run_kafka_tool
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import GROUPS, LEADER_CHANGE, TOPICS, RandomEvents
 
@@ -59,7 +55,7 @@ def test_dump_log_says_the_same_of_records_of_every_type(tmp_path: Path) -> None
 
 
 def test_dump_log_reads_a_simulated_log(tmp_path: Path) -> None:
-    """The file's name is a number, as the docs have it: what else it is called it refuses."""
+    """The file's name is a number, as in the docs: the tool refuses other names."""
     log = tmp_path / "0.log"
     arguments = ("--seed", "7", "--groups", "20", "--records", "2000", "--file", str(log))
     call("simulate", *arguments, "--compact", "--commit-interval", "1m")
@@ -119,34 +115,3 @@ def _decode_member(member: Json) -> None:
         known = {field.name for field in schema.fields if field.is_in(version)}
         fields = {k: v for k, v in decode(raw).items() if k in known}
         member[name] = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-
-
-FORMATTERS = {
-    "OffsetsMessageFormatter": {0, 1},
-    "GroupMetadataMessageFormatter": {2},
-    "ShareGroupMessageFormatter": {10, 11, 12, 13, 14, 15},
-}
-
-
-def test_the_console_consumer_says_the_same_of_records_in_a_topic(
-    fresh_broker: FreshBroker,
-) -> None:
-    broker = fresh_broker()
-    broker.create_offsets_topic()
-    broker.stop()
-    log_partition = 0
-    choose = random.Random(8)
-    seeds = tuple(choose.randrange(1 << 32) for _ in range(60))
-    events = RoundLog(seeds=seeds).events(log_partition, TOPICS, rules_of(broker.version))
-    for number in range(LOG_PARTITIONS):
-        broker.replace_log(number, segment(events)[0] if number == log_partition else b"")
-    broker.start()
-    records = decoded(broker, OFFSETS_TOPIC, log_partition)
-
-    for formatter, types in FORMATTERS.items():
-        printed = console_consumer_records(
-            broker.bootstrap_servers, OFFSETS_TOPIC, log_partition, formatter
-        )
-        expected = [record for record in records if record["key"]["type"] in types]
-        assert expected
-        assert printed == expected

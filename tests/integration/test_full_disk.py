@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.brokers.commits import commit, committed, create_topic
 from tests.support.brokers.live_run import START_S, LiveRun, live_run
 from tests.support.brokers.running_query import run_to_end
@@ -28,7 +26,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 GROUP = TOPIC = "full-disk"
 # After the first failure; the back-off of `run` has several more triggers meet the full disk.
 FULL_S = 12
-MOST_GROWTH_KIB = 200 * 1024
 
 
 class Traffic:
@@ -70,13 +67,6 @@ def is_refused(traffic: Traffic, run: LiveRun, failures_before: int) -> bool:
     return disk_failures(run) > failures_before
 
 
-def memory_kib(pid: int) -> int:
-    (line,) = [
-        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line
-    ]
-    return int(line.split()[1])
-
-
 def test_it_goes_on_when_there_is_room(
     quiet_broker: EmbeddedBroker,
     spark: SparkSession,
@@ -94,8 +84,6 @@ def test_it_goes_on_when_there_is_room(
     with live_run(tmp_path, *options) as run:
         traffic.commit()
         eventually(partial(is_loaded, tables, 1), START_S)
-        traffic.commit_for(5)
-        before_kib = memory_kib(run.process.pid)
         for disk in (tables, checkpoint):
             failures = disk_failures(run)
             fill(disk)
@@ -105,11 +93,6 @@ def test_it_goes_on_when_there_is_room(
             make_room(disk)
             last = traffic.commit()
             eventually(partial(is_loaded, tables, last), 120)
-        assert memory_kib(run.process.pid) - before_kib < MOST_GROWTH_KIB
-        sampled = DeltaTable(LOG_OFFSETS.path(str(tables))).to_pyarrow_table()
-        columns = ["topic", "partition", "sampled_at"]
-        places = [tuple(row.values()) for row in sampled.select(columns).to_pylist()]
-        assert len(places) == len(set(places)) > FULL_S
         run.stop()
     undisturbed = run_to_end(quiet_broker, spark, tmp_path / "undisturbed", history="all")
     assert list(differences(table_rows(tables), table_rows(undisturbed))) == []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,13 @@ import pytest
 from confluent_kafka import Consumer
 
 from coordinator_state.replay.partitioner import partition_for
-from streaming.jvm.jars import kafka_jars
-from streaming.jvm.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.commits import create_topic, produce
-from tests.support.brokers.jar_sets import client_jars
 from tests.support.brokers.running_query import run_to_end
+from tests.support.clients.kafka_tools import running_kafka_client
 from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
@@ -39,28 +36,6 @@ GROUP_TYPES = {
     "classic-application": "classic",
 }
 APPLICATION = Path(__file__).parent / "java" / "StreamsGroup.java"
-# Without log4j 2, which looks for a configuration; the applications write nothing then.
-_NO_LOG = "log4j-"
-
-
-@contextmanager
-def _java(log: Path, jars: Sequence[Path], *arguments: str) -> Iterator[None]:
-    class_path = ":".join(str(jar) for jar in jars if _NO_LOG not in jar.name)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(find_java()), "-Xmx256m", "-cp", class_path, *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _consumer(broker: EmbeddedBroker, group_id: str, **config: str) -> Consumer:
@@ -81,7 +56,6 @@ def test_live_groups_of_every_type(
     for topic in (IN, OUT):
         create_topic(broker, topic, 3)
     produce(broker, IN, 30, 3)
-    jars = kafka_jars()
 
     with ExitStack() as running:
         members = [
@@ -96,9 +70,8 @@ def test_live_groups_of_every_type(
         running.callback(pattern.close)
         pattern.subscribe(["^typed-orders.*"])
         running.enter_context(
-            _java(
+            running_kafka_client(
                 tmp_path / "share.log",
-                jars,
                 "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
                 *("--bootstrap-server", broker.bootstrap_servers),
                 *("--topic", IN, "--group", "share-group"),
@@ -106,9 +79,8 @@ def test_live_groups_of_every_type(
         )
         for protocol in ("streams", "classic"):
             running.enter_context(
-                _java(
+                running_kafka_client(
                     tmp_path / f"{protocol}.log",
-                    [*jars, *client_jars()],
                     str(APPLICATION),
                     *(broker.bootstrap_servers, f"{protocol}-application", IN, OUT),
                     *(str(tmp_path / protocol), protocol),
@@ -136,6 +108,13 @@ def test_live_groups_of_every_type(
     eventually(lambda: set(_states(broker).values()) == {"Empty"}, 120)
     run_to_end(broker, spark, tmp_path)
     assert _is_equal(broker, tables)
+    events = TableReader(tables).read("group_events").to_pylist()
+    for group_id in ("classic-group", "consumer-group"):
+        counts = Counter(row["event"] for row in events if row["group_id"] == group_id)
+        assert (counts["member_joined"], counts["member_left"]) == (2, 2), counts
+        assert (counts["group_created"], counts["group_emptied"]) == (1, 1), counts
+        assert counts["rebalance"] >= 2, counts
+        assert counts["assignment_changed"] >= 2, counts
 
 
 def _states(broker: EmbeddedBroker) -> dict[str, str]:

@@ -24,13 +24,12 @@ from tests.support.brokers.commits import create_topic
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.broker_clients import BrokerClients
 from tests.support.clients.comparable_records import records_of
-from tests.support.clients.consumer_scripts import CONSUMER_SCRIPTS, Consumers
 from tests.support.clients.coordinator_scripts import SCRIPTS, TOPICS
 from tests.support.clients.model_clients import ModelClients
 from tests.support.clients.scripted_clients import ScriptedClients
 from tests.support.eventually import Eventually
 
-Script = Callable[[ScriptedClients], None]
+pytestmark = pytest.mark.long
 
 VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
 INITIAL_DELAY_MS = 500
@@ -47,7 +46,7 @@ def semantics(request: pytest.FixtureRequest) -> Semantics:
 
 @pytest.fixture(scope="module")
 def broker_of(
-    semantics: Semantics, tmp_path_factory: pytest.TempPathFactory, eventually: Eventually
+    semantics: Semantics, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EmbeddedBroker]:
     folder = tmp_path_factory.mktemp("broker")
     version = VERSIONS[semantics]
@@ -55,37 +54,14 @@ def broker_of(
         broker.create_offsets_topic()
         for topic in TOPICS:
             create_topic(broker, topic, 10)
-        if semantics is Semantics.COORDINATOR:
-            eventually(lambda: _knows_the_topics(broker), 120)
         yield broker
-
-
-def _knows_the_topics(broker: EmbeddedBroker) -> bool:
-    """A coordinator hears of new topics a little later than who made them."""
-    with closing(BrokerClients(broker.bootstrap_servers)) as clients:
-        group = Consumers(ScriptedClients(coordinator=clients), "warm-up")
-        group.join("a", *TOPICS)
-        group.leave("a")
-        return len(group.assigned["a"]) == len(TOPICS)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_model_answers_and_writes_as_a_broker_does(
-    broker_of: EmbeddedBroker, semantics: Semantics, script: Script
+    broker_of: EmbeddedBroker, semantics: Semantics, script: Callable[[ScriptedClients], None]
 ) -> None:
-    _compare(broker_of, semantics, script)
-
-
-@pytest.mark.parametrize("semantics", [Semantics.COORDINATOR], indirect=True)
-@pytest.mark.parametrize("script", CONSUMER_SCRIPTS, ids=lambda script: script.__name__)
-def test_consumer_groups_are_as_those_of_a_broker(
-    broker_of: EmbeddedBroker, semantics: Semantics, script: Script
-) -> None:
-    _compare(broker_of, semantics, script)
-
-
-def _compare(broker: EmbeddedBroker, semantics: Semantics, script: Script) -> None:
-    servers = broker.bootstrap_servers
+    servers = broker_of.bootstrap_servers
     with closing(BrokerClients(servers)) as clients, closing(LogClient(servers)) as reader:
         start = reader.high_watermarks()[0]
         real = ScriptedClients(coordinator=clients)
@@ -94,7 +70,7 @@ def _compare(broker: EmbeddedBroker, semantics: Semantics, script: Script) -> No
     model = ModelClients(
         semantics,
         config=CoordinatorConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS),
-        topics=_topics(broker),
+        topics=_topics(broker_of),
     )
     modelled = ScriptedClients(coordinator=model)
     script(modelled)
@@ -103,8 +79,8 @@ def _compare(broker: EmbeddedBroker, semantics: Semantics, script: Script) -> No
     written = records_of(b"".join(model.log.raw), modelled)
     assert written
     # Members of another script's groups time out meanwhile.
-    found = [record for record in records_of(log, real) if _is_of(record, real.groups)]
-    for record, expected in zip_longest(written, found):
+    logged = [record for record in records_of(log, real) if _is_of(record, real.groups)]
+    for record, expected in zip_longest(written, logged):
         assert record == expected
 
 

@@ -19,9 +19,7 @@ from tests.shard_oracle.random_sequence import run_sequence
 from tests.shard_oracle.shard_process import ShardProcess
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 
-pytestmark = pytest.mark.long
-
-RUNS, STEPS, REPLAYS = 80, 60, 15
+SHORT_RUNS, RUNS, STEPS, REPLAYS = 10, 80, 60, 15
 COORDINATOR_RELEASES = [release for release in RELEASES if release != SCALA_VERSION]
 
 
@@ -31,9 +29,15 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShardProcess]:
         yield process
 
 
+def test_some_random_sequences_make_no_difference(process: ShardProcess) -> None:
+    outcomes = [run_sequence(process, seed, STEPS) for seed in range(1, SHORT_RUNS + 1)]
+    assert [str(outcome) for outcome in outcomes if outcome.error is not None] == []
+
+
+@pytest.mark.long
 def test_random_sequences_make_no_difference(process: ShardProcess) -> None:
     seen, ended_early = Counter[str](), 0
-    for seed in range(1, RUNS + 1):
+    for seed in range(SHORT_RUNS + 1, RUNS + 1):
         outcome = run_sequence(process, seed, STEPS)
         assert outcome.error is None, str(outcome)
         seen += outcome.seen
@@ -45,6 +49,7 @@ def test_random_sequences_make_no_difference(process: ShardProcess) -> None:
     assert {"session timer", "rebalance timer", "rejoin timer", "resync timer"} < seen.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", COORDINATOR_RELEASES)
 def test_what_a_release_writes_is_replayed_as_that_release_replays_it(
     release: str, tmp_path: Path
@@ -59,6 +64,7 @@ def test_what_a_release_writes_is_replayed_as_that_release_replays_it(
     assert min(seen["loaded group"], seen["loaded offset"]) > REPLAYS / 2
 
 
+@pytest.mark.long
 def test_epochs_of_another_release_are_a_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,10 +78,12 @@ def test_epochs_of_another_release_are_a_difference(
     assert any(isinstance(outcome.error, Difference) for outcome in outcomes)
 
 
+@pytest.mark.long
 def test_a_sequence_is_the_same_another_time(process: ShardProcess) -> None:
     assert run_sequence(process, 7, STEPS).steps == run_sequence(process, 7, STEPS).steps
 
 
+@pytest.mark.long
 def test_a_difference_is_seen(process: ShardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that takes every heartbeat for good; the steps end with the first that was not."""
     monkeypatch.setattr(GroupCoordinator, "heartbeat", lambda *_arguments: ErrorCode.NONE)
@@ -87,6 +95,7 @@ def test_a_difference_is_seen(process: ShardProcess, monkeypatch: pytest.MonkeyP
         assert outcome.steps[-1].startswith("heartbeat(")
 
 
+@pytest.mark.long
 def test_the_command_line_says_how_many_were_different() -> None:
     result = CliRunner().invoke(main, ["--runs", "2", "--seed", "3", "--verbose"])
     assert result.exit_code == 0, result.output

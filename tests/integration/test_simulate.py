@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 
@@ -14,7 +13,6 @@ from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.local.simulation.topic import OffsetsTopic
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.model_answers import model_answers
 from streaming.verify.verification import compare
@@ -83,23 +81,6 @@ def test_the_defaults_of_the_command_fit_the_cluster(
         assert {partition_for(group, LOG_PARTITIONS) for group in groups} <= {log_partition}
         group_ids |= groups
     assert len(group_ids) > 10
-
-
-def test_a_workload_is_produced(small_broker: EmbeddedBroker) -> None:
-    """Whoever reads the topic finds the coordinators' offsets, at other record offsets."""
-    small_broker.create_offsets_topic()
-    starts = high_watermarks(small_broker)
-    workload = Workload(replace(SETTINGS, transactional_share=0))
-    workload.run(MINUTE_MS)
-    with OffsetsTopic(small_broker.bootstrap_servers) as topic:
-        written = [(part.log_partition, part.batches) for part in workload.take()]
-        assert topic.append(written) == workload.records
-    for log_partition, loader in loaded_from(small_broker, starts):
-        coordinator = workload.coordinators[log_partition]
-        assert {key: o.committed_offset for key, o in loader.offsets.items()} == {
-            key: o.committed_offset for key, o in coordinator.offsets.items()
-        }
-        assert set(loader.groups) == set(coordinator.groups)
 
 
 def test_a_broker_that_loads_it_answers_as_the_model(small_broker: EmbeddedBroker) -> None:

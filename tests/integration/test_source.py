@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,10 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.source.coordinator_log import CoordinatorLogDataSource
 from tests.support.brokers.commits import create_topic
 from tests.support.brokers.consumed_log import consumed
-from tests.support.brokers.secured_broker import SecuredBroker
 from tests.support.clients.admin_client import admin_of
-from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 Row = Mapping[str, Any]
 
@@ -74,7 +70,7 @@ class Log:
                     producer.abort_transaction()
 
     def consumed(self, ends: Mapping[int, int] | None = None) -> dict[tuple[int, int], Row]:
-        """What a consumer reads of the topic, as rows."""
+        """The records that a consumer reads of the topic, as rows."""
         return {at: expected_row(record) for at, record in consumed(self.broker, ends).items()}
 
 
@@ -101,111 +97,91 @@ def expected_row(record: Any) -> Row:
     return row
 
 
-class Query:
-    """Queries on one checkpoint; `batches` are the rows of their micro-batches."""
+RunQuery = Callable[..., list[Row]]
 
-    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
-        self.spark = spark
-        self.checkpoint = checkpoint
-        self.batches: list[list[Row]] = []
 
-    def start(
-        self, broker: EmbeddedBroker, options: Mapping[str, str], *, live: bool = False
-    ) -> StreamingQuery:
+@pytest.fixture
+def run_query(spark: SparkSession, tmp_path: Path) -> RunQuery:
+    """Runs a query to the end of the log, on one checkpoint; gives the rows of its micro-batch."""
+
+    def run(broker: EmbeddedBroker, **options: str) -> list[Row]:
+        batches: list[list[Row]] = []
+
         def collect(frame: DataFrame, _batch_id: int) -> None:
-            self.batches.append(frame.toArrow().to_pylist())
+            batches.append(frame.toArrow().to_pylist())
 
-        writer = (
-            self.spark.readStream.format("coordinator_log")
+        query = (
+            spark.readStream.format("coordinator_log")
             .option("kafka.bootstrap.servers", broker.bootstrap_servers)
             .options(**options)
             .load()
-            .writeStream.option("checkpointLocation", str(self.checkpoint))
+            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
             .foreachBatch(collect)
+            .trigger(availableNow=True)
+            .start()
         )
-        if live:
-            return writer.trigger(processingTime="0 seconds").start()
-        return writer.trigger(availableNow=True).start()
-
-    def run(self, broker: EmbeddedBroker, **options: str) -> list[list[Row]]:
-        """Run to the end of what is there; return the micro-batches of this run."""
-        before = len(self.batches)
-        query = self.start(broker, options)
         try:
             assert query.awaitTermination(120)
         finally:
             query.stop()
-        return self.batches[before:]
+        (batch,) = batches
+        return batch
 
-    def rows(self) -> list[Row]:
-        return [row for batch in self.batches for row in batch]
-
-    def next_offsets(self) -> dict[int, int]:
-        """Where the last micro-batch ended: other tests may write to the log meanwhile."""
-        return {p: row["record_offset"] for p, row in progress_of(self.batches[-1]).items()}
+    return run
 
 
 def by_offset(rows: list[Row]) -> dict[tuple[int, int], Row]:
-    found = {}
+    row_by_offset = {}
     for row in rows:
         if row["row_kind"] != "progress":
             at = (row["log_partition"], row["record_offset"])
-            assert at not in found, f"read twice: {at}"
-            found[at] = row
-    return found
+            assert at not in row_by_offset, f"read twice: {at}"
+            row_by_offset[at] = row
+    return row_by_offset
 
 
 def progress_of(batch: list[Row]) -> dict[int, Row]:
-    found = {row["log_partition"]: row for row in batch if row["row_kind"] == "progress"}
-    assert len(found) == sum(row["row_kind"] == "progress" for row in batch)
-    return found
+    progress = {row["log_partition"]: row for row in batch if row["row_kind"] == "progress"}
+    assert len(progress) == sum(row["row_kind"] == "progress" for row in batch)
+    return progress
 
 
-def assert_same_records(query: Query, log: Log) -> None:
+def assert_same_records(batch: list[Row], log: Log) -> None:
     """The rows are the consumer's records, and the markers that a consumer does not show."""
-    rows = by_offset(query.rows())
-    data = {at: row for at, row in rows.items() if row["row_kind"] != "marker"}
-    expected = log.consumed(query.next_offsets())
+    data = {at: row for at, row in by_offset(batch).items() if row["row_kind"] != "marker"}
+    # Other tests may write to the log meanwhile.
+    ends = {p: row["record_offset"] for p, row in progress_of(batch).items()}
+    expected = log.consumed(ends)
     assert set(data) == set(expected)
     for at, row in expected.items():
         assert {name: data[at][name] for name in row} == row
 
 
-def assert_accounted(batches: list[list[Row]]) -> None:
-    """Each micro-batch has every log partition, goes on where the last one ended, and adds up."""
-    positions: dict[int, int] = {}
-    for batch in batches:
-        progress = progress_of(batch)
-        assert set(progress) == set(range(50))
-        for log_partition, row in progress.items():
-            assert row["from_offset"] == positions.get(log_partition, row["from_offset"])
-            assert row["from_offset"] <= row["record_offset"] <= row["high_watermark"]
-            positions[log_partition] = row["record_offset"]
-            emitted = sum(
-                other["log_partition"] == log_partition and other["row_kind"] != "progress"
-                for other in batch
-            )
-            assert row["records_read"] == emitted + row["records_superseded"]
-
-
-@pytest.fixture
-def query(spark: SparkSession, tmp_path: Path) -> Query:
-    return Query(spark, tmp_path / "checkpoint")
+def assert_accounted(batch: list[Row]) -> None:
+    """The micro-batch has every log partition, and its counts add up."""
+    progress = progress_of(batch)
+    assert set(progress) == set(range(50))
+    for log_partition, row in progress.items():
+        assert row["from_offset"] <= row["record_offset"] <= row["high_watermark"]
+        emitted = sum(
+            other["log_partition"] == log_partition and other["row_kind"] != "progress"
+            for other in batch
+        )
+        assert row["records_read"] == emitted + row["records_superseded"]
 
 
 def test_all_history_is_what_a_consumer_reads_and_the_markers(
-    broker: EmbeddedBroker, query: Query
+    broker: EmbeddedBroker, run_query: RunQuery
 ) -> None:
     log = Log(broker)
     log.commit("source-plain", *range(8))
     log.commit("source-removed", 1)
     log.remove("source-removed")
     log.commit_in_transactions("source-transactional", commits=3, aborts=2)
-    batches = query.run(broker, history="all")
-    assert len(batches) == 1
-    assert_accounted(batches)
-    assert_same_records(query, log)
-    rows = [row for _, row in sorted(by_offset(query.rows()).items())]
+    batch = run_query(broker, history="all")
+    assert_accounted(batch)
+    assert_same_records(batch, log)
+    rows = [row for _, row in sorted(by_offset(batch).items())]
     commits = [row for row in rows if row["group_id"] == "source-transactional"]
     (producer,) = {row["producer_id"] for row in commits if row["is_transactional"]}
     markers = [row for row in rows if row["row_kind"] == "marker"]
@@ -213,43 +189,19 @@ def test_all_history_is_what_a_consumer_reads_and_the_markers(
     assert ended == [1, 1, 1, 0, 0]
 
     log.commit("source-plain", 9)
-    (batch,) = query.run(broker, history="all")
+    batch = run_query(broker, history="all")
     commits = [row for row in batch if row["group_id"] == "source-plain"]
     assert [row["committed_offset"] for row in commits] == [9] * 3
 
 
-@pytest.mark.long
-def test_limited_micro_batches_add_up_and_keep_the_last_commits(
-    broker: EmbeddedBroker, query: Query
+def test_chosen_log_partitions_from_chosen_offsets(
+    broker: EmbeddedBroker, run_query: RunQuery
 ) -> None:
-    log = Log(broker)
-    log.commit("source-limited", *range(40))
-    batches = query.run(broker, max_records_per_trigger="50", tasks="3")
-    assert len(batches) > 2
-    assert_accounted(batches)
-    found = by_offset(query.rows())
-    expected = log.consumed(query.next_offsets())
-    assert sum(row["records_superseded"] for b in batches for row in progress_of(b).values()) > 0
-    assert set(found) >= {at for at, row in last_per_key(expected).items()}
-    last = last_per_key(found)
-    for at, row in last_per_key(expected).items():
-        assert {name: last[at][name] for name in row} == row
-
-
-def last_per_key(records: Mapping[tuple[int, int], Row]) -> dict[tuple[int, int], Row]:
-    last = {}
-    for at, row in sorted(records.items()):
-        if row["row_kind"] == "offset":
-            last[row["group_id"], row["topic"], row["partition"]] = (at, row)
-    return dict(last.values())
-
-
-def test_chosen_log_partitions_from_chosen_offsets(broker: EmbeddedBroker, query: Query) -> None:
     log = Log(broker)
     log.commit("source-chosen", *range(5))
     log_partition = partition_for("source-chosen")
     end = max(offset for p, offset in log.consumed() if p == log_partition) + 1
-    (batch,) = query.run(
+    batch = run_query(
         broker,
         history="all",
         log_partitions=str(log_partition),
@@ -261,52 +213,3 @@ def test_chosen_log_partitions_from_chosen_offsets(broker: EmbeddedBroker, query
     assert [progress["from_offset"], progress["record_offset"]] == [offsets.start, offsets.stop]
     assert progress["records_read"] == len(offsets)
     assert [offset for _, offset in by_offset(batch)] == list(offsets)
-
-
-@pytest.mark.long
-def test_a_running_query_survives_a_crash_of_the_broker(
-    stoppable_broker: EmbeddedBroker, query: Query, eventually: Eventually
-) -> None:
-    log, group_id = Log(stoppable_broker), "source-crash"
-    log.commit(group_id, 1, 2)
-    running = query.start(stoppable_broker, {"history": "all", "long_poll_ms": "200"}, live=True)
-
-    def committed() -> set[int]:
-        assert running.isActive, running.exception()
-        return {row["committed_offset"] for row in query.rows() if row["group_id"] == group_id}
-
-    try:
-        eventually(lambda: {1, 2} <= committed(), 120)
-        for number, restart in enumerate((crash, EmbeddedBroker.restart), start=3):
-            restart(stoppable_broker)
-            stoppable_broker.wait_until_loaded()
-            log.commit(group_id, number)
-            eventually(partial(lambda offset: offset in committed(), number), 120)
-    finally:
-        running.stop()
-    assert_same_records(query, log)
-
-
-def crash(broker: EmbeddedBroker) -> None:
-    broker.kill()
-    broker.start()
-
-
-@pytest.mark.long
-def test_a_query_that_does_not_fit_its_log_ends(
-    broker: EmbeddedBroker, secured_broker: SecuredBroker, query: Query
-) -> None:
-    with refused("TopicMissing: there is no topic nowhere"):
-        query.run(broker, topic="nowhere")
-    with refused("ConfigurationError: unknown option 'nonsense'"):
-        query.run(broker, nonsense="1")
-    Log(broker).commit("source-cluster", 1)
-    query.run(broker)
-    with refused(r"ConfigurationError: the offsets belong to cluster \S+, but this is cluster"):
-        query.run(secured_broker.broker)
-
-
-def refused(complaint: str) -> Any:
-    from pyspark.errors import PySparkException
-
-    return pytest.raises(PySparkException, match=complaint)

@@ -13,13 +13,12 @@ from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key, encode_value
 from streaming.errors import ConfigurationError
 from streaming.jvm.jars import KAFKA_VERSION
-from streaming.kafka.loader_rules import ClusterRules
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.commits import create_topic
 from tests.support.brokers.jar_sets import SCALA_VERSION
-from tests.support.brokers.running_query import run_to_end, running
+from tests.support.brokers.running_query import running
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import Event, offset_key, offset_value, segment
 
@@ -91,43 +90,34 @@ def is_equal(broker: EmbeddedBroker, tables: Path) -> bool:
     return not verified.behind
 
 
+@pytest.mark.parametrize(
+    ("version", "rules", "epochs_before"),
+    [("4.2.0", ("coordinator", "4.2"), [0]), (SCALA_VERSION, ("scala", None), [])],
+)
 def test_a_cluster_that_is_upgraded_while_run_reads_it(
-    spark: SparkSession, tmp_path: Path, eventually: Eventually
+    version: str,
+    rules: tuple[str, str | None],
+    epochs_before: list[int],
+    spark: SparkSession,
+    tmp_path: Path,
+    eventually: Eventually,
 ) -> None:
     with (
-        cluster(tmp_path / "broker", "4.2.0") as broker,
+        cluster(tmp_path / "broker", version) as broker,
         running(broker, spark, tmp_path, eventually) as tables,
     ):
-        eventually(lambda: loaded_by(tables) == ("coordinator", "4.2", "current"), 120)
-        assert epochs(tables) == [0]
+        eventually(lambda: loaded_by(tables) == (*rules, "current"), 120)
+        assert epochs(tables) == epochs_before
         assert is_equal(broker, tables)
         with upgraded(broker) as newer:
             eventually(lambda: loaded_by(tables) == ("coordinator", "4.3", "current"), 120)
             assert epochs(tables) == [1]
-            assert is_equal(newer, tables)
-
-
-def test_a_cluster_that_was_upgraded_from_kafka_3(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    with cluster(tmp_path / "broker", SCALA_VERSION) as broker:
-        tables = run_to_end(broker, spark, folder)
-        assert loaded_by(tables) == ("scala", None, "current")
-        assert epochs(tables) == []
-        with upgraded(broker) as newer:
-            run_to_end(newer, spark, folder)
-            assert loaded_by(tables) == ("coordinator", "4.3", "current")
-            assert epochs(tables) == [1]
-            # The cluster's group.version is still 0, so its coordinator describes no such group.
-            with pytest.raises(ConfigurationError, match="is off in the cluster"):
-                is_equal(newer, tables)
-            history = TableReader(tables).read("offset_commits")["record_offset"].to_pylist()
+            if version == SCALA_VERSION:
+                # The cluster's group.version is still 0, so its coordinator describes no such
+                # group.
+                with pytest.raises(ConfigurationError, match="is off in the cluster"):
+                    is_equal(newer, tables)
+            else:
+                assert is_equal(newer, tables)
+    history = TableReader(tables).read("offset_commits")["record_offset"].to_pylist()
     assert history == [0], "the first load has the commit already"
-
-
-@pytest.mark.parametrize("release", ["4.0.0", "4.1.2", "4.3.1"])
-def test_the_rules_follow_from_the_versions_of_the_brokers(release: str, tmp_path: Path) -> None:
-    """The tests above have brokers of the other releases."""
-    with EmbeddedBroker(release, folder=tmp_path) as broker:
-        rules = ClusterRules(broker.bootstrap_servers, {}, "auto").known
-        assert str(rules) == f"coordinator of Kafka {release.rpartition('.')[0]}"
-        assert str(ClusterRules(broker.bootstrap_servers, {}, "scala").known) == "scala"

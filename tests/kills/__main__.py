@@ -89,12 +89,10 @@ SHORT_LIVED: Final = {
 class Survived:
     """What was tried, and what differs.
 
-    `kills` counts by point, `by_run` by what kind of run it was; `rows` are those of the last load
-    that nobody disturbed.
+    `kills` counts by point; `rows` are those of the last load that nobody disturbed.
     """
 
     kills: Counter[str] = field(default_factory=Counter)
-    by_run: Counter[str] = field(default_factory=Counter)
     never_reached: list[str] = field(default_factory=list)
     comparisons: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -225,12 +223,6 @@ class _Killing:
             write_note(f"{name}: ended before {point}")
             return False
         survived.kills[point if is_reached else RANDOM_MOMENT] += 1
-        kinds = {
-            "available_now": available_now,
-            "without_checkpoint": loses_checkpoint,
-            "change_data_feed": "--change-data-feed" in tables.options,
-        }
-        survived.by_run.update(kind for kind, is_so in kinds.items() if is_so)
         write_note(
             f"kill {survived.kills.total()}, {name}: {what}"
             f"{', --available-now' if available_now else ''}"
@@ -263,9 +255,9 @@ class _Killing:
         with closing(LogClient(self._broker.bootstrap_servers)) as log:
             for _ in range(_MOST_ATTEMPTS):
                 ends = log.high_watermarks()
-                found = self._compare()
+                differing = self._compare()
                 if log.high_watermarks() == ends:
-                    self.survived.differences += found
+                    self.survived.differences += differing
                     return
         raise RuntimeError("the log does not come to rest")
 
@@ -285,11 +277,10 @@ class _Killing:
         expected = undisturbed.rows()
         lines = differences_of_loaders(undisturbed.path, loaders)
         for tables in self._tables:
-            found = tables.rows()
             lines += (
                 f"{tables.folder.name}: {line}"
                 for line in (
-                    *differences(found, expected),
+                    *differences(tables.rows(), expected),
                     *differences_of_loaders(tables.path, loaders),
                     *differences_of_history(tables.path, history),
                     *tables.doubled_samples(),
@@ -334,8 +325,8 @@ def main(kills: int, seed: int, engine: str) -> None:
     reached = "\n".join(f"{count:6} {point}" for point, count in sorted(survived.kills.items()))
     output_of("text").result(
         {"seed": seed, **asdict(survived)},
-        f"{reached}\nseed {seed}: {survived.kills.total()} kills, of them "
-        f"{dict(survived.by_run)}; {survived.comparisons} comparisons; rows {survived.rows}; "
+        f"{reached}\nseed {seed}: {survived.kills.total()} kills; "
+        f"{survived.comparisons} comparisons; rows {survived.rows}; "
         f"{len(survived.never_reached)} points never reached; "
         f"{len(survived.differences)} differences",
     )

@@ -7,13 +7,11 @@ every broker, up to three.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from streaming.jvm.jars import KAFKA_VERSION
 from streaming.local.broker.configuration import (
     BROKER,
     CONTROLLER,
@@ -32,26 +30,11 @@ class EmbeddedCluster:
 
     Args:
         brokers: how many.
-        version: of Kafka.
         folder: where everything of the cluster lives; that of an earlier cluster is not continued.
-            Without one, a temporary folder that `close` removes.
         properties: broker properties that add to, or replace, those of `EmbeddedBroker`.
     """
 
-    def __init__(
-        self,
-        brokers: int = 3,
-        version: str = KAFKA_VERSION,
-        folder: Path | str | None = None,
-        properties: Mapping[str, object] | None = None,
-    ) -> None:
-        self.version = version
-        self._temporary = (
-            tempfile.TemporaryDirectory(prefix="kafka-cluster-", ignore_cleanup_errors=True)
-            if folder is None
-            else None
-        )
-        self.folder = Path(self._temporary.name if self._temporary else folder or "").absolute()
+    def __init__(self, brokers: int = 3, *, folder: Path, properties: Mapping[str, object]) -> None:
         controller_port, *ports = free_ports(1 + brokers)
         replicas = min(brokers, _MOST_REPLICAS)
         shared = {
@@ -59,14 +42,13 @@ class EmbeddedCluster:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "share.coordinator.state.topic.replication.factor": replicas,
-            **(properties or {}),
+            **properties,
         }
         cluster_id = new_cluster_id()
 
         def node(node_id: int, role: str, port: int) -> EmbeddedBroker:
             return EmbeddedBroker(
-                version=version,
-                folder=self.folder / f"{role}-{node_id}",
+                folder=folder / f"{role}-{node_id}",
                 port=port,
                 properties=shared,
                 node=ClusterNode(
@@ -104,11 +86,6 @@ class EmbeddedCluster:
         """Where clients connect: every broker, as host:port with commas."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
-    @property
-    def is_running(self) -> bool:
-        """Whether every process is there."""
-        return all(node.is_running for node in (self._controller, *self.brokers.values()))
-
     def start(self) -> None:
         """Start whatever does not run, and return when all accept requests.
 
@@ -125,12 +102,10 @@ class EmbeddedCluster:
         next(iter(self.brokers.values())).create_offsets_topic()
 
     def close(self) -> None:
-        """End every process, the brokers first, and remove the folder if it is a temporary one."""
+        """End every process, the brokers first."""
         try:
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 for ended in [pool.submit(broker.close) for broker in self.brokers.values()]:
                     ended.result()
         finally:
             self._controller.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()

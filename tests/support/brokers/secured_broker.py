@@ -7,11 +7,10 @@ plain listener without a login.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tenacity
 import trustme
@@ -39,7 +38,7 @@ from kafka.admin import (
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
-from streaming.local.broker.configuration import HOST, free_port
+from streaming.local.broker.configuration import HOST, free_ports
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers.token_endpoint import CLIENT_ID, unsecured_token
 from tests.support.clients.admin_client import admin_of
@@ -140,10 +139,8 @@ class SecuredBroker:
     def _tls(self, protocol: str) -> dict[str, str]:
         return {"security.protocol": protocol, "ssl.cafile": str(self.certificate)}
 
-    def config(
-        self, user: str, password: str, *, tls: bool = False, **settings: str
-    ) -> dict[str, Any]:
-        """Arguments of kafka-python for SASL/PLAIN."""
+    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
+        """A log client that logs in with SASL/PLAIN."""
         options = {
             "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
@@ -152,13 +149,9 @@ class SecuredBroker:
             **({"ssl.cafile": str(self.certificate)} if tls else {}),
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
-        return kafka_client_config(options)
-
-    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
-        """A log client that logs in with SASL/PLAIN."""
         return LogClient(
             self.tls_address if tls else self.plain_address,
-            self.config(user, password, tls=tls, **settings),
+            kafka_client_config(options),
             first_contact_timeout_ms=2_000,
         )
 
@@ -216,7 +209,7 @@ def running_secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     keystore.write_bytes(
         _pkcs8(issued, NoEncryption()) + b"".join(blob.bytes() for blob in issued.cert_chain_pems)
     )
-    ports = dict(zip(_LISTENERS, _free_ports(len(_LISTENERS)), strict=True))
+    ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
     listeners = {name: f"{name}://{HOST}:{port}" for name, port in ports.items()}
     advertised = [text for name, text in listeners.items() if name != "CONTROLLER"]
     properties: dict[str, object] = {
@@ -260,13 +253,6 @@ def _pkcs8(issued: trustme.LeafCert, encryption: KeySerializationEncryption) -> 
     """The private key in the form that Kafka takes."""
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-
-
-def _free_ports(count: int) -> Iterable[int]:
-    ports: set[int] = set()
-    while len(ports) < count:
-        ports.add(free_port())
-    return sorted(ports)
 
 
 def _acl(principal: str, operation: str, kind: str, name: str) -> ACL:

@@ -46,11 +46,8 @@ def environment_of(configuration: Path) -> dict[str, str]:
 @contextmanager
 def daemon(
     command: Sequence[str], up: str, *, env: Mapping[str, str], folder: Path
-) -> Iterator[int]:
-    """Run a program while the block does, which begins once a line of its log has the text `up`.
-
-    Gives its process group, which its child processes are in, too.
-    """
+) -> Iterator[None]:
+    """Run a program while the block does, which begins once a line of its log has the text `up`."""
     with subprocess.Popen(
         command,
         env=env,
@@ -70,7 +67,7 @@ def daemon(
                     break
             else:
                 raise AssertionError("".join(said))
-            yield process.pid
+            yield
         finally:
             process.terminate()
             process.communicate(timeout=_LIMIT_S)

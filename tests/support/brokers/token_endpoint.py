@@ -30,8 +30,7 @@ _LIFE_S = 3600
 class TokenEndpoint:
     """Gives tokens of `CLIENT_ID` while `answer` is 200.
 
-    They live for `token_life_s`; `life_s` is what it says of them. Otherwise, and to others, it
-    answers with `refusal`.
+    `life_s` is the announced life of a token. Otherwise, and to others, it answers with `refusal`.
     """
 
     url: str
@@ -39,7 +38,6 @@ class TokenEndpoint:
     answer: int = 200
     life_s: int = _LIFE_S
     refusal: Mapping[str, str] = field(default_factory=lambda: {"error": "invalid_client"})
-    token_life_s: int = _LIFE_S
     forms: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -55,7 +53,7 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
             login = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
             is_known = login == f"{CLIENT_ID}:{CLIENT_SECRET}"
             code = endpoint.answer if is_known or endpoint.answer != 200 else 401
-            token = unsecured_token(CLIENT_ID, number=next(numbers), life_s=endpoint.token_life_s)
+            token = unsecured_token(CLIENT_ID, number=next(numbers))
             token_answer = {"access_token": token, "expires_in": endpoint.life_s}
             body = json.dumps(token_answer if code == 200 else endpoint.refusal).encode()
             self.send_response(code)

@@ -19,10 +19,9 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
 from coordinator_state.model.requests import OffsetCommitRequest, Reply
-from tests.support.clients import heartbeat_messages
 from tests.support.clients.kafka_requests import KafkaRequests, Message
 
-_MESSAGES = (admin, consumer, metadata, producer, heartbeat_messages)
+_MESSAGES = (admin, consumer, metadata, producer)
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
 """Loading, not available, not the coordinator, concurrent transactions."""
 _TRANSACTION_COORDINATOR = 1

@@ -1,25 +1,34 @@
-"""Kafka's own command line tools, as the jars have them."""
+"""Kafka's own command line tools and clients, as the jars have them."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
+from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
-from tests.support.brokers.jar_sets import tool_jars
+from tests.support.brokers.jar_sets import client_jars, tool_jars
 
 Json = dict[str, Any]
 
 _LIMIT_S: Final = 180
+_END_S: Final = 30
+
+
+def _command(jars: Sequence[Path], program: str, arguments: Sequence[str]) -> list[str]:
+    # Without log4j they write no log messages between the lines of their answer.
+    class_path = ":".join(str(jar) for jar in jars if "log4j-" not in jar.name)
+    return [str(find_java()), "-Xmx512m", "-cp", class_path, program, *arguments]
 
 
 def run_kafka_tool(program: str, *arguments: str) -> str:
     """Run a class, or a Java source file, to its end; returns the text that it prints."""
-    # Without log4j the tools write no log messages between the lines of their answer.
-    class_path = ":".join(str(jar) for jar in tool_jars() if "log4j-" not in jar.name)
     done = subprocess.run(
-        [str(find_java()), "-Xmx512m", "-cp", class_path, program, *arguments],
+        _command(tool_jars(), program, arguments),
         capture_output=True,
         text=True,
         timeout=_LIMIT_S,
@@ -30,13 +39,14 @@ def run_kafka_tool(program: str, *arguments: str) -> str:
 
 
 def console_consumer_records(
-    bootstrap_servers: str, topic: str, log_partition: int, formatter: str
+    bootstrap_servers: str, topic: str, log_partition: int, formatter: str, count: int
 ) -> list[Json]:
-    """Return the records of a log partition as one of Kafka's formatters prints them."""
+    """Return the first records of a log partition as one of Kafka's formatters prints them."""
     printed = run_kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap_servers, "--topic", topic),
-        *("--partition", str(log_partition), "--offset", "earliest", "--timeout-ms", "4000"),
+        *("--partition", str(log_partition), "--offset", "earliest"),
+        *("--max-messages", str(count), "--timeout-ms", "120000"),
         *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
     )
     # The formatters write no newline between two records.
@@ -45,3 +55,24 @@ def console_consumer_records(
         record, position = decoder.raw_decode(printed, position)
         records.append(record)
     return records
+
+
+@contextmanager
+def running_kafka_client(log: Path, program: str, *arguments: str) -> Iterator[None]:
+    """Run a client of Kafka, or a Kafka Streams application, while the block runs."""
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            _command([*kafka_jars(), *client_jars()], program, arguments),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -20,22 +20,22 @@ OPEN_MS: Final = 600_000
 JAVA: Final = "java-"
 LIBRDKAFKA: Final = "librdkafka-"
 """Prefixes of transactional ids. Java uses transactions of version 2 (KIP-890) on Kafka 4."""
-COMMIT: Final = ["begun", "prepared", "committed"]
 
+_COMMIT: Final = ["begun", "prepared", "committed"]
 _LATE_MS: Final = 1_000
 """The timeout of transactions that exceed it."""
 _PROGRAM: Final = Path(__file__).parents[2] / "integration" / "java" / "Transactions.java"
 _EVENTS: Final = {
-    "payer": [*COMMIT, *COMMIT],
+    "payer": [*_COMMIT, *_COMMIT],
     "auditor": ["begun", "prepared", "aborted"],
     "sleeper": ["begun"],
     "late": ["begun", "timed_out", "aborted"],
-    "victim": ["begun", "fenced", "aborted", *COMMIT],
+    "victim": ["begun", "fenced", "aborted", *_COMMIT],
 }
 EVENTS: Final = {
     LIBRDKAFKA: _EVENTS,
     # The log does not tell fencing from an abort by a producer of version 2.
-    JAVA: _EVENTS | {"victim": ["begun", "prepared", "aborted", *COMMIT]},
+    JAVA: _EVENTS | {"victim": ["begun", "prepared", "aborted", *_COMMIT]},
 }
 """The events of each transactional id after its prefix. The transactional id `idle` has none."""
 
@@ -48,16 +48,16 @@ def transactions_of_java(broker: EmbeddedBroker) -> None:
 
 def transactions_of_librdkafka(broker: EmbeddedBroker) -> None:
     """All transactions of `EVENTS`, by librdkafka: transactions of version 0."""
-    payer = producer_of(broker, "payer")
+    payer = _producer_of(broker, "payer")
     for _ in range(2):
-        begin(payer)
+        _begin(payer)
         payer.commit_transaction(30)
-    auditor = producer_of(broker, "auditor")
-    begin(auditor)
+    auditor = _producer_of(broker, "auditor")
+    _begin(auditor)
     auditor.abort_transaction(30)
 
-    sleeper = producer_of(broker, "sleeper")
-    begin(sleeper)
+    sleeper = _producer_of(broker, "sleeper")
+    _begin(sleeper)
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{LIBRDKAFKA}sleepers"}
     )
@@ -65,16 +65,16 @@ def transactions_of_librdkafka(broker: EmbeddedBroker) -> None:
     sleeper.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
     consumer.close()
 
-    begin(producer_of(broker, "late", _LATE_MS))
-    producer_of(broker, "idle")
+    _begin(_producer_of(broker, "late", _LATE_MS))
+    _producer_of(broker, "idle")
 
-    begin(producer_of(broker, "victim"))
-    successor = producer_of(broker, "victim")
-    begin(successor)
+    _begin(_producer_of(broker, "victim"))
+    successor = _producer_of(broker, "victim")
+    _begin(successor)
     successor.commit_transaction(30)
 
 
-def producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -> Producer:
+def _producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -> Producer:
     """A producer of librdkafka; its transactional id has the prefix."""
     producer = Producer(
         {
@@ -88,7 +88,7 @@ def producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) ->
     return producer
 
 
-def begin(producer: Producer) -> None:
+def _begin(producer: Producer) -> None:
     """Begin a transaction with records in two partitions."""
     producer.begin_transaction()
     for number in range(4):
@@ -109,16 +109,16 @@ def described_transactions(broker: EmbeddedBroker) -> dict[str, Row]:
     """All transactional ids that Kafka lists, as it describes them."""
     with admin_of(broker) as admin:
         listed = admin.list_transactions()
-        ids = [one.transactional_id for of_broker in listed.values() for one in of_broker]
+        ids = [entry.transactional_id for entries in listed.values() for entry in entries]
         described = admin.describe_transactions(ids)
     return {
         transactional_id: {
-            "state": one.state.value,
-            "producer_id": one.producer_id,
-            "producer_epoch": one.producer_epoch,
-            "timeout_ms": one.transaction_timeout_ms,
-            "started_ms": one.transaction_start_time_ms,
-            "topic_partitions": {tuple(place) for place in one.topic_partitions},
+            "state": entry.state.value,
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.producer_epoch,
+            "timeout_ms": entry.transaction_timeout_ms,
+            "started_ms": entry.transaction_start_time_ms,
+            "topic_partitions": {tuple(place) for place in entry.topic_partitions},
         }
-        for transactional_id, one in described.items()
+        for transactional_id, entry in described.items()
     }

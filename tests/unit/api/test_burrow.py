@@ -22,6 +22,7 @@ from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_ta
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "golden" / "burrow_answers.json").read_text(encoding="utf-8")
 )
+"""By address: answers of linkedin/Burrow at commit ced55ba, beside the demo with Kafka 4.4.0."""
 CONSUMERS = "/v3/kafka/prod/consumer"
 NULLABLE = {"lag", "start", "end", "maxlag", "tls", "sasl"}
 """The pointers among the fields of Burrow's types."""

@@ -1,4 +1,7 @@
-"""The assignors of the model, and the order of a Java hash map that decides in them."""
+"""The uniform assignor where no random sequence reaches it, and the order of a Java hash map.
+
+`integration/test_shard_oracle.py` compares both assignors with Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_state.model.assignors import Subscriber, range_assignor, uniform_assignor
+from coordinator_state.model.assignors import Subscriber, uniform_assignor
 from coordinator_state.model.java_hash import in_hash_order
 
 T, U = UUID(int=1), UUID(int=2)
-
-
-def test_range_gives_ranges() -> None:
-    topics = {T: 5, U: 2}
-    members = {
-        "b": Subscriber(None, topics, {}),
-        "a": Subscriber(None, {T: 5}, {}),
-        "z": Subscriber("instance", topics, {}),
-    }
-    assert range_assignor(members) == {
-        "z": {T: frozenset({0, 1}), U: frozenset({0})},
-        "a": {T: frozenset({2, 3})},
-        "b": {T: frozenset({4}), U: frozenset({1})},
-    }
 
 
 @pytest.mark.parametrize("subscribed", [("tu", "tu", "tu"), ("tu", "t", "u"), ("t", "t", "u")])
@@ -51,17 +40,6 @@ def test_uniform_gives_every_partition_to_one_subscriber(subscribed: tuple[str, 
         if len(set(subscribed[:count])) == 1:
             loads = [sum(map(len, assigned.values())) for assigned in targets.values()]
             assert max(loads) - min(loads) <= 1
-
-
-def test_uniform_takes_partitions_away_in_the_order_of_a_java_hash_set() -> None:
-    """What UniformAssignor.java of 4.2.0 makes of thirty partitions and a fourth member."""
-    had = {
-        member_id: {T: frozenset(range(start, start + 10))}
-        for member_id, start in (("A", 0), ("B", 10), ("C", 20), ("D", 30))
-    }
-    had["D"] = {}
-    members = {member_id: Subscriber(None, {T: 30}, target) for member_id, target in had.items()}
-    assert uniform_assignor(members)["B"] == {T: frozenset({10, 11, 12, 13, 16, 17, 18, 19})}
 
 
 @pytest.mark.parametrize(

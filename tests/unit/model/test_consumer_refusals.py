@@ -1,162 +1,162 @@
-"""What the model's consumer groups (KIP-848) refuse, and what they tell whom."""
+"""Refusals of the model's consumer groups (KIP-848) that no random sequence reaches.
+
+`integration/test_shard_oracle.py` compares all other answers with Kafka's coordinator shard.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
-from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
     MemberIdentity,
-    OffsetCommitRequest,
-    OffsetToCommit,
     SyncGroupRequest,
 )
-from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.model.topics import Topic, Topics
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
-from tests.support.clients.model_consumers import (
-    GROUP,
-    JOINS,
-    TOPICS,
-    T,
-    U,
-    assignment,
-    beat,
-    classic_coordinator,
-    classic_join,
-    consumer_group,
-    join,
-    new_coordinator,
-    wait,
-)
+
+GROUP = "g"
+TOPICS = Topics({"t": Topic(UUID(int=1), 4), "u": Topic(UUID(int=2), 2)})
+JOINS: dict[str, Any] = {
+    "rebalance_timeout_ms": 20_000,
+    "subscribed_topics": ["t"],
+    "owned": {},
+}
 
 
-def test_groups_that_are_full() -> None:
-    coordinator = new_coordinator(consumer_group_max_size=1)
-    join(coordinator, "a")
-    full = ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert beat(coordinator, "b", 0, **JOINS).error_code is full
-    assert coordinator.join_group(classic_join()).get().error_code is full
-    assert beat(coordinator, "a", 1).error_code is ErrorCode.NONE
+def new_coordinator(
+    semantics: Semantics = Semantics.COORDINATOR, **config: Any
+) -> GroupCoordinator:
+    coordinator = GroupCoordinator(semantics, config=CoordinatorConfig(**config), topics=TOPICS)
+    coordinator.advance(1_000)
+    return coordinator
 
 
-def test_a_classic_group_that_is_too_large_is_not_converted() -> None:
-    coordinator, _ = classic_coordinator(consumer_group_max_size=0)
-    assert beat(coordinator, "b", 0, **JOINS).error_code is ErrorCode.GROUP_ID_NOT_FOUND
+def beat(
+    coordinator: GroupCoordinator, *, member_id: str = "b", member_epoch: int = 0, **request: Any
+) -> ErrorCode:
+    """The answer to a heartbeat, of a member that joins by default."""
+    settings = {"group_id": GROUP, **(JOINS if member_epoch == 0 else {}), **request}
+    return coordinator.consumer_group_heartbeat(
+        ConsumerGroupHeartbeatRequest(member_id=member_id, member_epoch=member_epoch, **settings)
+    ).error_code
 
 
-def test_what_cannot_be_converted() -> None:
-    """User data of an assignor would be lost; a group that never joined has no protocol."""
-    coordinator, member_id = classic_coordinator()
-    coordinator.join_group(classic_join(member_id))
+def classic_join(**request: Any) -> JoinGroupRequest:
+    fields = {"topics": ["t"], "userData": None, "ownedPartitions": []}
+    return JoinGroupRequest(
+        group_id=GROUP,
+        **{
+            "protocols": (("range", encode_subscription(fields, 1)),),
+            "session_timeout_ms": 45_000,
+            "rebalance_timeout_ms": 20_000,
+            "requires_known_member_id": False,
+            **request,
+        },
+    )
+
+
+def classic_coordinator(*assignments: bytes, **config: Any) -> GroupCoordinator:
+    """A coordinator with a classic group, whose leader has brought these assignments."""
+    coordinator = new_coordinator(**config)
+    replies = [coordinator.join_group(classic_join()) for _ in assignments]
+    coordinator.advance(coordinator.shard.now_ms + 10_000)
+    member_ids = [reply.get().member_id for reply in replies]
     coordinator.sync_group(
         SyncGroupRequest(
             group_id=GROUP,
-            member_id=member_id,
-            generation_id=2,
-            assignments={member_id: assignment(0, user_data=b"mine")},
+            member_id=member_ids[0],
+            generation_id=1,
+            assignments=dict(zip(member_ids, assignments, strict=True)),
         )
     )
-    assert beat(coordinator, "b", 0, **JOINS).error_code is ErrorCode.GROUP_ID_NOT_FOUND
+    return coordinator
+
+
+def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
+    topics = [{"topic": "t", "partitions": list(partitions)}]
+    return encode_assignment({"assignedPartitions": topics, "userData": user_data}, 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error_code"),
+    [
+        ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"group_instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"owned": None}, ErrorCode.INVALID_REQUEST),
+        ({"owned": {UUID(int=1): frozenset({0})}}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topics": None}, ErrorCode.INVALID_REQUEST),
+        ({"server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_heartbeat_with_a_wrong_field_is_refused(
+    request_: dict[str, Any], error_code: ErrorCode
+) -> None:
+    coordinator = new_coordinator()
+    assert beat(coordinator, **request_) is error_code
+    assert coordinator.groups == {}
+    assert beat(coordinator) is ErrorCode.NONE
+
+
+def test_a_loading_coordinator_and_one_of_kafka_3_refuse_heartbeats() -> None:
+    loading = new_coordinator()
+    loading.shard.availability = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(loading) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(new_coordinator(Semantics.SCALA)) is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("assignments", "config", "error_code"),
+    [
+        ([assignment(0)], {"consumer_group_max_size": 0}, ErrorCode.GROUP_ID_NOT_FOUND),
+        # User data of a custom assignor would be lost.
+        ([assignment(0, user_data=b"mine")], {}, ErrorCode.GROUP_ID_NOT_FOUND),
+        # Two members own partition 1.
+        ([assignment(0, 1), assignment(1)], {}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([assignment(0), assignment(1)], {}, ErrorCode.NONE),
+    ],
+)
+def test_a_classic_group_is_converted_or_stays(
+    assignments: list[bytes], config: dict[str, int], error_code: ErrorCode
+) -> None:
+    coordinator = classic_coordinator(*assignments, **config)
+    assert beat(coordinator) is error_code
+    is_classic = isinstance(coordinator.groups[GROUP], ClassicGroup)
+    assert is_classic == (error_code is not ErrorCode.NONE)
+
+
+def test_a_group_in_its_first_rebalance_is_not_converted() -> None:
+    """It has no protocol yet. A group whose members have all left gives way."""
     first = new_coordinator()
     reply = first.join_group(classic_join())
-    assert beat(first, "b", 0, **JOINS).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert beat(first) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert reply.get().error_code is ErrorCode.REBALANCE_IN_PROGRESS
-    # Nobody is left of those that came.
     left = new_coordinator()
     left.join_group(classic_join(group_instance_id="i"))
     left.leave_group(GROUP, [MemberIdentity(group_instance_id="i")])
-    assert beat(left, "b", 0, **JOINS).member_epoch == 1
+    assert beat(left) is ErrorCode.NONE
 
 
-def test_what_a_leader_gave_to_two_is_not_converted() -> None:
+def test_a_classic_member_of_a_consumer_group() -> None:
+    """It gets an id in Kafka's notation; a subscription that cannot be decoded is refused."""
     coordinator = new_coordinator()
-    replies = [coordinator.join_group(classic_join()) for _ in range(2)]
-    wait(coordinator, 10_000)
-    first, second = (reply.get().member_id for reply in replies)
-    coordinator.sync_group(
-        SyncGroupRequest(
-            group_id=GROUP,
-            member_id=first,
-            generation_id=1,
-            assignments={first: assignment(0, 1), second: assignment(1)},
-        )
-    )
-    assert beat(coordinator, "b", 0, **JOINS).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert isinstance(coordinator.groups[GROUP], ClassicGroup)
-
-
-def test_the_assignor_that_nobody_named_before_wins_a_tie() -> None:
-    coordinator = new_coordinator()
-    join(coordinator, "a", server_assignor="uniform", subscribed_topics=["t", "u"])
-    join(coordinator, "b", server_assignor="range", subscribed_topics=["t", "u"])
-    assert consumer_group(coordinator).targets == {
-        "a": {T: frozenset({0, 1}), U: frozenset({0})},
-        "b": {T: frozenset({2, 3}), U: frozenset({1})},
-    }
-
-
-@pytest.mark.parametrize(("asks", "wins"), [("a", "range"), ("b", "uniform")])
-def test_the_assignor_of_who_asks_wins_a_tie(asks: str, wins: str) -> None:
-    coordinator = new_coordinator()
-    join(coordinator, "a", server_assignor="range", subscribed_topics=["t", "u"])
-    join(coordinator, "b", server_assignor="uniform", subscribed_topics=["t", "u"])
-    group = consumer_group(coordinator)
-    assert group.preferred_assignor(group.members[asks]) == wins
-
-
-def test_not_the_coordinator_and_not_of_kafka_3() -> None:
-    coordinator = new_coordinator()
-    coordinator.shard.availability = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert beat(coordinator, "a", 0, **JOINS).error_code is loading
-    old = GroupCoordinator(Semantics.SCALA, topics=TOPICS)
-    assert beat(old, "a", 0, **JOINS).error_code is ErrorCode.UNSUPPORTED_VERSION
-
-
-def test_nobody_commits_in_a_transaction_with_generation_minus_one_only() -> None:
-    coordinator = new_coordinator()
-    join(coordinator, "a")
-    for generation, expected in ((-1, ErrorCode.NONE), (-2, ErrorCode.UNKNOWN_MEMBER_ID)):
-        request = OffsetCommitRequest(
-            group_id=GROUP,
-            generation_id=generation,
-            offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=1)],
-        )
-        found = coordinator.commit_offsets(request, Producer(1, 0))
-        assert found == {("t", 0): expected}
-
-
-def test_a_classic_member_of_a_consumer_group_has_an_id_as_kafka_prints_them() -> None:
-    coordinator = new_coordinator()
-    join(coordinator, "a")
+    assert beat(coordinator) is ErrorCode.NONE
     member_id = coordinator.join_group(classic_join()).get().member_id
     assert uuid_text(uuid_from_text(member_id)) == member_id
-
-
-def test_offsets_of_a_member_expire_once_nobody_consumes_the_topic() -> None:
-    coordinator = new_coordinator(offsets_retention_ms=60_000)
-    join(coordinator, "a")
-    coordinator.commit_offsets(
-        OffsetCommitRequest(
-            group_id=GROUP,
-            member_id="a",
-            generation_id=1,
-            offsets=[
-                OffsetToCommit(topic=topic, partition=0, committed_offset=1) for topic in ("t", "u")
-            ],
-        )
-    )
-    for _ in range(2):
-        wait(coordinator, 30_000)
-        beat(coordinator, "a", 1)
-    assert coordinator.expire_offsets() == 1
-    beat(coordinator, "a", -1)
-    assert coordinator.expire_offsets() == 1
-    assert coordinator.groups == {}
-    loader = ReferenceLoader(strict=True)
-    loader.load(coordinator.log.batches())
-    assert (loader.groups, loader.offsets) == ({}, {})
+    damaged = classic_join(protocols=(("range", b"\x00\x01\xff"),))
+    refused = coordinator.join_group(damaged).get()
+    assert refused.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
