@@ -30,7 +30,7 @@ AREAS: Final = (
         ("coordinator_state/replay/*.py",),
         (
             *("unit/replay", "unit/records", "unit/model", "property/test_group_replay.py"),
-            *("property/test_classic_groups.py", "property/test_apply_plan.py"),
+            "property/test_apply_plan.py",
         ),
         share=40,
     ),
@@ -39,10 +39,7 @@ AREAS: Final = (
         ("coordinator_state/apply/*.py",),
         (
             *("unit/apply", "unit/engine", "unit/tables/test_past.py", "property/test_folded.py"),
-            *("property/test_group_placement.py", "property/test_topics.py"),
-            "property/test_apply_plan.py",
-            "property/test_past.py",
-            "property/test_apply_log_partitions.py",
+            *("property/test_topics.py", "property/test_apply_plan.py", "property/test_past.py"),
         ),
         share=40,
     ),

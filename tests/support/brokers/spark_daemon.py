@@ -46,8 +46,11 @@ def environment_of(configuration: Path) -> dict[str, str]:
 @contextmanager
 def daemon(
     command: Sequence[str], up: str, *, env: Mapping[str, str], folder: Path
-) -> Iterator[None]:
-    """Run a program while the block does, which begins once a line of its log has the text `up`."""
+) -> Iterator[int]:
+    """Run a program while the block does, which begins once a line of its log has the text `up`.
+
+    Gives its process group, which its child processes are in, too.
+    """
     with subprocess.Popen(
         command,
         env=env,
@@ -67,7 +70,7 @@ def daemon(
                     break
             else:
                 raise AssertionError("".join(said))
-            yield
+            yield process.pid
         finally:
             process.terminate()
             process.communicate(timeout=_LIMIT_S)
