@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 AT_LEAST = {
-    "a broker of each coordinator": "integration/test_model.py",
+    "a broker of each coordinator": "differential/test_rounds.py",
+    "the coordinator shard in Kafka's own jars": "integration/test_shard_oracle.py",
     "a whole query beside the broker": "bench/test_backfill.py",
     "the source in Spark": "integration/test_source.py",
     "a page in a browser": "browser/test_dashboard.py",
@@ -125,8 +126,8 @@ def has_short_test(module: ast.Module) -> bool:
 def test_each_kind_of_server_is_used_by_a_short_test(repository: Path, name: str) -> None:
     module = ast.parse((repository / "tests" / name).read_text())
     assert has_short_test(module)
-    if "model" in name:
-        assert "params=list(Semantics)" in ast.unparse(module)
+    if "rounds" in name:
+        assert "params=[KAFKA_VERSION, SCALA_VERSION]" in ast.unparse(module)
 
 
 def test_the_targets_run_all_tests(repository: Path) -> None:
