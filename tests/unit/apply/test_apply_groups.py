@@ -164,6 +164,13 @@ CLIENTS: dict[str, tuple[list[list[Row]], dict[int, Client]]] = {
         ],
         {4: A, 5: A},
     ),
+    "the client of the newest commit that the producer has pending": (
+        [
+            [record(1, group_value(["a", "b"])), of_producer(2, FIRST), of_producer(3, SECOND)],
+            [of_producer(4, THIRD)],
+        ],
+        {2: A, 3: B, 4: B},
+    ),
     "the only member": ([[record(1, group_value(["b"])), of_producer(2, THIRD)]], {2: B}),
     "unknown without a candidate": (
         [[of_producer(1), record(2, group_value(["a", "b"])), of_producer(3, THIRD)]],
