@@ -134,7 +134,8 @@ class BrokerRounds:
             self.broker.replace_log(log_partition, logs.get(log_partition, b""))
         self.broker.start()
         try:
-            assert ClusterRules(self.broker.bootstrap_servers, {}, "auto").known == self.rules
+            known = ClusterRules(self.broker.bootstrap_servers, {}, "auto").known
+            assert not known.differ_from(self.rules), known
             failures = self._wait_until_loaded()
             loaders = {p: loaded(logs.get(p, b""), self.rules) for p in range(LOG_PARTITIONS)}
             names = {uuid_text(topic_id): name for topic_id, name in self.topics}

@@ -11,7 +11,13 @@ from typing import Any
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.records.record_types import NO_PRODUCER_ID
 from coordinator_state.replay.partitioner import partition_for
-from tests.support.tables.incident_tables import STEP_S, Cluster, write_tables
+from tests.support.tables.incident_tables import (
+    STEP_S,
+    Cluster,
+    client_id_of,
+    member_id_of,
+    write_tables,
+)
 
 GROUP = "orders-app"
 TOPIC = "orders"
@@ -105,10 +111,10 @@ class Incident:
                 self.cluster.no_members(self.group, 0)
             # Kafka waits for further members of an empty group.
             self.cluster.seconds += 1
-        members = [member for member in self.members if member.rpartition("-")[0] not in leaving]
+        members = [member for member in self.members if client_id_of(member) not in leaving]
         for client_id in joining:
             self._joined += 1
-            members.append(f"{client_id}-{self._joined}")
+            members.append(member_id_of(client_id, self._joined))
         self.members = {member_id: [] for member_id in sorted(members)}
         owned_by_member = list(self.members.values())
         for partition in self.logs:

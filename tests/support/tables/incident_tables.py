@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyarrow.parquet import filters_to_expression
@@ -151,7 +152,7 @@ class Cluster:
         """A classic group with members to which the partitions of topics are assigned."""
         topics = topics or ((group_id, 1),)
         assigned = {
-            f"app-{number}-0": {
+            member_id_of(f"app-{number}", 0): {
                 topic: [partition for partition in range(size) if partition % count == number]
                 for topic, size in topics
             }
@@ -349,8 +350,18 @@ def _table(name: str, rows: Sequence[Row]) -> pa.Table:
     return columns_of(pa.Table.from_pylist(list(rows), nullable(_ROWS[name])), schema)
 
 
+def member_id_of(client_id: str, number: int) -> str:
+    """A member id as Kafka makes them: the client id and a UUID."""
+    return f"{client_id}-{UUID(int=number)}"
+
+
+def client_id_of(member_id: str) -> str:
+    """The client id at the begin of a member id."""
+    return member_id[: -len(f"-{UUID(int=0)}")]
+
+
 def _member(member_id: str, assigned: Mapping[str, list[int]]) -> Row:
-    client_id = member_id.rpartition("-")[0]
+    client_id = client_id_of(member_id)
     owned = [{"topic": topic, "partitions": partitions} for topic, partitions in assigned.items()]
     return {
         **{"memberId": member_id, "groupInstanceId": None, "clientId": client_id},
