@@ -231,7 +231,7 @@ def with_defaults(name: str, row: Row) -> Row:
         at = row.get("commit_timestamp")
         row = {"record_timestamp": at, "outcome_record_offset": row["record_offset"], **row}
     if name in ("offset_commits", "group_events", "transaction_events"):
-        at = row["record_timestamp"]
+        at = row.get("record_timestamp")
         return {"day": None if at is None else at.date(), **row}
     return row
 
