@@ -18,13 +18,16 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as Place
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.share_partitions import SHARE_SNAPSHOT
+from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from tests.support.brokers.commits import create_topic, produce
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.jar_sets import SCALA_VERSION
-from tests.support.brokers.running_query import run_to_end
+from tests.support.brokers.running_query import run_to_end, running
+from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.kafka_tools import console_consumer_records
@@ -36,13 +39,16 @@ from tests.support.clients.share_group import (
     share_group_command,
 )
 from tests.support.clients.transactional_producers import (
+    COMMIT,
     EVENTS,
     JAVA,
     LIBRDKAFKA,
     OPEN_MS,
     TOPIC,
+    begin,
     described_transactions,
     have_ended,
+    producer_of,
     transactions_of_java,
     transactions_of_librdkafka,
 )
@@ -55,6 +61,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Row = dict[str, Any]
 
+READER = "reader"
 SHARED = "shared"
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
@@ -112,7 +119,11 @@ def _reloads(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def _rows(folder: Path, table: str) -> list[Row]:
-    return TableReader(folder / "tables").read(table).to_pylist()
+    """The rows of a table; none while the tables are being created."""
+    try:
+        return TableReader(folder / "tables").read(table).to_pylist()
+    except ConfigurationError:
+        return []
 
 
 def _in_table(folder: Path) -> dict[str, Row]:
@@ -151,6 +162,21 @@ def _events(folder: Path) -> dict[str, list[str]]:
             least = row["timeout_ms"] if row["event"] == "timed_out" else 0
             assert least <= row["duration_ms"] < OPEN_MS
     return events
+
+
+def test_the_first_transaction_of_a_cluster(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
+) -> None:
+    """The first test of this broker, which has no `__transaction_state` yet."""
+    with admin_of(broker) as admin:
+        assert TRANSACTION_STATE_TOPIC not in admin.list_topics()
+    with running(broker, spark, tmp_path, eventually):
+        first = producer_of(broker, "first")
+        begin(first)
+        first.commit_transaction(30)
+        eventually(partial(have_ended, broker), 120)
+        eventually(lambda: _in_table(tmp_path) == described_transactions(broker), 120)
+    assert _events(tmp_path) == {f"{LIBRDKAFKA}first": COMMIT}
 
 
 def test_transactions_are_as_kafka_describes_them(broker: EmbeddedBroker, followed: Path) -> None:
@@ -198,8 +224,14 @@ def _decoded(broker: EmbeddedBroker, topic: str, formatter: str) -> list[Row]:
 
 
 def test_transactions_of_kafka_3(
-    fresh_broker: FreshBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
+    fresh_broker: FreshBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Their topic is then deleted, and created again for other transactions."""
+    caplog.set_level(logging.INFO, "streaming")
     broker = fresh_broker(version=SCALA_VERSION, properties=PROPERTIES)
     broker.create_offsets_topic()
     create_topic(broker, TOPIC, 2)
@@ -207,6 +239,30 @@ def test_transactions_of_kafka_3(
     eventually(partial(have_ended, broker), 120)
     run_to_end(broker, spark, tmp_path)
     _assert_transactions(broker, tmp_path, LIBRDKAFKA)
+
+    with admin_of(broker) as admin:
+        admin.delete_topics([TRANSACTION_STATE_TOPIC])
+    # A coordinator that is not restarted keeps the deleted transactional ids in memory.
+    broker.restart()
+    second = producer_of(broker, "second")
+    begin(second)
+    second.commit_transaction(30)
+    eventually(partial(have_ended, broker), 120)
+    _reloads(caplog)
+    run_to_end(broker, spark, tmp_path)
+    (line,) = _reloads(caplog)
+    assert f"topic {TRANSACTION_STATE_TOPIC} was deleted and created again" in line
+    described = described_transactions(broker)
+    assert described.keys() == {f"{LIBRDKAFKA}second"}
+    assert _in_table(tmp_path) == described
+    outcomes = {
+        (row["transactional_id"] in described, row["outcome"])
+        for row in _rows(tmp_path, "transaction_events")
+    }
+    assert outcomes == {(True, None), (False, "lost")}
+    lost = _rows(tmp_path, "quarantine")
+    assert {row["log_topic"] for row in lost} == {TRANSACTION_STATE_TOPIC}
+    assert all("deleted and created again" in row["reason"] for row in lost)
 
 
 def _assert_transactions(broker: EmbeddedBroker, folder: Path, *prefixes: str) -> None:
@@ -283,3 +339,29 @@ def _assert_shared(broker: EmbeddedBroker, folder: Path) -> None:
     consumer.close()
     lag = log_end - row["start_offset"] - row["delivery_complete_count"]
     assert lag == int(described["LAG"])
+
+
+def test_topics_without_acls_are_left_out_or_refused(
+    secured_broker: SecuredBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "streaming")
+    login = {
+        "bootstrap_servers": secured_broker.tls_address,
+        "kafka": secured_broker.plain(READER),
+    }
+    needed = f"needs the ACLs Read and Describe on topic {TRANSACTION_STATE_TOPIC}"
+    with secured_broker.allowing(READER, READ_LOG):
+        run_to_end(secured_broker.broker, spark, tmp_path, **login)
+        lines = [record.getMessage() for record in caplog.records]
+        (line,) = [line for line in lines if TRANSACTION_STATE_TOPIC in line]
+        assert f"not following {TRANSACTION_STATE_TOPIC}: not authorised" in line
+        assert needed in line
+
+        topics = f"{OFFSETS_TOPIC},{TRANSACTION_STATE_TOPIC}"
+        with pytest.raises(ConfigurationError, match=r"^not authorised") as refused:
+            run_to_end(secured_broker.broker, spark, tmp_path, topics=topics, **login)
+    assert needed in str(refused.value)
+    assert "\n" not in str(refused.value)

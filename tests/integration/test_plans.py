@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from coordinator_state.insight.group_commands import reset_commands
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
@@ -25,6 +26,7 @@ from tests.support.brokers.commits import create_topic, produce, rows_of_group
 from tests.support.brokers.running_query import run_to_end
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.kafka_tools import run_kafka_tool
+from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 
 if TYPE_CHECKING:
@@ -183,11 +185,59 @@ def test_resets(cluster: Cluster) -> None:
     assert cluster.committed(group) == announced(to_time)
     assert cluster.diff(file, "--group", group)["is_equal"]
 
+    to_state = cluster.plan("reset", group, "--to-state-at", then, "--file", file, "--force")
+    assert to_state["offsets"][0]["records_deleted"] == 20
+    execute(to_state["commands"][1])
+    cluster.verified()
+    assert cluster.committed(group) == announced(to_state) == {0: 30, 1: 130}
+    assert cluster.diff(file, "--group", group)["is_equal"]
+
     kept = cluster.plan("reset", group, "--to-earliest-kept", "--file", file, "--force")
     execute(kept["commands"][1])
     cluster.verified()
     assert cluster.committed(group) == announced(kept) == {0: 30, 1: 0}
     assert cluster.diff(file, "--group", group)["is_equal"]
+
+
+def test_a_group_with_members_is_warned_about_and_refused(
+    cluster: Cluster, eventually: Eventually
+) -> None:
+    group = "busy"
+    config = {
+        **cluster.servers,
+        "group.id": group,
+        "client.id": "worker",
+        "auto.offset.reset": "latest",
+    }
+    with closing(Consumer(config)) as consumer:
+        consumer.subscribe([TOPIC])
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 120)
+        consumer.commit(offsets=[Place(TOPIC, 0, 77)], asynchronous=False)
+        cluster.materialise()
+        file = cluster.file("busy")
+        plan = cluster.plan("reset", group, "--to-earliest-kept", "--file", file)
+        assert plan["members"] == [{"client_id": "worker", "client_host": "/127.0.0.1"}]
+        assert "stop first worker at /127.0.0.1" in plan["warnings"][0]
+        assert "current state is Stable" in execute(plan["commands"][1])
+        cluster.materialise()
+        assert cluster.committed(group)[0] == 77
+
+
+def test_clones(cluster: Cluster) -> None:
+    """A clone into a group that does not exist, and one into a group with offsets."""
+    group = "orders-v1"
+    cluster.commit(group, 40, 50)
+    cluster.commit("orders-v3", 90)
+    cluster.verified()
+    for new, from_offsets in (("orders-v2", [None, None]), ("orders-v3", [90, None])):
+        file = cluster.file(new)
+        plan = cluster.plan("clone", group, new, "--file", file)
+        assert [row["from_offset"] for row in plan["offsets"]] == from_offsets
+        assert cluster.diff(file, "--group", new, exit_code=1)["equal"] == 0
+        execute(plan["commands"][1])
+        cluster.verified()
+        assert cluster.committed(new) == announced(plan) == {0: 40, 1: 50}
+        assert cluster.diff(file, "--group", new)["equal"] == 2
 
 
 def test_a_backup_is_restored(cluster: Cluster) -> None:
@@ -268,3 +318,13 @@ def test_cleanup(cluster: Cluster) -> None:
     assert not {"dead", "only-gone"} & set(groups)
     left = json_lines(call("plan", "cleanup", *more, "--output", "json"))
     assert [row["group_id"] for row in left] == ["partly-gone", "moved"]
+
+
+def test_one_line_of_a_topic_that_is_gone_stops_the_whole_group(cluster: Cluster) -> None:
+    """The reason why plans and backups leave out such offsets."""
+    file = Path(cluster.file("gone"))
+    file.write_text(f"{TOPIC},0,5\n{GONE},0,5\n")
+    ((_, real),) = reset_commands(["of-gone"], str(file), cluster.broker.bootstrap_servers)
+    execute(real)
+    cluster.materialise()
+    assert cluster.committed("of-gone") == {}

@@ -1,25 +1,26 @@
-"""Log partitions that a running query loads again: on request, and by need.
-
-`test_cluster_faults.py` has a log that was truncated.
-"""
+"""Log partitions that are loaded again, in front of a real broker: on request, and by need."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.commits import commit, committed, create_topic, rows_of_group
-from tests.support.brokers.running_query import running
+from tests.support.brokers.running_query import run_to_end, running
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call
 from tests.support.eventually import Eventually
+from tests.support.logs.logs import Event, offset_key, offset_value, segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         create_topic(started, TOPIC, 4)
         started.create_offsets_topic()
         yield started
+
+
+def _log_partitions(broker: EmbeddedBroker) -> int:
+    with admin_of(broker) as admin:
+        (topic,) = admin.describe_topics([OFFSETS_TOPIC])
+    return len(topic["partitions"])
 
 
 def _named(is_fit: Callable[[str], bool]) -> str:
@@ -69,6 +76,14 @@ def _differences(broker: EmbeddedBroker, tables: Path) -> list[str]:
     return list(map(str, verified.differences))
 
 
+@contextmanager
+def _stopped(broker: EmbeddedBroker) -> Iterator[None]:
+    broker.stop()
+    yield
+    broker.start()
+    broker.wait_until_loaded()
+
+
 def test_while_it_runs(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -92,8 +107,8 @@ def test_while_it_runs(
         with admin_of(broker) as admin:
             admin.create_partitions({OFFSETS_TOPIC: LOG_PARTITIONS + 2})
         eventually(lambda: len(_progress(tables)) == LOG_PARTITIONS + 2, 120)
-        broker.restart()  # coordinators count the partitions when they start
-        broker.wait_until_loaded()
+        with _stopped(broker):
+            pass  # coordinators count the partitions when they start
         moved = _named(lambda name: partition_for(name, 5) >= LOG_PARTITIONS)
         commit(broker, moved, TOPIC, 7)
         eventually(lambda: committed(tables, moved) == [7], 120)
@@ -114,3 +129,84 @@ def test_while_it_runs(
         assert set(_progress(tables)) == set(range(LOG_PARTITIONS))
         assert rows_of_group(tables, "group_offsets", moved) == []
         assert _differences(broker, tables) == []
+
+
+def test_what_happened_while_it_was_down(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A log that lost its end, and a tombstone that the cleaner removed."""
+    group_id = "down"
+    log_partition = partition_for(group_id, _log_partitions(broker))
+
+    def log(*commits: tuple[int, int | None], first: int = 0) -> bytes:
+        events = [
+            Event(
+                key=offset_key(group_id, TOPIC, partition),
+                value=None if offset is None else offset_value(offset),
+                gap=first if number == 0 else 0,
+            )
+            for number, (partition, offset) in enumerate(commits)
+        ]
+        return segment(events)[0]
+
+    with _stopped(broker):
+        broker.replace_log(log_partition, log((0, 10), (1, 11), (2, 12)))
+    tables = run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [10, 11, 12]
+
+    # An unclean election: two records are lost, and another one has the place of the first.
+    with _stopped(broker):
+        broker.replace_log(log_partition, log((0, 10)))
+    commit(broker, group_id, TOPIC, 13)
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [13]
+    assert _reload_of(tables, log_partition) == "the log was truncated to 1"
+    history = rows_of_group(tables, "offset_commits", group_id)
+    assert sorted((r["record_offset"], r["committed_offset"], r["outcome"]) for r in history) == [
+        (0, 10, "committed"),
+        (1, 11, "lost"),
+        (1, 13, "committed"),
+        (2, 12, "lost"),
+    ]
+    assert _gone(tables) == [
+        "gone from the log: record offsets 1 to 2 were read, then the log was truncated to 1; "
+        "their rows of history have the outcome lost"
+    ]
+    assert _differences(broker, tables) == []
+
+    # The offset of partition 0 was deleted, and both it and its tombstone are compacted away.
+    _keep_tombstones(broker, "1")
+    with _stopped(broker):
+        broker.replace_log(log_partition, log((1, 21), (2, 22), first=3))
+    run_to_end(broker, spark, tmp_path)
+    _keep_tombstones(broker, "86400000")
+    assert committed(tables, group_id) == [21, 22]
+    assert "delete.retention.ms" in (_reload_of(tables, log_partition) or "")
+    assert _differences(broker, tables) == []
+
+
+def test_lost_checkpoint_and_lost_tables(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    group_id = "lost"
+    commit(broker, group_id, TOPIC, 1)
+    tables = run_to_end(broker, spark, tmp_path)
+    commit(broker, group_id, TOPIC, 2)
+    shutil.rmtree(tmp_path / "checkpoint")
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [2]
+    assert all(row["reload_reason"] is None for row in _progress(tables).values())
+
+    shutil.rmtree(tables)
+    commit(broker, group_id, TOPIC, 3)
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [3]
+    history = rows_of_group(tables, "offset_commits", group_id)
+    assert [row["committed_offset"] for row in history][-1] == 3
+    assert _differences(broker, tables) == []
+
+
+def _keep_tombstones(broker: EmbeddedBroker, retention_ms: str) -> None:
+    config = {"delete.retention.ms": retention_ms}
+    with admin_of(broker) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, OFFSETS_TOPIC, config)])

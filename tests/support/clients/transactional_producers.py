@@ -21,21 +21,21 @@ JAVA: Final = "java-"
 LIBRDKAFKA: Final = "librdkafka-"
 """Prefixes of transactional ids. Java uses transactions of version 2 (KIP-890) on Kafka 4."""
 
-_COMMIT: Final = ["begun", "prepared", "committed"]
+COMMIT: Final = ["begun", "prepared", "committed"]
 _LATE_MS: Final = 1_000
 """The timeout of transactions that exceed it."""
 _PROGRAM: Final = Path(__file__).parents[2] / "integration" / "java" / "Transactions.java"
 _EVENTS: Final = {
-    "payer": [*_COMMIT, *_COMMIT],
+    "payer": [*COMMIT, *COMMIT],
     "auditor": ["begun", "prepared", "aborted"],
     "sleeper": ["begun"],
     "late": ["begun", "timed_out", "aborted"],
-    "victim": ["begun", "fenced", "aborted", *_COMMIT],
+    "victim": ["begun", "fenced", "aborted", *COMMIT],
 }
 EVENTS: Final = {
     LIBRDKAFKA: _EVENTS,
     # The log does not tell fencing from an abort by a producer of version 2.
-    JAVA: _EVENTS | {"victim": ["begun", "prepared", "aborted", *_COMMIT]},
+    JAVA: _EVENTS | {"victim": ["begun", "prepared", "aborted", *COMMIT]},
 }
 """The events of each transactional id after its prefix. The transactional id `idle` has none."""
 
@@ -48,16 +48,16 @@ def transactions_of_java(broker: EmbeddedBroker) -> None:
 
 def transactions_of_librdkafka(broker: EmbeddedBroker) -> None:
     """All transactions of `EVENTS`, by librdkafka: transactions of version 0."""
-    payer = _producer_of(broker, "payer")
+    payer = producer_of(broker, "payer")
     for _ in range(2):
-        _begin(payer)
+        begin(payer)
         payer.commit_transaction(30)
-    auditor = _producer_of(broker, "auditor")
-    _begin(auditor)
+    auditor = producer_of(broker, "auditor")
+    begin(auditor)
     auditor.abort_transaction(30)
 
-    sleeper = _producer_of(broker, "sleeper")
-    _begin(sleeper)
+    sleeper = producer_of(broker, "sleeper")
+    begin(sleeper)
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{LIBRDKAFKA}sleepers"}
     )
@@ -65,16 +65,16 @@ def transactions_of_librdkafka(broker: EmbeddedBroker) -> None:
     sleeper.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
     consumer.close()
 
-    _begin(_producer_of(broker, "late", _LATE_MS))
-    _producer_of(broker, "idle")
+    begin(producer_of(broker, "late", _LATE_MS))
+    producer_of(broker, "idle")
 
-    _begin(_producer_of(broker, "victim"))
-    successor = _producer_of(broker, "victim")
-    _begin(successor)
+    begin(producer_of(broker, "victim"))
+    successor = producer_of(broker, "victim")
+    begin(successor)
     successor.commit_transaction(30)
 
 
-def _producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -> Producer:
+def producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -> Producer:
     """A producer of librdkafka; its transactional id has the prefix."""
     producer = Producer(
         {
@@ -88,7 +88,7 @@ def _producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -
     return producer
 
 
-def _begin(producer: Producer) -> None:
+def begin(producer: Producer) -> None:
     """Begin a transaction with records in two partitions."""
     producer.begin_transaction()
     for number in range(4):
