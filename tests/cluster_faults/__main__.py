@@ -83,10 +83,14 @@ def endure(
     with EmbeddedCluster(folder=folder / "cluster", properties=CLUSTER_PROPERTIES) as cluster:
         cluster.create_offsets_topic()
         create_topics(Clients(cluster.bootstrap_servers))
-        stage = Stage(cluster, seed, pause)
         options = ("--bootstrap-servers", cluster.bootstrap_servers, "--history", "all")
         with live_run(folder, *options, "--silent") as run:
-            _await_offsets(run, _log_ends(cluster))
+
+            def await_read() -> None:
+                _await_offsets(run, _log_ends(cluster))
+
+            stage = Stage(cluster, seed, pause, await_read)
+            await_read()
             for name in faults:
                 yield _endure(stage, run, name)
             run.stop()

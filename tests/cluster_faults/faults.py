@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 from coordinator_state.replay.partitioner import partition_for
@@ -12,9 +11,6 @@ from tests.cluster_faults.stage import LOG_PARTITIONS, Stage
 _STALL_S = 20.0
 _OUTAGE_S = 60.0
 _LEADERLESS_S = 15.0
-_LOST_S = 10.0
-"""For so long only one broker has the new commits. `run` has to read some of them in that time:
-otherwise it has no records that the next leader lacks."""
 
 
 def leader_moves(stage: Stage) -> None:
@@ -60,7 +56,7 @@ def coordinator_moved(stage: Stage) -> None:
 
 
 def unclean_election(stage: Stage) -> None:
-    """The records of some seconds are lost: only the leader had them, and it is down."""
+    """Records are lost that `run` has read: only the leader had them, and it is down."""
     leader = stage.leaders()[partition_for("truncated", LOG_PARTITIONS)]
     followers = [node_id for node_id in stage.cluster.brokers if node_id != leader]
     stage.allow_unclean_election()
@@ -68,7 +64,7 @@ def unclean_election(stage: Stage) -> None:
         stage.cluster.brokers[node_id].kill()
     stage.await_in_sync({leader})
     stage.commit("truncated", *range(1, 11))
-    time.sleep(_LOST_S)
+    stage.await_read()
     stage.cluster.brokers[leader].kill()
     stage.cluster.brokers[followers[0]].start()
     stage.await_leaders(but_not=leader)

@@ -42,12 +42,16 @@ class Stage:
         cluster: three brokers.
         choose: what faults choose by.
         pause: the share of the usual length for which faults last.
+        await_read: waits until `run` has read the records that are in the log now.
     """
 
-    def __init__(self, cluster: EmbeddedCluster, seed: int, pause: float) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, seed: int, pause: float, await_read: Callable[[], None]
+    ) -> None:
         self.cluster = cluster
         self.choose = random.Random(seed)
         self.pause = pause
+        self.await_read = await_read
 
     def wait(self, seconds: float) -> None:
         """Let a fault last. No state of the cluster or of `run` ends it earlier."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.brokers.commits import commit, committed, create_topic
 from tests.support.brokers.live_run import START_S, LiveRun, live_run
 from tests.support.brokers.running_query import run_to_end
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 GROUP = TOPIC = "full-disk"
-# After the first failure; the back-off of `run` has several more triggers meet the full disk.
-FULL_S = 12
+MET_TIMES = 4
+"""How often `run` meets each full disk before there is room: its back-off starts it again."""
+LEAST_SAMPLES = 12
+MOST_GROWTH_KIB = 200 * 1024
 
 
 class Traffic:
@@ -39,12 +42,6 @@ class Traffic:
         self.committed_offset += 1
         commit(self._broker, GROUP, TOPIC, self.committed_offset)
         return self.committed_offset
-
-    def commit_for(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.commit()
-            time.sleep(0.5)
 
 
 @pytest.fixture
@@ -67,6 +64,20 @@ def is_refused(traffic: Traffic, run: LiveRun, failures_before: int) -> bool:
     return disk_failures(run) > failures_before
 
 
+def memory_kib(pid: int) -> int:
+    (line,) = [
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line
+    ]
+    return int(line.split()[1])
+
+
+def samples(tables: Path) -> list[tuple[object, ...]]:
+    """The topic, partition and time of each sample."""
+    sampled = DeltaTable(LOG_OFFSETS.path(str(tables))).to_pyarrow_table()
+    columns = ["topic", "partition", "sampled_at"]
+    return [tuple(row.values()) for row in sampled.select(columns).to_pylist()]
+
+
 def test_it_goes_on_when_there_is_room(
     quiet_broker: EmbeddedBroker,
     spark: SparkSession,
@@ -84,15 +95,21 @@ def test_it_goes_on_when_there_is_room(
     with live_run(tmp_path, *options) as run:
         traffic.commit()
         eventually(partial(is_loaded, tables, 1), START_S)
+        for _ in range(5):
+            eventually(partial(is_loaded, tables, traffic.commit()), 120)
+        before_kib = memory_kib(run.process.pid)
         for disk in (tables, checkpoint):
-            failures = disk_failures(run)
             fill(disk)
-            eventually(partial(is_refused, traffic, run, failures), 120)
-            traffic.commit_for(FULL_S)
+            for _ in range(MET_TIMES):
+                failures = disk_failures(run)
+                eventually(partial(is_refused, traffic, run, failures), 120)
             assert run.is_alive, run.log
             make_room(disk)
             last = traffic.commit()
             eventually(partial(is_loaded, tables, last), 120)
+        assert memory_kib(run.process.pid) - before_kib < MOST_GROWTH_KIB
+        eventually(lambda: len(samples(tables)) > LEAST_SAMPLES, 120)
         run.stop()
+    assert len(samples(tables)) == len(set(samples(tables)))
     undisturbed = run_to_end(quiet_broker, spark, tmp_path / "undisturbed", history="all")
     assert list(differences(table_rows(tables), table_rows(undisturbed))) == []
