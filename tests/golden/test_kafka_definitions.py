@@ -37,7 +37,7 @@ def test_every_record_of_a_release_is_known(coordinator: str, release: str) -> N
 
 @pytest.mark.parametrize("coordinator", RECORD_TYPES_OF)
 def test_record_types_have_the_names_of_the_newest_release(coordinator: str) -> None:
-    names = {one.record_type: one.name for one in of_release(coordinator, RELEASES[-1])}
+    names = {kind.record_type: kind.name for kind in of_release(coordinator, RELEASES[-1])}
     known = {number: kind.name for number, kind in RECORD_TYPES_OF[coordinator].items()}
     # No release after the early access of share groups has type 9.
     known.pop(9, None)

@@ -76,8 +76,10 @@ def expected(half: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     shutil.copytree(half, tables)
     load(str(tables), 1)
     rows = table_rows(tables)
-    of_other_topics = {TOPIC_PROGRESS, *chain.from_iterable(TOPIC_TABLES.values())} - {QUARANTINE}
-    assert all(rows[table.name] for table in TABLES if table not in of_other_topics)
+    other_topic_tables = {TOPIC_PROGRESS, *chain.from_iterable(TOPIC_TABLES.values())} - {
+        QUARANTINE
+    }
+    assert all(rows[table.name] for table in TABLES if table not in other_topic_tables)
     return rows
 
 

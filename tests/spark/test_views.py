@@ -80,11 +80,11 @@ def test_a_view_has_the_rows_of_the_local_reader(
     spark: SparkSession, tables: str, name: str
 ) -> None:
     create_views(spark, tables)
-    of_spark = spark.table(name).toArrow()
+    view_rows = spark.table(name).toArrow()
     expected: pa.Table = Snapshot(TableReader(tables)).queried(name)
-    assert of_spark.column_names == expected.column_names
-    times = [n for n in of_spark.column_names if n.endswith("_age_ms")]
-    assert rows(of_spark.drop_columns(times)) == rows(expected.drop_columns(times))
+    assert view_rows.column_names == expected.column_names
+    times = [n for n in view_rows.column_names if n.endswith("_age_ms")]
+    assert rows(view_rows.drop_columns(times)) == rows(expected.drop_columns(times))
 
 
 def test_the_past_is_shown(spark: SparkSession, tables: str) -> None:

@@ -270,7 +270,7 @@ class Cluster:
         return _Snapshot(self.now, state, sizes)
 
     def _read_to(self, table: str, log_end: int, **columns: str) -> pa.Table:
-        """A table of progress, by which all records of a log are applied."""
+        """A table with the progress of one log, all of whose records are applied."""
         ends = {"next_offset": log_end, "high_watermark": log_end}
         row = with_defaults(table, {"updated_at": self.now, **ends, **columns})
         return pa.Table.from_pylist([row], _SCHEMAS[table])

@@ -282,7 +282,7 @@ def test_no_finding_is_missed(by: str, tmp_path: Any, monkeypatch: pytest.Monkey
         facts_module, "candidates", lambda rule, partitions, _groups: _fitting(rule, partitions)
     )
     assert quick == [found(at) for at in moments]
-    assert any(any(of_rule) for of_moment in quick for of_rule in of_moment)
+    assert any(any(rule_facts) for moment_facts in quick for rule_facts in moment_facts)
 
 
 def _fitting(rule: Rule, partitions: Any) -> Any:

@@ -329,12 +329,12 @@ def test_a_failure_is_retried_or_reported_without_secrets(
 def test_nobody_is_there(kind: str) -> None:
     port = free_port()
     url = f"http://user:{SECRET}@127.0.0.1:{port}/{SECRET}"
-    of_kind = {
+    sink_by_kind = {
         "webhook": sink(type="webhook", url=url),
         "email": mail_sink(Mailbox(port), security="none"),
     }
     with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: Conn") as error:
-        send(of_kind[kind], FIRING)
+        send(sink_by_kind[kind], FIRING)
     assert SECRET not in str(error.value)
 
 

@@ -187,7 +187,7 @@ def test_other_alerts_stay_while_tables_are_stale(
     run.round()
     lag_of(tables, 0, seconds_ago=200)
     run.round()
-    assert [(one["rule"], one["status"]) for one in receiver.alerts] == [
+    assert [(alert["rule"], alert["status"]) for alert in receiver.alerts] == [
         ("behind", "firing"),
         ("tables_stale", "firing"),
     ]

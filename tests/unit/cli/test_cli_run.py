@@ -77,7 +77,7 @@ def test_silent_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
     number: signal.Signals,
 ) -> None:
-    # A shell starts what it puts in the background with SIGINT ignored.
+    # If a shell started pytest in the background, SIGINT is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         handler = signal.getsignal(number)

@@ -82,7 +82,7 @@ def test_rows_can_be_chosen_by_group(tables: str) -> None:
 
 @pytest.mark.parametrize("what", VIEWS)
 def test_every_view_has_columns_that_its_table_has(what: str, tables: str) -> None:
-    (table,) = (one for one in (*TABLES, ALERTS) if one.name == VIEWS[what].table)
+    (table,) = (table for table in (*TABLES, ALERTS) if table.name == VIEWS[what].table)
 
     columns = {*VIEWS[what].columns, *VIEWS[what].order} - {MEMBER, *OWNER}
     assert columns <= set(table.schema.names)
@@ -171,10 +171,10 @@ def test_the_newest_hundred_are_shown_and_the_others_are_counted(
 def test_events_are_selected_by_period_name_and_group(events: str) -> None:
     period = ("--since", "2026-11-21T06:56:01Z", "--until", "2026-11-21T06:56:03Z")
     names = ("--event", "offset_rewind", "--event", "offset_deleted")
-    of_both = shown(events, "events", *period, *names)
-    assert [row["event"] for row in of_both] == ["offset_rewind", "offset_deleted"]
-    of_group = shown(events, "events", *period, *names, "--group", "g")
-    assert [row["event"] for row in of_group] == ["offset_rewind"]
+    rows_of_both = shown(events, "events", *period, *names)
+    assert [row["event"] for row in rows_of_both] == ["offset_rewind", "offset_deleted"]
+    rows_of_group = shown(events, "events", *period, *names, "--group", "g")
+    assert [row["event"] for row in rows_of_group] == ["offset_rewind"]
     assert shown(events, "history", "--since", "2026-11-22") == []
 
 

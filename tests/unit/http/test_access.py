@@ -27,7 +27,7 @@ from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.served.cluster import Cluster
 
 TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
-EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what is listened on by many
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - nothing listens on it here
 ALLOWED = 400
 OWN = (
     *("localhost", "localhost:8050", "LocalHost", "127.0.0.1:8050", "[::1]:8050"),

@@ -430,7 +430,7 @@ def group_tombstone(record_type: int, group: str) -> tuple[bytes, None]:
 
 
 COMPACTED: dict[str, tuple[list[Any], list[int]]] = {
-    # What the first says may be less than what was committed before this record set.
+    # The first commit stays: an earlier record set may have a later committed offset of its key.
     "a later commit supersedes": ([V, V, V, V], [0, 3]),
     "the record type is no part of the key": (
         [V, (offset_key("g", "t", 3, record_type=0), VALUE), V],

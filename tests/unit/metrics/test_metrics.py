@@ -121,14 +121,14 @@ def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None
     )
     samples = scraped(tables)
     alerts = [dict(own) for name, own in samples if name == "coordinator_state_alert"]
-    of_rule = {(alert["rule"], alert["group"]): alert for alert in alerts}
-    assert of_rule.keys() == {("lag", "g"), ("lag", "h"), ("tables", "")}
-    assert of_rule["lag", "g"] == {
+    alert_by_rule = {(alert["rule"], alert["group"]): alert for alert in alerts}
+    assert alert_by_rule.keys() == {("lag", "g"), ("lag", "h"), ("tables", "")}
+    assert alert_by_rule["lag", "g"] == {
         **{"cluster_name": "cluster", "rule": "lag", "severity": "critical", "state": "firing"},
         **{"muted": "false", "group": "g", "topic": "t", "partition": "3"},
     }
-    assert of_rule["lag", "h"]["muted"] == "true"
-    assert of_rule["tables", ""]["state"] == "pending"
+    assert alert_by_rule["lag", "h"]["muted"] == "true"
+    assert alert_by_rule["tables", ""]["state"] == "pending"
     assert samples["coordinator_state_alerts_untold", (CLUSTER,)] == 1
     write_alerts(open_alerts(tables), {firing.key: firing.after_sending("chat", at)})
     assert scraped(tables)["coordinator_state_alerts_untold", (CLUSTER,)] == 0

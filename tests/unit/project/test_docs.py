@@ -86,8 +86,8 @@ def notice_fields() -> Iterable[str]:
 
 
 def public_methods() -> set[str]:
-    of_snapshots = {"snapshot", "version", "moment", "cluster_id", "as_of", "refreshed"}
-    return {name for name in vars(CoordinatorTables) if name[0] != "_"} - of_snapshots
+    snapshot_attributes = {"snapshot", "version", "moment", "cluster_id", "as_of", "refreshed"}
+    return {name for name in vars(CoordinatorTables) if name[0] != "_"} - snapshot_attributes
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_figures_of_the_readme_are_those_of_the_page_on_speed() -> None:
 
 
 def test_what_texts_name_is_there() -> None:
-    """Modules, what is in them, files, tests and targets, in pages, docstrings and comments."""
+    """The modules, attributes, files, tests and targets that pages and docstrings name exist."""
     pages = [
         file for folder in (".", "docs", "tests") for file in REPOSITORY.glob(f"{folder}/*.md")
     ]

@@ -382,9 +382,9 @@ def test_every_pod_has_the_restricted_profile(name: str) -> None:
     for _, pod in pods(documents):
         assert pod["automountServiceAccountToken"] is False
         assert pod["enableServiceLinks"] is False
-        of_pod = pod["securityContext"]
-        assert (of_pod["runAsNonRoot"], of_pod["runAsUser"]) == (True, USER)
-        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        pod_context = pod["securityContext"]
+        assert (pod_context["runAsNonRoot"], pod_context["runAsUser"]) == (True, USER)
+        assert pod_context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC", "initContainers"}
         for volume in pod.get("volumes", ()):
             kinds = volume.keys() - {"name"}

@@ -141,8 +141,8 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, repository: Path, tmp_path
         archive.extractall(tmp_path, filter="data")
     folder = tmp_path / sdist.name.removesuffix(".tar.gz")
     assert (folder / "tests" / "unit" / "project" / Path(__file__).name).exists()
-    of_sdist = built(WheelBuilder, folder, tmp_path)
-    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, of_sdist))
+    sdist_wheel = built(WheelBuilder, folder, tmp_path)
+    ours, theirs = (sorted(zipfile.ZipFile(file).namelist()) for file in (wheel, sdist_wheel))
     assert theirs == ours
 
 

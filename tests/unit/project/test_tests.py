@@ -1,4 +1,4 @@
-"""The tests themselves: what they import, Kafka's own cases, and which of them `make test` runs."""
+"""The imports of tests, the list of Kafka's own cases, and the tests that `make test` runs."""
 
 from __future__ import annotations
 
@@ -56,14 +56,16 @@ def is_in(module: str, *packages: str) -> bool:
 
 
 def test_only_its_own_tests_import_bench(imports: list[Import]) -> None:
-    of_bench = [each for each in imports if is_in(each.imported, "bench")]
-    assert [each for each in of_bench if not is_in(each.importer, "tests.bench", "bench")] == []
+    imports_of_bench = [each for each in imports if is_in(each.imported, "bench")]
+    assert [
+        each for each in imports_of_bench if not is_in(each.importer, "tests.bench", "bench")
+    ] == []
 
 
 def test_no_test_is_imported(imports: list[Import]) -> None:
     """Nor a conftest.py: pytest has imported it already, and a second import is a second module."""
-    of_tests = [each for each in imports if is_in(each.imported, "tests")]
-    assert [each for each in of_tests if is_test_module(each.imported)] == []
+    imports_of_tests = [each for each in imports if is_in(each.imported, "tests")]
+    assert [each for each in imports_of_tests if is_test_module(each.imported)] == []
 
 
 def is_test_module(imported: str) -> bool:
@@ -71,8 +73,10 @@ def is_test_module(imported: str) -> bool:
 
 
 def test_helpers_import_helpers_only(imports: list[Import]) -> None:
-    of_helpers = [each for each in imports if is_in(each.importer, "tests.support", "bench")]
-    tests = [each for each in of_helpers if is_in(each.imported, "tests")]
+    imports_by_helpers = [
+        each for each in imports if is_in(each.importer, "tests.support", "bench")
+    ]
+    tests = [each for each in imports_by_helpers if is_in(each.imported, "tests")]
     assert [each for each in tests if not is_in(each.imported, "tests.support")] == []
 
 

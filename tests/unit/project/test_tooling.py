@@ -93,8 +93,8 @@ def test_an_interpreter_that_starts_is_taken_from_the_path_or_pyenv(
     program(tmp_path / "bin" / f"python3.{MINOR}", SHIM)
     assert find_python(MINOR) is None
     versions = tmp_path / "pyenv" / "versions"
-    of_pyenv = program(versions / f"3.{MINOR}.1" / "bin" / "python", THIS_PYTHON)
-    assert find_python(MINOR) == of_pyenv
+    pyenv_python = program(versions / f"3.{MINOR}.1" / "bin" / "python", THIS_PYTHON)
+    assert find_python(MINOR) == pyenv_python
     on_path = program(tmp_path / "bin" / f"python3.{MINOR}", THIS_PYTHON)
     assert find_python(MINOR) == on_path
     # Another version of that name.

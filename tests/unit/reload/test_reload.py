@@ -94,7 +94,7 @@ UPGRADED = (
         # Nothing is known of the log, or nothing was loaded.
         (WITHOUT_LEADER, {"current_at": NOW - 9 * DAY}, None),
         (LOG, {"next_offset": 0, "current_at": None}, None),
-        # A load that was not finished begins anew.
+        # An interrupted reload begins again.
         (LOG, {"reload_reason": "because"}, ("because", 7, "")),
         (LOG, {"reload_reason": "because", "reloaded_at": NOW}, None),
         # An upgrade also concerns log partitions without a leader.

@@ -70,7 +70,7 @@ def marker(producer_id: int, control_type: int = COMMIT, *, epoch: int = 2) -> S
 
 
 def empty_control_batch(log: Log) -> None:
-    """What is left where the cleaner took a marker."""
+    """An empty batch: the cleaner removed the marker in it."""
     log.raw += write_record_batch(
         log.next_offset,
         [],

@@ -121,11 +121,11 @@ def test_a_rewind_is_an_event_and_a_status(folder: str, checkpoint: Path) -> Non
     newest = tables.reader
     since = NOW - timedelta(minutes=5)
     past = Past(newest, since=since, group_ids=["etl"], keeps=[OFFSET_COMMITS, GROUP_EVENTS])
-    of_etl = ("group_id", "=", "etl")
+    etl_filter = ("group_id", "=", "etl")
     during = [("day", ">=", since.date()), ("record_timestamp", ">=", since)]
     for name, count in (("group_events", 1), ("offset_commits", 2)):
         for reader in (past.newest, newest):
-            assert reader.read(name, filters=[*during, of_etl]).num_rows == count
+            assert reader.read(name, filters=[*during, etl_filter]).num_rows == count
     write_batch(checkpoint, 2, of_orders(60), at=ago(10))
     external.sample()
     tables = CoordinatorTables(folder)

@@ -113,10 +113,10 @@ def reader(topics: Mapping[str, Any] = BOTH, **options: str) -> CoordinatorLogSt
 
 def positions(offset: Offset) -> dict[str, dict[int, int]]:
     """The next offset of each topic and log partition."""
-    of_topics = {OFFSETS_TOPIC: offset, **offset["others"]}
+    offset_by_topic = {OFFSETS_TOPIC: offset, **offset["others"]}
     return {
-        topic: {int(p): next_offset for p, (next_offset, _) in of_topic["p"].items()}
-        for topic, of_topic in of_topics.items()
+        topic: {int(p): next_offset for p, (next_offset, _) in topic_offset["p"].items()}
+        for topic, topic_offset in offset_by_topic.items()
     }
 
 
@@ -246,8 +246,8 @@ def rows_by_topic(
     by_topic = {topic: [row for row in rows if row["log_topic"] == topic] for topic in BOTH}
     by_topic[OFFSETS_TOPIC] = [row for row in rows if row["log_topic"] is None]
     assert sum(map(len, by_topic.values())) == len(rows)
-    for of_topic in by_topic.values():
-        assert_accounted(of_topic)
+    for topic_rows in by_topic.values():
+        assert_accounted(topic_rows)
     return by_topic
 
 
