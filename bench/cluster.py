@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from streaming.tables.schemas import (
     TABLES,
     Table,
 )
-from tests.support.tables.backdate import backdate
+from tests.support.tables.tables_folder import backdate
 
 LOG_PARTITIONS = 50
 SAMPLE_EVERY = timedelta(seconds=5)
@@ -56,7 +57,7 @@ class Cluster:
             [{"topic": topic, "partition": partition} for topic, partition in self._logs_of(group)]
             for group in range(self.groups)
         ]
-        half = {**{name: [*values, *values] for name, values in same.items()}, **_MEMBER}
+        half: dict[str, object] = {"log_partition": own * 2, "group_id": names * 2, **_MEMBER}
         half["member_id"] = [f"{name}-{side}" for side in "ab" for name in names]
         half["assignment"] = [
             *(one[: size // 2] for one in owned),
@@ -158,7 +159,13 @@ _PROGRESS = {
 }
 
 
-def _append(tables: str, table: Table, columns: dict[str, object], *, mode: str = "append") -> None:
+def _append(
+    tables: str,
+    table: Table,
+    columns: dict[str, object],
+    *,
+    mode: Literal["append", "overwrite"] = "append",
+) -> None:
     """Write rows; a column of one value is that of every row, one that is left out is null."""
     size = max(len(c) for c in columns.values() if isinstance(c, (list, tuple, range, np.ndarray)))
     arrays = []

@@ -207,9 +207,10 @@ class Traffic:
         self._producer.produce(OFFSETS_TOPIC, value, record_key, log_partition)
 
     def _remember(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
+        log_partition, record_offset = message.partition(), message.offset()
+        if error is not None or log_partition is None or record_offset is None:
             raise RuntimeError(str(error))
-        self.acknowledged.append((message.partition(), message.offset(), time.monotonic()))
+        self.acknowledged.append((log_partition, record_offset, time.monotonic()))
 
 
 if __name__ == "__main__":

@@ -85,7 +85,9 @@ class ScaleLog:
         found = np.full(expected.size, -1, np.int64)
         found[_keys(rows)] = rows["committed_offset"].to_numpy()
         groups = min(expected.size // PARTITIONS_PER_GROUP, _MOST_GROUPS_WITH_MEMBERS)
-        missing = abs(rows.num_rows - expected.size) + abs(members - groups * _MEMBERS_PER_GROUP)
+        missing: int = abs(rows.num_rows - expected.size) + abs(
+            members - groups * _MEMBERS_PER_GROUP
+        )
         return int(np.count_nonzero(found != expected)) + missing
 
 

@@ -74,7 +74,9 @@ def startup(keys: int, runs: int, findings: Path | None) -> None:
         {"start": kind, **{name: round(median(one[name] for one in some), 2) for name in some[0]}}
         for kind, some in found.items()
     ]
-    first, restart = (float(row["finished"]) for row in rows)
+    first, restart = (
+        round(median(phases["finished"] for phases in starts), 2) for starts in found.values()
+    )
     write_findings(findings, first_start_s=first, restart_s=restart)
     output = output_of("text")
     output.rows(rows, list(rows[0]))
