@@ -52,7 +52,7 @@ clean: ## Remove what make made; checkpoints and tables stay
 ##@ Develop
 
 lint: venv ## ruff, mypy and the import contract
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
