@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 LOGS_PER_RUN = 40
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "280")) // LOGS_PER_RUN)
-SHORT_RUNS = 3
+SHORT_RUNS = 2
 """The runs for each semantics in `make test`."""
 MICRO_BATCHES = 3
 

@@ -68,9 +68,8 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.mark.parametrize(
-    "semantics", [Semantics.COORDINATOR, pytest.param(Semantics.SCALA, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("semantics", list(Semantics))
 def test_every_row_is_that_of_the_driver(
     spark: SparkSession, tmp_path: Path, semantics: Semantics
 ) -> None:
