@@ -109,8 +109,8 @@ def test_offsets_of_kafka_sources(
     tmp_path: Path, version: str, sources: list[str], offsets: list[int]
 ) -> None:
     write_batch(tmp_path, 0, *sources, at=100, version=version)
-    found = SparkCheckpoint(str(tmp_path)).batches_since(None)
-    assert [offset for batch in found for offset in batch.offsets.values()] == offsets
+    batches = SparkCheckpoint(str(tmp_path)).batches_since(None)
+    assert [offset for batch in batches for offset in batch.offsets.values()] == offsets
 
 
 def test_no_checkpoint(tmp_path: Path) -> None:

@@ -98,8 +98,10 @@ def lost_offsets(rows: list[dict[str, Any]]) -> set[int]:
     lost: set[int] = set()
     for row in rows:
         if row["row_kind"] == "undecodable":
-            found = re.search(r"record offsets (\d+) to (\d+) are lost", row["reason"])
-            first, last = map(int, found.groups()) if found else (row["record_offset"],) * 2
+            lost_range = re.search(r"record offsets (\d+) to (\d+) are lost", row["reason"])
+            first, last = (
+                map(int, lost_range.groups()) if lost_range else (row["record_offset"],) * 2
+            )
             lost.update(range(first, last + 1))
     return lost
 
@@ -146,9 +148,9 @@ def test_each_record_is_read_or_has_a_row(field: str, version: str) -> None:
 def test_records_behind_a_damaged_first_batch_are_read(version: str, position: int) -> None:
     """The broker itself may pass over the first batch of a segment, and says nothing about it."""
     broker = broker_log([3], version, 3, position, 0x80)
-    found = read_offsets(read(broker))
-    assert set(range(LOG_END)) - set(found) <= set(range(6, LOG_END if position == 8 else 10))
-    assert found[:6] == list(range(6))
+    commits = read_offsets(read(broker))
+    assert set(range(LOG_END)) - set(commits) <= set(range(6, LOG_END if position == 8 else 10))
+    assert commits[:6] == list(range(6))
 
 
 @pytest.mark.parametrize("limit", [200, 1 << 20])
@@ -213,9 +215,9 @@ class Elected(BrokerLog):
         max_partition_bytes: int = 1 << 20,
         max_wait_ms: int = 0,
     ) -> dict[int, FetchedRecords]:
-        found = super().fetch(positions, max_bytes, max_partition_bytes, max_wait_ms)
+        answer = super().fetch(positions, max_bytes, max_partition_bytes, max_wait_ms)
         if self.fetches != self.at_fetch:
-            return found
+            return answer
         ((log_partition, offset),) = positions.items()
         return {
             log_partition: FetchedRecords(records=b"", high_watermark=offset, log_start_offset=0)

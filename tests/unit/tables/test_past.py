@@ -375,8 +375,8 @@ def test_a_log_partition_without_a_leader_stays_waiting_in_rebuilt_tables(basele
     rebuilt = newest.rebuilt(newest.moment, newest.rebuilding(newest.moment, newest.moment))
     assert rebuilt is not None
     assert newest.load_states[OTHER].state == STATE_WAITING
-    states = {one: load.state for one, load in rebuilt.load_states.items()}
-    assert states == {one: load.state for one, load in newest.load_states.items()}
+    states = {p: load.state for p, load in rebuilt.load_states.items()}
+    assert states == {p: load.state for p, load in newest.load_states.items()}
 
 
 def test_a_writer_that_was_replaced_makes_and_deletes_no_base(baseless: Live) -> None:

@@ -88,8 +88,8 @@ def test_filters_are_a_list_or_an_expression_for_every_table(tmp_path: Path) -> 
 
     assert reader.read("groups", filters=[("group_id", "=", "h")]).num_rows == 1
     assert reader.read("groups", ["state"], pc.field("group_id") == "h").num_columns == 1
-    found = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
-    assert found.to_pylist() == [{"log_partition": 1}]
+    progress = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
+    assert progress.to_pylist() == [{"log_partition": 1}]
 
 
 def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
