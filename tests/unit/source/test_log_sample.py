@@ -9,11 +9,7 @@ import pytest
 
 from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
-from streaming.source.log_sample import (
-    MOST_STAYING_BYTES,
-    PLAIN_COMMIT_WEIGHT,
-    offsets_that_fit,
-)
+from streaming.source.log_sample import MOST_STAYING_BYTES, PLAIN_COMMIT_WEIGHT, offsets_that_fit
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
 
@@ -59,19 +55,6 @@ def test_all_records_stay_of_history_of_transactions_and_of_tombstones(plain: Me
 def test_records_of_groups_stay_with_all_their_bytes(size_bytes: int) -> None:
     offsets = fitting(group_records(size_bytes))
     assert offsets == pytest.approx(MOST_STAYING_BYTES / (size_bytes + 205), rel=0.01)
-
-
-@pytest.mark.parametrize("tasks", [2, 8])
-def test_tasks_that_share_the_rows_take_more(plain: MemoryLog, tasks: int) -> None:
-    client = MemoryLogClient({0: plain})
-
-    def fitting_for(most_bytes: int) -> int:
-        return offsets_that_fit(
-            client, {0: 0}, {0: MANY}, is_compacted=False, most_bytes=most_bytes
-        )
-
-    offsets = fitting_for(MOST_STAYING_BYTES)
-    assert fitting_for(tasks * MOST_STAYING_BYTES) == pytest.approx(tasks * offsets, rel=0.01)
 
 
 def many_keys(keys: int, *, repeats: int = 1, log_partitions: int = 50) -> dict[int, MemoryLog]:
