@@ -277,14 +277,6 @@ def test_tables_that_do_not_catch_up_are_behind() -> None:
     assert not result.equal
 
 
-def test_tables_are_waited_for() -> None:
-    broker = Broker(offset(1), high_watermarks={0: 10})
-    behind, there = Tables({}, next_offsets={0: 9}), Tables(offset(1), next_offsets={0: 10})
-    snapshots = iter([behind, behind, there])
-
-    assert verify(broker, lambda: next(snapshots), timeout_s=10).is_equal
-
-
 def test_only_some_log_partitions_are_compared_when_asked_for() -> None:
     of_partition = {"a": 0, "b": 1}
     broker = Broker(offset(1, "a") | offset(1, "b"), high_watermarks={0: 1, 1: 1})
