@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +56,16 @@ def keyed_rows(written: Sequence[Written]) -> pa.Table:
     return pa.Table.from_batches(list(key_by_log_partition(iter(packed))))
 
 
+def plan_of(semantics: Semantics, **offsets: Mapping[int, int]) -> BucketPlan:
+    context = ApplyContext(
+        semantics=semantics,
+        release=NEWEST_RELEASE,
+        with_history=True,
+        offsets_retention_ms=1_000,
+    )
+    return BucketPlan(context=context, **offsets)
+
+
 def planned(plan: BucketPlan, buckets: Sequence[tuple[pa.Table, pa.Table]]) -> dict[str, Rows]:
     """The planned rows of each table, and the counts, in any order."""
     planned_rows = pa.concat_tables(plan.planned(keyed, stored) for keyed, stored in buckets)
@@ -87,17 +97,8 @@ def of_log_partition(rows: pa.Table, log_partition: int) -> pa.Table:
 def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics, seed: int) -> None:
     first, second = keyed_halves(seed)
     assert first.num_rows == second.num_rows == _LOG_PARTITIONS
-    plan = BucketPlan(
-        context=ApplyContext(
-            semantics=semantics,
-            release=NEWEST_RELEASE,
-            with_history=True,
-            offsets_retention_ms=1_000,
-        ),
-        # Some rows of one log partition are applied already; another one has been reloaded.
-        next_offsets={1: 5, 2: 7},
-        replaced={2: 7},
-    )
+    # Some rows of one log partition are applied already; another one has been reloaded.
+    plan = plan_of(semantics, next_offsets={1: 5, 2: 7}, replaced={2: 7})
     stored = stored_after(plan.planned(first, _NOTHING_STORED))
     of_stored = [of_struct(stored, table.name).num_rows for table in STATE_COLUMNS]
     assert min(of_stored) > 0
@@ -120,17 +121,8 @@ def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics,
 
 
 def test_without_rows_nothing_is_planned() -> None:
-    plan = BucketPlan(
-        context=ApplyContext(
-            semantics=Semantics.COORDINATOR,
-            release=NEWEST_RELEASE,
-            with_history=True,
-            offsets_retention_ms=1_000,
-        ),
-        next_offsets={},
-        replaced={},
-    )
     keyed = keyed_halves(0)[0].slice(0, 0)
+    plan = plan_of(Semantics.COORDINATOR, next_offsets={}, replaced={})
     assert plan.planned(keyed, _NOTHING_STORED).equals(PLANNED_SCHEMA.empty_table())
 
 
