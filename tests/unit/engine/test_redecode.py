@@ -21,13 +21,7 @@ from streaming.engine.redecode import Redecoded, redecode_quarantine
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import (
-    COORDINATOR_RECORDS,
-    GROUPS,
-    LOAD_PROGRESS,
-    QUARANTINE,
-    Table,
-)
+from streaming.tables.schemas import COORDINATOR_RECORDS, GROUPS, LOAD_PROGRESS, QUARANTINE, Table
 from streaming.tables.writer import Writer
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
