@@ -257,6 +257,17 @@ def test_kafka_properties_are_merged_key_by_key(
     assert os.environ[variable] == "hush"
 
 
+@pytest.mark.parametrize(
+    "name", ["sasl.plain.password", "ssl_key_password", "sasl.jaas.config", "ssl.keystore.key"]
+)
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> None:
+    text = error_of("--kafka", f"{name}=hush")
+
+    assert f"{name} is a secret" in text
+    assert f"use {name}.file=PATH or {name}.env=VARIABLE" in text
+    assert "hush" not in text
+
+
 def test_a_secret_in_a_broken_environment_variable_is_not_shown() -> None:
     text = error_of(environment={"COORDINATOR_STATE_KAFKA": "password=hush"})
 

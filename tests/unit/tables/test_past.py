@@ -282,6 +282,17 @@ def test_rows_of_some_groups_only_are_read(live: Live) -> None:
     assert rows_of(none) == {table.name: [] for table in REBUILT}
 
 
+def test_a_base_is_a_tables_folder(live: Live) -> None:
+    base, _ = bases_of(live.tables)
+    reader = TableReader(base.path)
+    assert rows_of(reader) == live.moments[1].rows
+    assert reader.written_at == live.moments[1].at
+    with duckdb.connect() as sql:
+        files = f"{base.path}/group_offsets/*.parquet"
+        count = sql.execute(f"SELECT count(*) FROM read_parquet('{files}')").fetchall()  # noqa: S608
+    assert count == [(len(live.moments[1].rows["group_offsets"]),)]
+
+
 def test_a_base_is_made_when_it_is_due(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     made = bases_of(live.tables)
     live.make_base()
