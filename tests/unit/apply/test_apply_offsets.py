@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after
-from coordinator_state.apply.counts import by_log_partition
 from coordinator_state.apply.group_placement import partitions_for
 from coordinator_state.apply.rows import OFFSET_CHANGE_SCHEMA
 from coordinator_state.replay.offsets import OffsetKey, Semantics
@@ -28,7 +26,6 @@ from tests.support.logs.log_rows import (
     Row,
     commit,
     marker,
-    places,
     table_of,
 )
 from tests.support.tables.plan_tables import PlanTables
@@ -91,18 +88,6 @@ def test_records_are_counted_by_what_became_of_them(
 
 
 @both
-def test_a_change_carries_what_the_record_says(semantics: Semantics) -> None:
-    expected = {"log_partition": LOG_PARTITION, **KEY._asdict(), "is_tombstone": False, **VALUES}
-    expected |= {"guard_offset": 3, "record_offset": 3}
-
-    plain = PlanTables(semantics).apply(table_of([commit(3, 100, **COLUMNS)]))
-    assert plain.group_offsets.to_pylist() == [{**expected, "producer_id": None}]
-    rows = [commit(3, 100, producer_id=9, **COLUMNS), marker(4, 9)]
-    ended = PlanTables(semantics).apply(table_of(rows))
-    assert ended.group_offsets.to_pylist() == [{**expected, "producer_id": 9}]
-
-
-@both
 def test_a_pending_offset_is_carried_on_until_its_marker(semantics: Semantics) -> None:
     tables = PlanTables(semantics)
     tables.apply(table_of([commit(3, 100, producer_id=9, **COLUMNS)]))
@@ -155,13 +140,6 @@ def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> N
     )
     assert (event["outcome"], event["duration_ms"]) == ("committed", 89_999)
     assert event["record_timestamp_ms"] == late
-
-
-def test_rows_are_counted_by_log_partition() -> None:
-    rows = places((0, 1), (7, 2), (0, 3))
-    assert by_log_partition(rows) == {0: 2, 7: 1}
-    assert by_log_partition(rows, np.array([True, False, False])) == {0: 1}
-    assert by_log_partition(rows.slice(0, 0)) == {}
 
 
 # --- the committed offsets that stay in memory from one micro-batch to the next

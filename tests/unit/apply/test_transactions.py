@@ -90,7 +90,7 @@ def test_a_row_has_the_fields_of_the_record(version: int) -> None:
             IS_TOMBSTONE: False,
         }.items()
     )
-    assert [(one["topic"], one["partition"]) for one in row["topic_partitions"]] == [
+    assert [(place["topic"], place["partition"]) for place in row["topic_partitions"]] == [
         *(("t", 0), ("t", 2)),
         ("__consumer_offsets", 9),
     ]

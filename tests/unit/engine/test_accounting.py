@@ -138,8 +138,8 @@ def test_one_too_many_does_not_make_up_for_one_too_few(
 
     def counting_one_too_many(*given: Any) -> Applied:
         applied = apply_collected(*given)
-        one = RecordCounts(applied={LOG_PARTITION: 1})
-        return replace(applied, counts=RecordCounts.total([applied.counts, one]))
+        one_more = RecordCounts(applied={LOG_PARTITION: 1})
+        return replace(applied, counts=RecordCounts.total([applied.counts, one_more]))
 
     monkeypatch.setattr(driver_engine, "apply_collected", counting_one_too_many)
     apply_rows(tables, 1, 1, commit(1, 3))

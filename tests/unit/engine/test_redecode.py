@@ -21,13 +21,7 @@ from streaming.engine.redecode import Redecoded, redecode_quarantine
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import (
-    COORDINATOR_RECORDS,
-    GROUPS,
-    LOAD_PROGRESS,
-    QUARANTINE,
-    Table,
-)
+from streaming.tables.schemas import COORDINATOR_RECORDS, GROUPS, LOAD_PROGRESS, QUARANTINE, Table
 from streaming.tables.writer import Writer
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
@@ -111,8 +105,8 @@ class Tables:
         start = len(self.log)
         self.log += records
         raw, end = segment([Event(key=key, value=value) for key, value in self.log])
-        found = decode_record_set(raw, log_partition=0, from_offset=start, to_offset=end)
-        rows = [self._row(row, undecodable) for row in found.rows.to_pylist()]
+        decoded = decode_record_set(raw, log_partition=0, from_offset=start, to_offset=end)
+        rows = [self._row(row, undecodable) for row in decoded.rows.to_pylist()]
         progress = progress_row(start, end, log_partition=0, records_read=len(rows))
         batch = pa.Table.from_pylist([*rows, progress], schema=LOG_ROW_SCHEMA)
         start_apply(self.folder, spark=self._spark).apply(batch, start, "query")
@@ -139,10 +133,10 @@ class Tables:
         Without where a group or member began: an earlier record of the same key counts no more.
         """
         reader = TableReader(self.folder)
-        found = {name: reader.read(name).to_pylist() for name in COMPARED}
-        for row in (*found["groups"], *found["group_members"]):
+        rows_by_table = {name: reader.read(name).to_pylist() for name in COMPARED}
+        for row in (*rows_by_table["groups"], *rows_by_table["group_members"]):
             del row["created_record_offset"]
-        return {name: sorted(map(repr, rows)) for name, rows in found.items()}
+        return {name: sorted(map(repr, rows)) for name, rows in rows_by_table.items()}
 
     def counts(self) -> tuple[int, int, int]:
         """Records applied or superseded, quarantined, and read."""
@@ -170,17 +164,21 @@ def test_redecode_is_repeated_after_a_crash(
     new, old = _of_two_releases(tmp_path, engine_session)
     _, undisturbed = _of_two_releases(tmp_path / "undisturbed")
     _crash_before(table, old, monkeypatch)
-    found = old.redecode()
-    assert found == undisturbed.redecode()
-    assert (found.applied > 0, found.superseded > 0, found.waiting) == (True, True, {0: 1})
-    assert sum(found.undecodable.values()) == 1
+    redecoded = old.redecode()
+    assert redecoded == undisturbed.redecode()
+    assert (redecoded.applied > 0, redecoded.superseded > 0, redecoded.waiting) == (
+        True,
+        True,
+        {0: 1},
+    )
+    assert sum(redecoded.undecodable.values()) == 1
     _assert_same(old, new)
 
     # A new process goes on from there, and records that change a known group are redecoded too.
     new.apply(THIRD)
     old.apply(THIRD, OLD_RELEASE_LATER)
-    found = old.redecode()
-    assert (found.applied, found.superseded, found.groups) == (3, 0, 2)
+    redecoded = old.redecode()
+    assert (redecoded.applied, redecoded.superseded, redecoded.groups) == (3, 0, 2)
     _assert_same(old, new)
     assert old.redecode().applied == 0
 

@@ -10,12 +10,7 @@ from kafka.errors import KafkaConnectionError
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
-from tests.support.brokers.token_endpoint import (
-    CLIENT_ID,
-    CLIENT_SECRET,
-    TokenEndpoint,
-    token_endpoint,
-)
+from tests.support.brokers.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 
 OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
 
@@ -91,11 +86,7 @@ def test_a_certificate_that_is_not_trusted_is_told(
         with pytest.raises(ConfigurationError, match="REQUESTS_CA_BUNDLE"):
             provider_of(endpoint.url).token()
         authority = tmp_path / "ca.pem"
-        authority.write_bytes(_certificate(endpoint))
+        assert endpoint.authority is not None
+        authority.write_bytes(endpoint.authority.cert_pem.bytes())
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
         assert provider_of(endpoint.url).token()
-
-
-def _certificate(endpoint: TokenEndpoint) -> bytes:
-    assert endpoint.authority is not None
-    return endpoint.authority.cert_pem.bytes()

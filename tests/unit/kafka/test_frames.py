@@ -50,12 +50,14 @@ def _response(correlation_id: int, records: list[bytes | None]) -> bytes:
 def test_responses_however_they_arrive(
     responses: list[list[bytes | None]], data: st.DataObject
 ) -> None:
-    received = b"".join(_response(number + 1, one) for number, one in enumerate(responses))
+    received = b"".join(
+        _response(number + 1, response) for number, response in enumerate(responses)
+    )
     cuts = sorted(data.draw(st.lists(st.integers(0, len(received)), max_size=5)))
     pieces = [
         received[start:end] for start, end in zip([0, *cuts], [*cuts, len(received)], strict=True)
     ]
-    expected, found = (
+    expected, parsed = (
         [
             (correlation_id, response.to_dict())
             for piece in pieces
@@ -63,8 +65,8 @@ def test_responses_however_they_arrive(
         ]
         for parser in (_parser(kind, len(responses)) for kind in (KafkaProtocol, FrameParser))
     )
-    assert found == expected
-    assert len(found) == len(responses)
+    assert parsed == expected
+    assert len(parsed) == len(responses)
 
 
 @pytest.fixture

@@ -103,19 +103,14 @@ def test_every_client_of_kafka_python_knows_every_setting() -> None:
         ({"ssl.keyfile": "-----BEGIN PRIVATE KEY-----"}, "is a secret: .* the path of a PEM file"),
         ({ENDPOINT: "https://me@idp/token"}, "is a secret: use an address without a user"),
         ({"sasl.plain.username": "\udcff"}, "'sasl.plain.username' is not UTF-8 text"),
+        ({"ssl.cafile": __file__}, "ssl.cafile needs security.protocol SSL"),
+        (SASL | {"sasl.plain.password": "x", "sasl.plain.password.file": __file__}, "given twice"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint) as refused:
         kafka_client_config(options)
     assert "\n" not in str(refused.value)
-
-
-def test_a_certificate_needs_a_protocol_that_uses_it(tmp_path: Path) -> None:
-    certificate = tmp_path / "ca.pem"
-    certificate.touch()
-    with pytest.raises(ConfigurationError, match=r"ssl.cafile needs security.protocol SSL"):
-        kafka_client_config({"ssl.cafile": str(certificate)})
 
 
 def test_a_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,15 +135,6 @@ def test_a_secret_that_is_not_text_is_refused(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(ConfigurationError, match=complaint):
             kafka_client_config({**SASL, "sasl.plain.password.file": str(file)})
-
-
-def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.write_text(PASSWORD)
-    options = SASL | {"sasl.plain.password": PASSWORD, "sasl.plain.password.file": str(file)}
-    with pytest.raises(ConfigurationError, match="given twice") as refused:
-        kafka_client_config(options)
-    assert PASSWORD not in str(refused.value)
 
 
 def shown(value: Any) -> list[str]:

@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
 def test_equal_failures_are_logged_once_and_then_counted_each_minute(

@@ -20,18 +20,18 @@ RUN_ID = "0193a1b2-0000-7000-8000-000000000000"
 CLUSTER = "b1:9092,b2:9092"
 
 
-def told(event: JobEvent | RunEvent) -> dict[str, Any]:
+def as_dict(event: JobEvent | RunEvent) -> dict[str, Any]:
     return Serde.to_dict(event)
 
 
 def of_group(group_type: str, *topics: str) -> dict[str, Any]:
-    return told(group_event(GroupTopics("payments", group_type, topics), CLUSTER, NOW))
+    return as_dict(group_event(GroupTopics("payments", group_type, topics), CLUSTER, NOW))
 
 
 def of_run(state: RunState = RunState.START, **fields: Any) -> dict[str, Any]:
     settings = {"run_id": RUN_ID, "tables": "/srv/tables", "bootstrap_servers": CLUSTER, "now": NOW}
     topics = ("__consumer_offsets", "__transaction_state")
-    return told(run_event(state, **{**settings, "internal_topics": topics, **fields}))
+    return as_dict(run_event(state, **{**settings, "internal_topics": topics, **fields}))
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,11 @@ def test_a_run_reads_internal_topics_and_writes_every_table() -> None:
     event = of_run()
     assert (event["eventType"], event["run"]) == ("START", {"runId": RUN_ID, "facets": {}})
     assert (event["producer"], event["job"]["name"]) == (PRODUCER, "run /srv/tables")
-    assert [one["name"] for one in event["inputs"]] == ["__consumer_offsets", "__transaction_state"]
-    assert {(one["namespace"], one["name"]) for one in event["outputs"]} == {
+    assert [dataset["name"] for dataset in event["inputs"]] == [
+        "__consumer_offsets",
+        "__transaction_state",
+    ]
+    assert {(dataset["namespace"], dataset["name"]) for dataset in event["outputs"]} == {
         ("file", f"/srv/tables/{table.name}") for table in ALL_TABLES
     }
 
@@ -70,10 +73,10 @@ def test_columns_have_their_nested_fields() -> None:
     for table in ALL_TABLES:
         columns = tables[table.name]["schema"]["fields"]
         assert [column["name"] for column in columns] == table.schema.names
-    members = {one["name"]: one for one in tables["group_members"]["schema"]["fields"]}
+    members = {field["name"]: field for field in tables["group_members"]["schema"]["fields"]}
     (element,) = members["assignment"]["fields"]
     assert (members["assignment"]["type"], element["type"]) == ("array", "struct")
-    fields = {one["name"]: one["type"] for one in element["fields"]}
+    fields = {field["name"]: field["type"] for field in element["fields"]}
     assert fields["topic"], fields["partition"] == ("string", "int32")
 
 

@@ -75,22 +75,11 @@ def kinds_of(logs: list[tuple[int, bytes]]) -> Counter[str]:
 @both
 def test_what_groups_did_is_in_the_logs(semantics: Semantics, clean_every_ms: int | None) -> None:
     workload = busy(semantics, clean_every_ms)
-    logs = list(workload.logs())
-    kinds = kinds_of(logs)
+    kinds = kinds_of(list(workload.logs()))
     assert {"1", "1-", "2", "2-", "marker"} <= set(kinds)
     of_consumer_groups = {"3", "3-", "5", "5-", "6", "6-", "7", "7-", "8", "8-"}
     assert (of_consumer_groups <= set(kinds)) == (semantics is Semantics.COORDINATOR)
     assert (sum(kinds.values()) < workload.records) == (clean_every_ms is not None)
-    for log_partition, log in logs:
-        loader = ReferenceLoader(semantics, strict=semantics is Semantics.COORDINATOR)
-        loader.load(read_record_batches(log))
-        coordinator = workload.coordinators[log_partition]
-        assert loader.offsets == coordinator.offsets
-        assert loader.pending == coordinator.pending
-        # No rebalance is under way, and a group that never wrote anything is not there.
-        live = {g: group.state.value for g, group in coordinator.shard.groups.items()}
-        loaded = {group_id: group.state for group_id, group in loader.groups.items()}
-        assert loaded == {g: state for g, state in live.items() if g in loaded}
 
 
 def test_the_same_seed_is_the_same_log() -> None:

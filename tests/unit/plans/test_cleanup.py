@@ -81,8 +81,8 @@ def leftovers(tmp_path: Path) -> dict[tuple[str, str], Leftover]:
     )
     gone = [sample(partition, NOW, None, None, topic="gone", state="gone") for partition in (0, 1)]
     write_rows(tables, "log_offsets", [*gone, sample(0, NOW, 0, 9), sample(1, NOW, 0, 9)])
-    found = cleanup(TableReader(tables), bootstrap_servers="broker:9092")
-    return {(row.kind, row.group_id): row for row in found}
+    rows = cleanup(TableReader(tables), bootstrap_servers="broker:9092")
+    return {(row.kind, row.group_id): row for row in rows}
 
 
 def test_what_can_go(leftovers: dict[tuple[str, str], Leftover]) -> None:

@@ -95,8 +95,8 @@ def test_the_oldest_kept_records(planned: tuple[TableReader, TableReader]) -> No
 
 def test_only_named_partitions(planned: tuple[TableReader, TableReader], tmp_path: Path) -> None:
     now, past = planned
-    one = TopicSelection.of(["orders:0"])
-    assert list(moves(reset_to_state(now, past, "payments", one))) == [("orders", 0)]
+    partition = TopicSelection.of(["orders:0"])
+    assert list(moves(reset_to_state(now, past, "payments", partition))) == [("orders", 0)]
     topic = TopicSelection.of(["orders"])
     assert len(moves(reset_to_earliest_kept(now, "payments", topic))) == 4
     # A partition without a committed offset that is named.

@@ -18,14 +18,13 @@ from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts, upgrade_reason
 from streaming.reload.requests import forget_requests, request_reload, requested
-from streaming.tables import delta
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS, GROUP_OFFSETS, OFFSET_COMMITS
+from streaming.tables.schemas import OFFSET_COMMITS
 from streaming.tables.topic_progress import Progress
-from tests.support.logs.log_rows import commit, table_of
-from tests.support.tables.tables_folder import Crash, start_apply
+from tests.support.logs.log_rows import commit, progress_row, table_of
+from tests.support.tables.tables_folder import start_apply
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 DAY_MS = 24 * 60 * 60 * 1000
@@ -126,11 +125,7 @@ def test_the_end_is_kept_by_the_brokers_clock() -> None:
     ahead = timedelta(hours=5)
 
     def read_to(end: int, written_at: datetime) -> datetime | None:
-        report = {
-            **{"log_partition": 0, "from_offset": end - 1, "record_offset": end},
-            **{"high_watermark": end, "records_superseded": 1, "bytes_read": 0},
-            **{"log_leader_epoch": 0},
-        }
+        report = progress_row(end - 1, end, log_partition=0, records_superseded=1)
         progress.advance([report], RecordCounts(), newest_timestamps={0: written_at}, read_at=NOW)
         return progress.rows[0].current_at
 
@@ -142,7 +137,7 @@ def test_the_end_is_kept_by_the_brokers_clock() -> None:
 
 
 class Tables:
-    """Micro-batches of a commit into each of two log partitions."""
+    """The tables of two log partitions with a commit each."""
 
     def __init__(self, folder: Path) -> None:
         self.tables = str(folder / "tables")
@@ -150,63 +145,21 @@ class Tables:
             cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR
         )
         tables_folder.create(self.tables, nothing, log_partitions=2)
-        self.start()
-
-    def start(self, fault: str = "") -> None:
-        """A new process, which is killed behind the table of this name."""
-        self.apply = start_apply(self.tables, fault=fault)
+        self.apply = start_apply(self.tables)
+        rows = [commit(0, 0, log_partition=p) for p in TOPIC.leaders]
+        reports = [progress_row(0, 1, log_partition=p) for p in TOPIC.leaders]
+        self.apply.apply(table_of([*rows, *reports]), 0, "query")
 
     def reload(self, doubts: dict[int, Doubt], topic: LogDescription = TOPIC) -> None:
         begin_reload(self.apply.writer, self.apply.progress, doubts, topic)
-
-    def micro_batch(self, at: int, batch_id: int, query_id: str) -> None:
-        rows = [{**commit(at, at), "log_partition": p} for p in TOPIC.leaders]
-        reports = [
-            {
-                **{"row_kind": "progress", "log_partition": p, "record_offset": at + 1},
-                **{"from_offset": at, "high_watermark": at + 1, "log_leader_epoch": 5},
-                **{"records_read": 1, "records_superseded": 0, "bytes_read": 1},
-            }
-            for p in TOPIC.leaders
-        ]
-        self.apply.apply(table_of([*rows, *reports]), batch_id, query_id)
 
     def history(self) -> list[tuple[int, int, str]]:
         rows = TableReader(self.tables).read(OFFSET_COMMITS.name).to_pylist()
         return sorted((r["log_partition"], r["record_offset"], r["outcome"]) for r in rows)
 
 
-def test_what_was_not_finished_is_taken_back_first(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
-    tables.micro_batch(0, 0, "query")
-    tables.start(fault=GROUP_EVENTS.name)
-    with pytest.raises(Crash):
-        tables.micro_batch(1, 1, "query")
-    tables.start()
-    tables.reload({0: Doubt(reason="r", kept_below=0)})
-    tables.start()
-    tables.micro_batch(1, 0, "another query")
-    assert [row for row in tables.history() if row[0] == 1] == [
-        (1, 0, "committed"),
-        (1, 1, "committed"),
-    ]
-
-
-def test_half_of_a_replacement_is_not_shown(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
-    tables.micro_batch(0, 0, "query")
-    tables.start(fault=GROUP_OFFSETS.name)
-    with pytest.raises(Crash):
-        tables.micro_batch(1, 1, "query")
-    tables.start()
-    tables.reload({0: Doubt(reason="r", kept_below=1)})
-    record_offsets = delta.read(tables.tables, GROUP_OFFSETS)["record_offset"].to_pylist()
-    assert record_offsets == [0, 0], "as the snapshot has it"
-
-
 def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
-    tables.micro_batch(0, 0, "query")
     topic = replace(TOPIC, topic_id="new", leaders={0: (1, 5)})
     log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
     progress = tables.apply.progress
@@ -224,7 +177,6 @@ def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Pat
 
 def test_requests(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
-    tables.micro_batch(0, 0, "query")
     assert requested(tables.tables) == set()
     assert request_reload(tables.tables, [1]) == [1]
     assert request_reload(tables.tables) == [0, 1]

@@ -24,7 +24,7 @@ from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOST_REASON_PREFIX
-from tests.support.logs.log_rows import commit, table_of
+from tests.support.logs.log_rows import commit, progress_row, table_of
 from tests.support.logs.topic_logs import (
     OF_TOPIC_ID,
     UNKNOWN_TYPE,
@@ -89,13 +89,10 @@ class Tables:
         """Apply ranges of logs, and one commit with one record that cannot be decoded."""
         at = self.apply.progress.rows[0].next_offset if self.apply.progress.rows else 0
         broken = {**commit(at + 1, 0, log_partition=0), "row_kind": "undecodable", "reason": "r"}
-        report = {
-            **{"row_kind": "progress", "log_partition": 0, "from_offset": at, "bytes_read": 1},
-            **{"record_offset": at + 2, "high_watermark": at + 2, "log_leader_epoch": 5},
-            **{"records_read": 2, "records_superseded": 0},
-        }
         rows = [self.logs[place].rows(*between) for place, between in ranges.items()]
-        own = table_of([commit(at, at, log_partition=0), broken, report])
+        own = table_of(
+            [commit(at, at, log_partition=0), broken, progress_row(at, at + 2, log_partition=0)]
+        )
         self.apply.apply(pa.concat_tables([*rows, own]), 0, "query")
 
     def reload(self, doubts: dict[int, Doubt], log: LogDescription = LOG) -> None:

@@ -161,12 +161,6 @@ def test_an_upgrade_to_other_rules_moves_leaders_or_is_noticed_in_time(
     assert [watched.after(100) for _ in is_over] == is_over
 
 
-def test_behind_for_longer_than_tombstones_are_kept(watched: Watched) -> None:
-    watched.log.ends[0] = 5
-    assert not watched.after(DELETE_RETENTION_S - 10)
-    assert watched.after(20)
-
-
 def test_each_time_at_the_end_counts(watched: Watched) -> None:
     watched.log.ends[0] = 5
     assert not watched.after(DELETE_RETENTION_S - 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -55,25 +56,22 @@ def broker_log(
     rolls: Sequence[int], version: str, damaged: int, position: int, bits: int
 ) -> BrokerLog:
     """The log in segments, which begin at the batches `rolls`; one byte of a batch is changed."""
-    segments = []
-    for start, end in pairwise([0, *rolls, len(BATCH_OFFSETS)]):
-        batches = [batch_of(*offsets) for offsets in BATCH_OFFSETS[start:end]]
-        segment = Segment(bytearray(b"".join(batches)), BATCH_OFFSETS[start][0])
-        if start <= damaged < end:
-            before = b"".join(batches[: damaged - start])
-            segment.content[len(before) + position] ^= bits
-        segments.append(segment)
+    batches = [batch_of(*offsets) for offsets in BATCH_OFFSETS]
+    firsts = [0, *rolls]
+    segments = segments_of(batches, {first: BATCH_OFFSETS[first][0] for first in firsts})
+    # The broker indexed the sound batches.
+    index = bisect_right(firsts, damaged) - 1
+    before = b"".join(batches[firsts[index] : damaged])
+    segments[index].content[len(before) + position] ^= bits
     return BrokerLog(segments, LOG_END, version)
 
 
-def segments_of(batches: Sequence[tuple[int, int]], rolls: int, second_base: int) -> list[Segment]:
-    """Sound batches in one segment, or in two: `rolls` of them in the first one."""
-    content = [batch_of(*offsets) for offsets in batches]
-    if not rolls:
-        return [Segment(bytearray(b"".join(content)), 0)]
+def segments_of(batches: Sequence[bytes], base_offsets: Mapping[int, int]) -> list[Segment]:
+    """Batches in segments; the base offset of each segment by the number of its first batch."""
+    ends = [*base_offsets, len(batches)][1:]
     return [
-        Segment(bytearray(b"".join(content[:rolls])), 0),
-        Segment(bytearray(b"".join(content[rolls:])), second_base),
+        Segment(bytearray(b"".join(batches[start:end])), base_offset)
+        for (start, base_offset), end in zip(base_offsets.items(), ends, strict=True)
     ]
 
 
@@ -98,8 +96,10 @@ def lost_offsets(rows: list[dict[str, Any]]) -> set[int]:
     lost: set[int] = set()
     for row in rows:
         if row["row_kind"] == "undecodable":
-            found = re.search(r"record offsets (\d+) to (\d+) are lost", row["reason"])
-            first, last = map(int, found.groups()) if found else (row["record_offset"],) * 2
+            lost_range = re.search(r"record offsets (\d+) to (\d+) are lost", row["reason"])
+            first, last = (
+                map(int, lost_range.groups()) if lost_range else (row["record_offset"],) * 2
+            )
             lost.update(range(first, last + 1))
     return lost
 
@@ -146,9 +146,9 @@ def test_each_record_is_read_or_has_a_row(field: str, version: str) -> None:
 def test_records_behind_a_damaged_first_batch_are_read(version: str, position: int) -> None:
     """The broker itself may pass over the first batch of a segment, and says nothing about it."""
     broker = broker_log([3], version, 3, position, 0x80)
-    found = read_offsets(read(broker))
-    assert set(range(LOG_END)) - set(found) <= set(range(6, LOG_END if position == 8 else 10))
-    assert found[:6] == list(range(6))
+    commits = read_offsets(read(broker))
+    assert set(range(LOG_END)) - set(commits) <= set(range(6, LOG_END if position == 8 else 10))
+    assert commits[:6] == list(range(6))
 
 
 @pytest.mark.parametrize("limit", [200, 1 << 20])
@@ -165,11 +165,7 @@ def test_gaps_of_compaction_are_no_damage(magic: int, compression: str, limit: i
         )
         for first, last in offsets
     ]
-    segments = [
-        Segment(bytearray(b"".join(content[:3])), 0),
-        Segment(bytearray(b"".join(content[3:])), 15),
-    ]
-    broker = BrokerLog(segments, 40, "4.2.0")
+    broker = BrokerLog(segments_of(content, {0: 0, 3: 15}), 40, "4.2.0")
     with mock.patch.object(log_range, "DEFAULT_MAX_PARTITION_BYTES", limit):
         rows = read(broker, [12], log_end=40)
     assert [row["record_offset"] for row in rows] == offsets_in(offsets)
@@ -178,9 +174,10 @@ def test_gaps_of_compaction_are_no_damage(magic: int, compression: str, limit: i
 
 def test_a_gap_before_the_position_is_not_read_again() -> None:
     """A micro-batch may begin in a gap, and look back as far as another one."""
-    batches = [(0, 3), (5, 7), (9, 9), (40, 41)]
-    rows = read(BrokerLog(segments_of(batches, 3, 10), 42, "4.2.0"), [34], log_end=42)
-    assert read_offsets(rows) == offsets_in(batches)
+    offsets = [(0, 3), (5, 7), (9, 9), (40, 41)]
+    segments = segments_of([batch_of(*batch) for batch in offsets], {0: 0, 3: 10})
+    rows = read(BrokerLog(segments, 42, "4.2.0"), [34], log_end=42)
+    assert read_offsets(rows) == offsets_in(offsets)
     assert not lost_offsets(rows)
 
 
@@ -213,9 +210,9 @@ class Elected(BrokerLog):
         max_partition_bytes: int = 1 << 20,
         max_wait_ms: int = 0,
     ) -> dict[int, FetchedRecords]:
-        found = super().fetch(positions, max_bytes, max_partition_bytes, max_wait_ms)
+        answer = super().fetch(positions, max_bytes, max_partition_bytes, max_wait_ms)
         if self.fetches != self.at_fetch:
-            return found
+            return answer
         ((log_partition, offset),) = positions.items()
         return {
             log_partition: FetchedRecords(records=b"", high_watermark=offset, log_start_offset=0)
@@ -223,12 +220,15 @@ class Elected(BrokerLog):
 
 
 @pytest.mark.parametrize("at_fetch", range(1, 8))
-@pytest.mark.parametrize("rolls", [0, 2])
-def test_a_leader_that_was_just_elected_hides_nothing(at_fetch: int, rolls: int) -> None:
+@pytest.mark.parametrize("base_offsets", [{0: 0}, {0: 0, 2: 6}], ids=["one segment", "two"])
+def test_a_leader_that_was_just_elected_hides_nothing(
+    at_fetch: int, base_offsets: dict[int, int]
+) -> None:
     """It gives no records while a gap of compaction, or damage, is looked at more closely."""
-    batches = [(0, 1), (2, 4), (10, 11), (30, 31)]
-    broker = Elected(segments_of(batches, rolls, 6), 32, "4.2.0")
+    offsets = [(0, 1), (2, 4), (10, 11), (30, 31)]
+    segments = segments_of([batch_of(*batch) for batch in offsets], base_offsets)
+    broker = Elected(segments, 32, "4.2.0")
     broker.at_fetch = at_fetch
     rows = read(broker, [12], log_end=32)
-    assert read_offsets(rows) == offsets_in(batches)
+    assert read_offsets(rows) == offsets_in(offsets)
     assert not lost_offsets(rows)

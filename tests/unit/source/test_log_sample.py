@@ -9,11 +9,7 @@ import pytest
 
 from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
-from streaming.source.log_sample import (
-    MOST_STAYING_BYTES,
-    PLAIN_COMMIT_WEIGHT,
-    offsets_that_fit,
-)
+from streaming.source.log_sample import MOST_STAYING_BYTES, PLAIN_COMMIT_WEIGHT, offsets_that_fit
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
 
@@ -23,9 +19,9 @@ GROUP_METADATA_KEY = b"\0\2\0\1g"
 
 def fitting(log: MemoryLog, *, left: int = MANY, is_compacted: bool = True) -> int:
     client = MemoryLogClient({0: log, 1: MemoryLog()})
-    found = offsets_that_fit(client, {0: 0, 1: 0}, {0: left, 1: 0}, is_compacted=is_compacted)
+    offsets = offsets_that_fit(client, {0: 0, 1: 0}, {0: left, 1: 0}, is_compacted=is_compacted)
     assert all(set(positions) == {0} for positions in client.fetches)
-    return found
+    return offsets
 
 
 def group_records(size_bytes: int) -> MemoryLog:
@@ -57,21 +53,8 @@ def test_all_records_stay_of_history_of_transactions_and_of_tombstones(plain: Me
 
 @pytest.mark.parametrize("size_bytes", [1_000, 50_000])
 def test_records_of_groups_stay_with_all_their_bytes(size_bytes: int) -> None:
-    found = fitting(group_records(size_bytes))
-    assert found == pytest.approx(MOST_STAYING_BYTES / (size_bytes + 205), rel=0.01)
-
-
-@pytest.mark.parametrize("tasks", [2, 8])
-def test_tasks_that_share_the_rows_take_more(plain: MemoryLog, tasks: int) -> None:
-    client = MemoryLogClient({0: plain})
-
-    def fitting_for(most_bytes: int) -> int:
-        return offsets_that_fit(
-            client, {0: 0}, {0: MANY}, is_compacted=False, most_bytes=most_bytes
-        )
-
-    one = fitting_for(MOST_STAYING_BYTES)
-    assert fitting_for(tasks * MOST_STAYING_BYTES) == pytest.approx(tasks * one, rel=0.01)
+    offsets = fitting(group_records(size_bytes))
+    assert offsets == pytest.approx(MOST_STAYING_BYTES / (size_bytes + 205), rel=0.01)
 
 
 def many_keys(keys: int, *, repeats: int = 1, log_partitions: int = 50) -> dict[int, MemoryLog]:
@@ -105,9 +88,9 @@ def rows_of(offsets: int, keys: int) -> float:
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize("keys", [1_000_000, 10_000_000])
 def test_of_many_keys_as_many_commits_as_their_rows_fit(keys: int, repeats: int) -> None:
-    found = fitting_all(many_keys(keys, repeats=repeats))
+    offsets = fitting_all(many_keys(keys, repeats=repeats))
     most_rows = MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
-    assert most_rows / 3 < rows_of(found, keys) <= most_rows
+    assert most_rows / 3 < rows_of(offsets, keys) <= most_rows
 
 
 def test_of_few_keys_as_many_commits_as_there_are() -> None:
@@ -115,8 +98,8 @@ def test_of_few_keys_as_many_commits_as_there_are() -> None:
 
 
 def test_keys_that_never_come_again_all_stay() -> None:
-    found = fitting_all(many_keys(10**12))
-    assert 1_000_000 < found < MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
+    offsets = fitting_all(many_keys(10**12))
+    assert 1_000_000 < offsets < MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
 
 
 def test_a_log_partition_without_a_sample_is_like_the_others() -> None:

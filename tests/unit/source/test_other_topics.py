@@ -17,11 +17,9 @@ from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAu
 from streaming.kafka.fetch import FetchedRecords, LogDescription
 from streaming.source import coordinator_log, log_range, topic_plan
 from streaming.source.coordinator_log import CoordinatorLogStreamReader
-from streaming.source.options import SourceOptions
 from streaming.source.topic_plan import TopicPlan
 from tests.support.eventually import wait_until
 from tests.support.logs.memory_log import (
-    BOOTSTRAP,
     CLUSTER_ID,
     TOPIC_ID,
     MemoryLog,
@@ -148,14 +146,16 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
 
 @pytest.mark.usefixtures("clients")
 class TestOffsets:
-    def test_an_offset_has_the_position_in_every_topic(self) -> None:
+    def test_the_first_offset_is_the_log_start_of_every_topic(self, clients: Clients) -> None:
+        clients[OFFSETS_TOPIC].logs[0].log_start = 4
+        clients[TRANSACTION_STATE_TOPIC].logs[1].log_start = 1
         assert reader().initialOffset() == {
             "v": 2,
             "cluster_id": CLUSTER_ID,
             "topic_id": TOPIC_ID,
-            "p": {"0": [0, 5]},
+            "p": {"0": [4, 5]},
             "others": {
-                TRANSACTION_STATE_TOPIC: {"topic_id": "tx", "p": {"0": [0, 5], "1": [0, 5]}},
+                TRANSACTION_STATE_TOPIC: {"topic_id": "tx", "p": {"0": [0, 5], "1": [1, 5]}},
                 SHARE_STATE_TOPIC: {"topic_id": "share", "p": {"0": [0, 5]}},
             },
         }
@@ -223,20 +223,6 @@ class TestOffsets:
         lost = f"partition 0 of {TRANSACTION_STATE_TOPIC}: .*offset.* 3.* lost"
         with pytest.raises(LogTruncated, match=lost):
             stream.latestOffset(end, EVERYTHING)
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "no",
-            "[1]",
-            '{"x": {"log_partitions": [0]}}',
-            '{"x": {"log_partitions": ["a"], "start_offsets": {}}}',
-            '{"x": {"log_partitions": [0], "start_offsets": {"0": [1, 2, 3]}}}',
-        ],
-    )
-    def test_a_wrong_option_is_refused(self, text: str) -> None:
-        with pytest.raises(ConfigurationError, match="option other_topics must be JSON"):
-            SourceOptions.read(BOOTSTRAP | {"other_topics": text})
 
 
 def rows_by_topic(
@@ -306,21 +292,23 @@ class TestReading:
             rows_of(stream, partitions)
 
 
+def ends_of_micro_batches(stream: CoordinatorLogStreamReader) -> list[dict[str, dict[int, int]]]:
+    """The positions after each micro-batch, until nothing is left to read."""
+    ends, start = [], stream.initialOffset()
+    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
+        ends.append(positions(end))
+        start = end
+    return ends
+
+
 class TestBudgets:
     @pytest.mark.usefixtures("clients")
     def test_each_topic_has_the_limit_for_itself_and_is_read_to_its_end(self) -> None:
         stream = reader(max_records_per_trigger="3")
-        limit = stream.getDefaultReadLimit()
-        seen = [stream.initialOffset()]
-        while (end := stream.latestOffset(seen[-1], limit)) != seen[-1]:
-            seen.append(end)
-        assert [positions(offset)[TRANSACTION_STATE_TOPIC] for offset in seen[:3]] == [
-            {0: 0, 1: 0},
-            {0: 2, 1: 1},
-            {0: 4, 1: 2},
-        ]
-        assert [positions(offset)[OFFSETS_TOPIC][0] for offset in seen] == [0, 3, 6, 9, 10]
-        assert positions(seen[-1]) == END
+        ends = ends_of_micro_batches(stream)
+        assert [end[TRANSACTION_STATE_TOPIC] for end in ends[:2]] == [{0: 2, 1: 1}, {0: 4, 1: 2}]
+        assert [end[OFFSETS_TOPIC][0] for end in ends] == [3, 6, 9, 10]
+        assert ends[-1] == END
 
     @pytest.mark.usefixtures("clients")
     def test_without_a_limit_other_topics_have_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,11 +325,9 @@ class TestBudgets:
             record = (0, 0, transaction_key(), transaction_value())
             log.append(write_record_batch(offset, [record]), gap=1_000_000)
         stream = reader(max_records_per_trigger="6")
-        seen = [stream.initialOffset()]
-        while (end := stream.latestOffset(seen[-1], stream.getDefaultReadLimit())) != seen[-1]:
-            seen.append(end)
-        assert positions(seen[-1])[TRANSACTION_STATE_TOPIC][0] == log.high_watermark
-        assert len(seen) <= 4
+        ends = ends_of_micro_batches(stream)
+        assert ends[-1][TRANSACTION_STATE_TOPIC][0] == log.high_watermark
+        assert len(ends) <= 3
 
     def test_available_now_ends_where_every_log_ended_then(self, clients: Clients) -> None:
         stream = reader(long_poll_ms=str(LONG_MS))

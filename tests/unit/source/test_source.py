@@ -22,8 +22,6 @@ from streaming.source.micro_batch import group_ranges, share_out
 from streaming.source.options import SourceOptions
 from tests.support.logs.memory_log import (
     BOOTSTRAP,
-    CLUSTER_ID,
-    TOPIC_ID,
     MemoryLogClient,
     positions_of,
     progress_of,
@@ -66,6 +64,14 @@ class TestDataSource:
             ({"start_offsets": '{"0": [1, 2, 3]}'}, "must be JSON"),
             ({"start_offsets": '{"a": 1}'}, "must be JSON"),
             ({"kafka.sasl.plain.password": "hush"}, "a secret, which Spark would show"),
+            *(
+                ({"other_topics": text}, "option other_topics must be JSON")
+                for text in (
+                    *("no", "[1]", '{"x": {"log_partitions": [0]}}'),
+                    '{"x": {"log_partitions": ["a"], "start_offsets": {}}}',
+                    '{"x": {"log_partitions": [0], "start_offsets": {"0": [1, 2, 3]}}}',
+                )
+            ),
         ],
     )
     def test_a_wrong_option_is_refused(self, options: dict[str, str], complaint: str) -> None:
@@ -92,20 +98,6 @@ class TestDataSource:
 
 @pytest.mark.usefixtures("client")
 class TestPlanning:
-    def test_the_first_offset_is_the_log_start(self, client: MemoryLogClient) -> None:
-        client.logs[0].log_start = 4
-        assert reader_of().initialOffset() == {
-            "v": 2,
-            "cluster_id": CLUSTER_ID,
-            "topic_id": TOPIC_ID,
-            "p": {"0": [4, 5], "1": [0, 5], "2": [0, 5]},
-            "others": {},
-        }
-
-    def test_a_query_goes_on_at_its_start_offsets(self) -> None:
-        reader = reader_of(start_offsets='{"0": 7, "9": 1}')
-        assert positions_of(reader.initialOffset()) == {0: 7, 1: 0, 2: 0}
-
     @pytest.mark.parametrize(("position", "gone"), [(1, "offsets 1 to 3"), (12, "10 to 11")])
     def test_a_start_offset_that_is_not_in_the_log_is_refused(
         self, client: MemoryLogClient, position: int, gone: str
@@ -124,20 +116,6 @@ class TestPlanning:
     def test_a_log_partition_that_is_not_there_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="has 3 partitions, but no log partition 3"):
             reader_of(log_partitions="1,3").initialOffset()
-
-    def test_a_limit_is_shared_by_what_is_left_and_reached_in_the_end(self) -> None:
-        reader = reader_of(max_records_per_trigger="4")
-        limit = reader.getDefaultReadLimit()
-        assert limit == ReadMaxRows(4)
-        seen = [reader.initialOffset()]
-        while (end := reader.latestOffset(seen[-1], limit)) != seen[-1]:
-            seen.append(end)
-        assert [positions_of(offset) for offset in seen] == [
-            {0: 0, 1: 0, 2: 0},
-            {0: 3, 1: 1, 2: 0},
-            {0: 6, 1: 2, 2: 0},
-            {0: 10, 1: 2, 2: 0},
-        ]
 
     def test_without_a_limit_as_much_is_read_as_fits(self, client: MemoryLogClient) -> None:
         reader = reader_of()
@@ -180,12 +158,6 @@ class TestPlanning:
         reader = reader_of(max_bytes_per_trigger=str(size // 2))
         end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         assert sum(positions_of(end).values()) in (5, 6)
-
-    def test_without_news_it_waits_and_gives_the_start_back(self, client: MemoryLogClient) -> None:
-        reader = reader_of()
-        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-        assert reader.latestOffset(end, ReadAllAvailable()) is end
-        assert client.fetches[-1] == positions_of(end)
 
     @pytest.mark.parametrize("leaders", [{0: 1, 1: 1, 2: 1}, {0: 1, 1: 2, 2: 1}])
     def test_news_end_the_wait(self, client: MemoryLogClient, leaders: dict[int, int]) -> None:

@@ -81,8 +81,8 @@ def test_merge_replaces_takes_away_and_adds(tables: str) -> None:
         {**commit(4, 14, committed_offset=99), "position": 30},
     )
     rows = delta.read(tables, GROUP_OFFSETS, ["partition", "committed_offset"]).to_pylist()
-    found = {row["partition"]: row["committed_offset"] for row in rows}
-    assert found == {0: 20, 2: 12, 3: 13, 4: 99, 5: 22}
+    committed = {row["partition"]: row["committed_offset"] for row in rows}
+    assert committed == {0: 20, 2: 12, 3: 13, 4: 99, 5: 22}
     assert version == delta.current_version(tables, GROUP_OFFSETS)
 
 
@@ -146,14 +146,14 @@ def test_rows_at_or_past_an_offset_are_deleted_or_lost(tables: str) -> None:
         writer.append(OFFSET_COMMITS, rows)
     before = set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris())
     writer.delete_from(OFFSET_COMMITS, {0: 6, 1: 10, 2: 0})
-    found = delta.read(tables, OFFSET_COMMITS, ["log_partition", "record_offset"]).to_pylist()
-    assert sorted(tuple(row.values()) for row in found) == [(0, 5), (1, 9)]
+    places_left = delta.read(tables, OFFSET_COMMITS, ["log_partition", "record_offset"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in places_left) == [(0, 5), (1, 9)]
     # The other files are not rewritten: delta-rs would write strings as views.
     assert set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris()) < before
     writer.mark_lost(OFFSET_COMMITS, {0: 5})
     writer.delete_from(OFFSET_COMMITS, {0: 0, 1: 0})
-    found = delta.read(tables, OFFSET_COMMITS, ["record_offset", "outcome"]).to_pylist()
-    assert found == [{"record_offset": 5, "outcome": "lost"}]
+    outcomes = delta.read(tables, OFFSET_COMMITS, ["record_offset", "outcome"]).to_pylist()
+    assert outcomes == [{"record_offset": 5, "outcome": "lost"}]
 
 
 def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ ADDRESSES: dict[str, Callable[[Path], str]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "my tables"
-    create_tables(found)
-    (tmp_path / "link").symlink_to(found)
-    return found
+    tables = tmp_path / "my tables"
+    create_tables(tables)
+    (tmp_path / "link").symlink_to(tables)
+    return tables
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)

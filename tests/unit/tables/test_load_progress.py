@@ -12,6 +12,7 @@ from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.topic_progress import Progress
+from tests.support.logs.log_rows import progress_row
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
@@ -38,19 +39,11 @@ def test_records_that_nobody_read_are_not_passed_over() -> None:
         _progress(10).require_no_gap([{"log_partition": 7, "from_offset": 11}])
 
 
-def _report(record_offset: int, high_watermark: int) -> dict[str, int]:
-    return {
-        **{"log_partition": 7, "from_offset": 0, "record_offset": record_offset},
-        **{"high_watermark": high_watermark, "records_superseded": 0, "bytes_read": 1},
-        **{"log_leader_epoch": 0},
-    }
-
-
 def _advanced(row: Progress, record_offset: int, high_watermark: int) -> Progress:
     """The row after a micro-batch whose records are all in the tables."""
     progress = _progress(0)
     progress.rows[7] = row
-    report = _report(record_offset, high_watermark)
+    report = progress_row(0, record_offset, high_watermark=high_watermark)
     progress.advance([report], RecordCounts(), newest_timestamps={}, read_at=NOW)
     return progress.rows[7]
 

@@ -203,10 +203,10 @@ def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) 
     assert len(opened.file_uris()) == 2
     # It is in no snapshot before the next micro-batch; that has all of it.
     query.micro_batch()
-    found = TableReader(query.tables).read(
+    commits = TableReader(query.tables).read(
         OFFSET_COMMITS.name, ["committed_offset"], [("group_id", "==", "g")]
     )
-    assert found.num_rows == (2 * (MOST_FILES + 1) + 1) * len(KEYS)
+    assert commits.num_rows == (2 * (MOST_FILES + 1) + 1) * len(KEYS)
     query.maintain()
     assert query.maintain()[OFFSET_COMMITS.name].is_nothing
 
@@ -368,9 +368,11 @@ def test_nobody_notices(tmp_path: Path) -> None:
             (committed,) = set(offsets["committed_offset"].to_pylist())
             with duckdb.connect() as sql:
                 sql.register("history", reader.dataset(OFFSET_COMMITS.name))
-                told = sql.execute("SELECT count(*), max(committed_offset) FROM history").fetchall()
+                count_and_newest = sql.execute(
+                    "SELECT count(*), max(committed_offset) FROM history"
+                ).fetchall()
             # Of one micro-batch all, whatever was put together meanwhile.
-            assert told == [((committed + 1) * len(KEYS), committed)]
+            assert count_and_newest == [((committed + 1) * len(KEYS), committed)]
             looks += 1
         return looks
 

@@ -85,11 +85,11 @@ def current(tmp_path_factory: pytest.TempPathFactory, log: tuple[Log, int]) -> t
     """What this release makes of one micro-batch, and of both."""
     tables = str(tmp_path_factory.mktemp("current") / "tables")
     tables_folder.create(tables, LoadProgress.nothing(**IDENTITY), log_partitions=50)
-    found = []
+    rows_after = []
     for number in (0, 1):
         apply_micro_batch(tables, number, log)
-        found.append(rows_of(tables))
-    return found[0], found[1]
+        rows_after.append(rows_of(tables))
+    return rows_after[0], rows_after[1]
 
 
 def apply_micro_batch(
@@ -114,13 +114,13 @@ def apply_micro_batch(
 
 def rows_of(tables: str) -> Rows:
     reader = TableReader(tables)
-    found = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
-    for row in found["load_progress"]:
+    rows_by_table = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
+    for row in rows_by_table["load_progress"]:
         # Differ between two loads, and null for the 0 of before.
         del row["updated_at"], row["current_at"], row["table_versions"], row["writer_epoch"]
         row["records_unaccounted"] = row["records_unaccounted"] or 0
         row["kafka_release"] = row["kafka_release"] or "4.2"
-    return {name: sorted(rows, key=repr) for name, rows in found.items()}
+    return {name: sorted(rows, key=repr) for name, rows in rows_by_table.items()}
 
 
 def old_schema(table: Table, version: int) -> pa.Schema:
@@ -154,10 +154,10 @@ def write_old(folder: Path, version: int, rows: Rows) -> str:
                 row.update(table_versions=versions, updated_at=0)
                 row.setdefault("current_at")
                 row.setdefault("writer_epoch")
-        found = pa.Table.from_pylist(
+        written = pa.Table.from_pylist(
             [{name: row[name] for name in schema.names} for row in of_table], schema=schema
         )
-        write_deltalake(table.path(tables), found, mode="append")
+        write_deltalake(table.path(tables), written, mode="append")
         versions.append((table.name, 1))
     return tables
 

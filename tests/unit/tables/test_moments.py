@@ -34,11 +34,11 @@ def tables(tmp_path: Path) -> str:
 
 def _answers(tables: str, moments: list[datetime]) -> list[int | None]:
     """The next offset of the snapshot at each moment; None if there is none."""
-    found = []
+    answers = []
     for moment in moments:
         reader = TableReader(tables).before(moment)
-        found.append(None if reader is None else reader.load_states[LOG_PARTITION].next_offset)
-    return found
+        answers.append(None if reader is None else reader.load_states[LOG_PARTITION].next_offset)
+    return answers
 
 
 def _moments(tables: str) -> list[datetime]:
@@ -128,11 +128,11 @@ def test_entries_that_are_deleted_are_before_the_oldest(tables: str) -> None:
     for entry in _entries(tables)[: newest - 3]:
         entry.unlink()
 
-    found = CommitMoments(LOAD_PROGRESS.path(tables), newest)
-    assert found.oldest == newest - 3
-    assert found.of(newest - 4) is None
+    commit_moments = CommitMoments(LOAD_PROGRESS.path(tables), newest)
+    assert commit_moments.oldest == newest - 3
+    assert commit_moments.of(newest - 4) is None
     expected = [newest, newest - 1, newest - 2, newest - 3, None, None]
-    assert [found.version_at(moment) for moment in moments[:MICRO_BATCHES]] == expected
+    assert [commit_moments.version_at(moment) for moment in moments[:MICRO_BATCHES]] == expected
     with pytest.raises(ConfigurationError, match=r"no snapshot as of 1: the tables reach from"):
         TableReader(tables, as_of=1)
 

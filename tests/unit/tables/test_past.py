@@ -31,7 +31,7 @@ from streaming.lag.past_statuses import PastStatuses
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
-from streaming.tables import base_maintenance, bases, delta, maintenance
+from streaming.tables import base_maintenance, bases, maintenance
 from streaming.tables.base_maintenance import MOST_AGE, maintain_bases, make_base
 from streaming.tables.bases import BasePlace, bases_of
 from streaming.tables.creation import keep_snapshots, set_properties
@@ -50,6 +50,7 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     PROPERTY_HISTORY,
+    STATE_CURRENT,
     STATE_WAITING,
     Table,
 )
@@ -268,18 +269,6 @@ def test_history_of_a_rebuilt_moment_ends_there(forgotten: Live) -> None:
             assert sql.execute("SELECT count(*) FROM history").fetchall() == [(rows.num_rows,)]
 
 
-def test_a_table_without_history_is_empty_with_a_warning(forgotten: Live) -> None:
-    assert TableReader(forgotten.tables).read("transactions").num_rows == 1
-    at = forgotten.moments[3].at.isoformat()
-    of_tables = ["--tables", forgotten.tables]
-    shown = call("show", "transactions", *of_tables, "--as-of", at, "--output", "json")
-    assert shown.stdout == ""
-    assert (
-        "transactions has no history: its rows of that moment are no longer available"
-        in shown.stderr
-    )
-
-
 def test_rows_of_some_groups_only_are_read(live: Live) -> None:
     newest = TableReader(live.tables)
     moment = live.moments[-2]
@@ -350,33 +339,26 @@ def test_a_stop_is_noticed_after_the_clock_was_set_back(baseless: Live) -> None:
     assert "Nothing written since" in str(fresh.notice(StatusRules()))
 
 
-def test_a_base_is_due_when_a_log_partition_gets_its_first_leader(baseless: Live) -> None:
+def test_a_base_is_due_when_a_waiting_log_partition_has_records(baseless: Live) -> None:
     progress = baseless.apply.progress
     progress.set_leaderless([OTHER])
     progress.write(baseless.apply.writer)
     assert made_bases(baseless) == 1
+    newest = TableReader(baseless.tables)
+    rebuilt = newest.rebuilt(newest.moment, newest.rebuilding(newest.moment, newest.moment))
+    assert rebuilt is not None
+    for reader in (newest, rebuilt):
+        states = {p: load.state for p, load in reader.load_states.items()}
+        assert states == {LOG_PARTITION: STATE_CURRENT, OTHER: STATE_WAITING}
     progress.set_leaderless([])
     progress.write(baseless.apply.writer)
     assert made_bases(baseless) == 1
     progress.set_leaderless([OTHER])
     progress.rows[OTHER].next_offset = 5
     progress.set_leaderless([])
-    progress.rows[OTHER].state = "current"
+    progress.rows[OTHER].state = STATE_CURRENT
     progress.write(baseless.apply.writer)
     assert made_bases(baseless) == 2
-
-
-def test_a_log_partition_without_a_leader_stays_waiting_in_rebuilt_tables(baseless: Live) -> None:
-    progress = baseless.apply.progress
-    progress.set_leaderless([OTHER])
-    progress.write(baseless.apply.writer)
-    made_bases(baseless)
-    newest = TableReader(baseless.tables)
-    rebuilt = newest.rebuilt(newest.moment, newest.rebuilding(newest.moment, newest.moment))
-    assert rebuilt is not None
-    assert newest.load_states[OTHER].state == STATE_WAITING
-    states = {one: load.state for one, load in rebuilt.load_states.items()}
-    assert states == {one: load.state for one, load in newest.load_states.items()}
 
 
 def test_a_writer_that_was_replaced_makes_and_deletes_no_base(baseless: Live) -> None:
@@ -394,25 +376,32 @@ def test_a_writer_that_was_replaced_makes_and_deletes_no_base(baseless: Live) ->
     assert [base for base in bases_of(baseless.tables) if base.is_complete] == complete != []
 
 
-def test_a_table_that_fails_does_not_stop_the_others(
+def test_a_full_disk_and_a_damaged_table_stop_no_other_step(
     baseless: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compact, compacted = maintenance._compact_tiny, []
 
-    def fails(epoch: WriterEpoch, table: Table) -> None:
+    def is_full(_epoch: WriterEpoch, _reader: TableReader) -> None:
+        raise TablesUnavailable("the disk is full")
+
+    def is_damaged(epoch: WriterEpoch, table: Table) -> None:
         if table is OFFSET_COMMITS:
             raise TablesUnavailable("offset_commits is damaged")
         compact(epoch, table)
         compacted.append(table.name)
 
-    monkeypatch.setattr(maintenance, "_compact_tiny", fails)
-    with pytest.raises(TablesUnavailable, match=r"^offset_commits is damaged$"):
-        tidy_up(baseless.apply.writer.epoch)
+    baseless.micro_batches(1)
+    keep_snapshots(baseless.epoch, timedelta(0))
+    files = set(Path(baseless.tables, "group_offsets").glob("*.parquet"))
+    monkeypatch.setattr(maintenance, "make_base", is_full)
+    monkeypatch.setattr(maintenance, "_compact_tiny", is_damaged)
+    with pytest.raises(TablesUnavailable, match=r"^the disk is full; offset_commits is damaged$"):
+        tidy_up(baseless.epoch)
+    assert set(Path(baseless.tables, "group_offsets").glob("*.parquet")) < files
     assert compacted == [
         *("group_events", "group_records", "transaction_events"),
         *("log_offsets", "external_offsets"),
     ]
-    assert delta.current_version(baseless.tables, LOAD_PROGRESS) > 0
 
 
 def test_an_interrupted_base_is_ignored_and_deleted_later(
@@ -519,21 +508,6 @@ def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
     assert bases_of(live.tables) == []
 
 
-def test_a_full_disk_does_not_stop_the_deletion_of_files(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def is_full(_epoch: WriterEpoch, _reader: TableReader) -> None:
-        raise TablesUnavailable("the disk is full")
-
-    epoch = live.epoch
-    keep_snapshots(epoch, timedelta(0))
-    files = len(list(Path(live.tables, "group_offsets").glob("*.parquet")))
-    monkeypatch.setattr("streaming.tables.maintenance.make_base", is_full)
-    with pytest.raises(TablesUnavailable, match="the disk is full"):
-        tidy_up(epoch)
-    assert len(list(Path(live.tables, "group_offsets").glob("*.parquet"))) < files
-
-
 def test_bases_without_their_history_are_deleted(live: Live) -> None:
     epoch = live.epoch
     tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
@@ -581,6 +555,13 @@ def test_the_command_line_shows_a_rebuilt_moment(forgotten: Live) -> None:
     assert row["n"] == len(moment.rows["group_offsets"])
     unknown = call("explain", "none", *as_of, exit_code=1)
     assert "rebuilt from the base of" in unknown.stderr
+    assert TableReader(forgotten.tables).read("transactions").num_rows == 1
+    without_history = call("show", "transactions", *as_of, "--output", "json")
+    assert without_history.stdout == ""
+    assert (
+        "transactions has no history: its rows of that moment are no longer available"
+        in without_history.stderr
+    )
 
 
 @pytest.mark.parametrize("later", [0, 1, 2], ids=["shorter", "as long", "longer"])

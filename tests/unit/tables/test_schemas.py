@@ -10,10 +10,10 @@ COLUMNS = Path(__file__).parents[2] / "golden" / "table_columns.txt"
 
 
 def test_columns_change_only_with_a_migration() -> None:
-    found = [
+    columns = [
         f"{table.name}.{field.name}: {field.type}{'' if field.nullable else ' not null'}"
         for table in (*ALL_TABLES, ALERTS)
         for field in table.schema
     ]
 
-    assert found == COLUMNS.read_text().splitlines()
+    assert columns == COLUMNS.read_text().splitlines()

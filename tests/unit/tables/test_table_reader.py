@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -14,11 +13,7 @@ from streaming.tables.creation import set_properties
 from streaming.tables.delta import error_text
 from streaming.tables.load_state import LoadState
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import (
-    LOAD_PROGRESS,
-    PROPERTY_KAFKA_RELEASE,
-    PROPERTY_SEMANTICS,
-)
+from streaming.tables.schemas import LOAD_PROGRESS, PROPERTY_KAFKA_RELEASE, PROPERTY_SEMANTICS
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
@@ -88,8 +83,8 @@ def test_filters_are_a_list_or_an_expression_for_every_table(tmp_path: Path) -> 
 
     assert reader.read("groups", filters=[("group_id", "=", "h")]).num_rows == 1
     assert reader.read("groups", ["state"], pc.field("group_id") == "h").num_columns == 1
-    found = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
-    assert found.to_pylist() == [{"log_partition": 1}]
+    progress = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
+    assert progress.to_pylist() == [{"log_partition": 1}]
 
 
 def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
@@ -102,18 +97,6 @@ def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
     assert reader.load_states == {
         0: LoadState(log_partition=0, state="current", next_offset=5, high_watermark=6)
     }
-
-
-def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tables: str) -> None:
-    between = datetime.now(timezone.utc)
-    apply_micro_batch(tables, groups=[], progress=[{"next_offset": 2}])
-
-    for as_of in (1, between):
-        reader = TableReader(tables, as_of=as_of)
-        assert reader.version == 1
-        assert reader.load_states[0].next_offset == 1
-        assert reader.read("groups").num_rows == 1
-    assert TableReader(tables).read("groups").num_rows == 0
 
 
 def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:

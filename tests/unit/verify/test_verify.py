@@ -135,7 +135,7 @@ def test_what_both_sides_answer_alike_is_equal_and_counted_by_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broker", "tables", "field", "found"),
+    ("broker", "tables", "field", "values"),
     [
         (offset(1), offset(2), "committed_offset", (1, 2)),
         (offset(1, leader_epoch=3), offset(1), "leader_epoch", (3, -1)),
@@ -145,13 +145,13 @@ def test_what_both_sides_answer_alike_is_equal_and_counted_by_kind() -> None:
     ],
 )
 def test_a_field_that_differs_twice_is_a_difference(
-    broker: Answers, tables: Answers, field: str, found: tuple[object, object]
+    broker: Answers, tables: Answers, field: str, values: tuple[object, object]
 ) -> None:
     result = verified(Broker(broker), Tables(tables))
 
     assert not result.is_equal
     (difference,) = result.differences
-    assert (difference.field, difference.broker, difference.tables) == (field, *found)
+    assert (difference.field, difference.broker, difference.tables) == (field, *values)
     assert result.summary.startswith("different: 1 answers; equal: 0 groups")
 
 
@@ -277,14 +277,6 @@ def test_tables_that_do_not_catch_up_are_behind() -> None:
     assert not result.equal
 
 
-def test_tables_are_waited_for() -> None:
-    broker = Broker(offset(1), high_watermarks={0: 10})
-    behind, there = Tables({}, next_offsets={0: 9}), Tables(offset(1), next_offsets={0: 10})
-    snapshots = iter([behind, behind, there])
-
-    assert verify(broker, lambda: next(snapshots), timeout_s=10).is_equal
-
-
 def test_only_some_log_partitions_are_compared_when_asked_for() -> None:
     of_partition = {"a": 0, "b": 1}
     broker = Broker(offset(1, "a") | offset(1, "b"), high_watermarks={0: 1, 1: 1})
@@ -335,15 +327,16 @@ def test_groups_of_every_type_are_compared_whole(group_type: str) -> None:
         "group g",
         "member m of g",
     }
-    (of_group,) = (one for one in result.differences if one.key.kind == "group")
-    assert (of_group.field, of_group.broker, of_group.tables) == ("assignment_epoch", 4, 3)
+    by_kind = {difference.key.kind: difference for difference in result.differences}
+    epoch = by_kind["group"]
+    assert (epoch.field, epoch.broker, epoch.tables) == ("assignment_epoch", 4, 3)
 
 
 def test_a_streams_group_that_cannot_be_described_is_compared_as_it_is_listed() -> None:
     listed = group(group_type="streams", state="NotReady")
-    told = group(group_type="streams", state="NotReady", group_epoch=1, assignment_epoch=0)
+    stored = group(group_type="streams", state="NotReady", group_epoch=1, assignment_epoch=0)
 
-    result = verified(Broker(listed), Tables(told | member()))
+    result = verified(Broker(listed), Tables(stored | member()))
 
     assert result.is_equal
     assert result.counts == counted(group=1)
@@ -402,11 +395,11 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
         pending_offsets=[row | at, row | at | {"producer_id": 8}],
         progress=[{"log_partition": own, "next_offset": 9}],
     )
-    found = TableAnswers(TableReader(tables))
+    stored = TableAnswers(TableReader(tables))
 
-    assert found.next_offsets == {own: 9}
-    assert found.topic_ids() == {"T", "G"}
-    assert found.pending() == {("g", "t", 0)}
+    assert stored.next_offsets == {own: 9}
+    assert stored.topic_ids() == {"T", "G"}
+    assert stored.pending() == {("g", "t", 0)}
     of_g = (
         group(protocol_type="")
         | {
@@ -429,6 +422,6 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
             "assignment": ["t:1"],
         }
     }
-    assert found.answers(topic_names={"T": "t"}) == of_g | of_share
-    assert found.answers({"g"}) == of_g
-    assert found.answers({"x"}) == {}
+    assert stored.answers(topic_names={"T": "t"}) == of_g | of_share
+    assert stored.answers({"g"}) == of_g
+    assert stored.answers({"x"}) == {}

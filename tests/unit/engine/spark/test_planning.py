@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ def keyed_halves(seed: int) -> tuple[pa.Table, pa.Table]:
     logs = {}
     for log_partition in range(_LOG_PARTITIONS):
         events = RandomEvents(group_ids=[f"{log_partition}-{name}" for name in "abc"])
-        drawn = [one for _ in range(20) for one in events.draw(choose.getrandbits(32))]
+        drawn = [event for _ in range(20) for event in events.draw(choose.getrandbits(32))]
         logs[log_partition] = segment(drawn)
     first = [Written(p, log, 0, end // 2, end) for p, (log, end) in logs.items()]
     second = [Written(p, log, end // 2, end, end) for p, (log, end) in logs.items()]
@@ -52,28 +52,38 @@ def keyed_halves(seed: int) -> tuple[pa.Table, pa.Table]:
 
 def keyed_rows(written: Sequence[Written]) -> pa.Table:
     rows = micro_batch(written, compact=False).combine_chunks()
-    packed = [pack(one) for one in rows.to_batches()]
+    packed = [pack(batch) for batch in rows.to_batches()]
     return pa.Table.from_batches(list(key_by_log_partition(iter(packed))))
+
+
+def plan_of(semantics: Semantics, **offsets: Mapping[int, int]) -> BucketPlan:
+    context = ApplyContext(
+        semantics=semantics,
+        release=NEWEST_RELEASE,
+        with_history=True,
+        offsets_retention_ms=1_000,
+    )
+    return BucketPlan(context=context, **offsets)
 
 
 def planned(plan: BucketPlan, buckets: Sequence[tuple[pa.Table, pa.Table]]) -> dict[str, Rows]:
     """The planned rows of each table, and the counts, in any order."""
-    found = pa.concat_tables(plan.planned(keyed, stored) for keyed, stored in buckets)
+    planned_rows = pa.concat_tables(plan.planned(keyed, stored) for keyed, stored in buckets)
     names = [COUNTS, *(table.name for table in WRITTEN_TABLES)]
-    return {name: sorted(of_struct(found, name).to_pylist(), key=repr) for name in names}
+    return {name: sorted(of_struct(planned_rows, name).to_pylist(), key=repr) for name in names}
 
 
 def stored_after(planned_rows: pa.Table) -> pa.Table:
     """The stored state after the first micro-batch, whose rows are all new."""
     rows = []
     for table, names in STATE_COLUMNS.items():
-        found = of_struct(planned_rows, table.name)
+        of_table = of_struct(planned_rows, table.name)
         deletes = table in MERGED and MERGED[table].deletes
         if deletes:
-            found = found.filter(pc.invert(pc.fill_null(found[deletes], False)))
+            of_table = of_table.filter(pc.invert(pc.fill_null(of_table[deletes], False)))
         rows += [
             {"log_partition": row["log_partition"], table.name: {name: row[name] for name in names}}
-            for row in found.to_pylist()
+            for row in of_table.to_pylist()
         ]
     return pa.Table.from_pylist(rows, _NOTHING_STORED.schema)
 
@@ -87,17 +97,8 @@ def of_log_partition(rows: pa.Table, log_partition: int) -> pa.Table:
 def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics, seed: int) -> None:
     first, second = keyed_halves(seed)
     assert first.num_rows == second.num_rows == _LOG_PARTITIONS
-    plan = BucketPlan(
-        context=ApplyContext(
-            semantics=semantics,
-            release=NEWEST_RELEASE,
-            with_history=True,
-            offsets_retention_ms=1_000,
-        ),
-        # Some rows of one log partition are applied already; another one has been reloaded.
-        next_offsets={1: 5, 2: 7},
-        replaced={2: 7},
-    )
+    # Some rows of one log partition are applied already; another one has been reloaded.
+    plan = plan_of(semantics, next_offsets={1: 5, 2: 7}, replaced={2: 7})
     stored = stored_after(plan.planned(first, _NOTHING_STORED))
     of_stored = [of_struct(stored, table.name).num_rows for table in STATE_COLUMNS]
     assert min(of_stored) > 0
@@ -120,17 +121,8 @@ def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics,
 
 
 def test_without_rows_nothing_is_planned() -> None:
-    plan = BucketPlan(
-        context=ApplyContext(
-            semantics=Semantics.COORDINATOR,
-            release=NEWEST_RELEASE,
-            with_history=True,
-            offsets_retention_ms=1_000,
-        ),
-        next_offsets={},
-        replaced={},
-    )
     keyed = keyed_halves(0)[0].slice(0, 0)
+    plan = plan_of(Semantics.COORDINATOR, next_offsets={}, replaced={})
     assert plan.planned(keyed, _NOTHING_STORED).equals(PLANNED_SCHEMA.empty_table())
 
 
