@@ -76,5 +76,5 @@ def labels(**given: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**given, "cluster_name": "cluster"}.items()))
 
 
-def group_ids(found: Samples, name: str = "coordinator_state_group_info") -> set[str]:
-    return {dict(own)["group"] for metric, own in found if metric == name}
+def group_ids(samples: Samples, name: str = "coordinator_state_group_info") -> set[str]:
+    return {dict(own)["group"] for metric, own in samples if metric == name}

@@ -15,7 +15,7 @@ from streaming.alerts.alerts_table import open_alerts, read_alerts, write_alerts
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
-from tests.support.tables.alert_rules import lag_of, told
+from tests.support.tables.alert_rules import lag_of, sent_statuses
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, write_rows
 
@@ -61,7 +61,7 @@ def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
     run.round()
     delete_topic(tables)
     run.round()
-    assert [(one["rule"], one["status"]) for one in receiver.alerts] == [
+    assert [(alert["rule"], alert["status"]) for alert in receiver.alerts] == [
         *(("lost", "firing"), ("gone", "firing"), ("lost", "resolved")),
     ]
     assert receiver.alerts[-1]["reason"] == (
@@ -99,7 +99,7 @@ def test_new_values_alone_are_no_reason_to_write(
     run.round()
     (alert,) = read_alerts(TableReader(tables)).values()
     assert (alert.group_status, alert.reason) == ("DATA_LOSS", "lag is 50 (> 10)")
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     lag_of(tables, 0, group_id="other")
     run.round()
     assert receiver.alerts[-1]["reason"] == "the group is deleted"
@@ -122,4 +122,4 @@ def test_a_table_of_an_earlier_release_gets_the_columns(
     run_of(tables, tmp_path, receiver, ONE_RULE).round()
     (alert,) = read_alerts(TableReader(tables)).values()
     assert alert.group_status == "DATA_LOSS"
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]

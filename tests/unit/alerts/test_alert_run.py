@@ -18,7 +18,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.eventually import Eventually
-from tests.support.tables.alert_rules import lag_of, told, write_rules
+from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
@@ -43,13 +43,13 @@ def test_a_restart_neither_repeats_nor_forgets(
     lag_of(tables, 50)
     for _ in range(3):
         AlertRun(tables, rules_file).round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert receiver.alerts[0]["reason"] == "lag is 50 (> 10)"
     assert receiver.alerts[0]["cluster_id"] == "cluster"
     lag_of(tables, 0)
     for _ in range(3):
         AlertRun(tables, rules_file).round()
-    assert told(receiver) == ["firing", "resolved"]
+    assert sent_statuses(receiver) == ["firing", "resolved"]
     (alert,) = read_alerts(TableReader(tables)).values()
     assert alert.state is AlertState.RESOLVED
 
@@ -64,7 +64,7 @@ def test_a_run_that_takes_over_knows_what_the_other_told_meanwhile(
     thread = Thread(target=takes_over.run)
     thread.start()
     try:
-        eventually(lambda: told(receiver) == ["firing", "resolved"])
+        eventually(lambda: sent_statuses(receiver) == ["firing", "resolved"])
     finally:
         takes_over.stop.set()
         thread.join()
@@ -82,7 +82,7 @@ def test_a_newer_run_ends_the_older_one(
     older.alerts = {key: replace(alert, sent=()) for key, alert in older.alerts.items()}
     with pytest.raises(WriterFenced, match=r"taken over .*\(alert run on .*, process \d+"):
         older.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
 
 
 def test_a_damaged_end_of_the_table_is_cut(tables: str, rules_file: str) -> None:
@@ -102,11 +102,11 @@ def test_how_long_a_condition_has_held_is_not_forgotten(
     rules = write_rules(tmp_path, receiver.url, **{"for": "1s"})
     lag_of(tables, 50)
     AlertRun(tables, rules).round()
-    assert told(receiver) == []
+    assert sent_statuses(receiver) == []
 
     def told_by_a_new_run() -> bool:
         AlertRun(tables, rules).round()
-        return told(receiver) == ["firing"]
+        return sent_statuses(receiver) == ["firing"]
 
     eventually(told_by_a_new_run)
 
@@ -121,7 +121,7 @@ def test_a_sink_that_is_down_is_told_once_it_is_back(
     assert caplog.messages == ["sink hook: 127.0.0.1 answered 500; retrying"]
     let_time_pass(run)
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert caplog.messages[1:] == ["sink hook: recovered"]
 
 
@@ -136,7 +136,7 @@ def test_a_sink_that_stays_away_is_left_alone_for_longer_and_longer(
         run._back_offs["hook"].until = 0
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert run._back_offs["hook"].pause_s == 0
 
 
@@ -151,12 +151,12 @@ def test_what_cannot_be_written_is_written_later(
     in_the_way.write_text("no folder")
     run.round()
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert [m for m in caplog.messages if "cannot write" in m][1:] == []
     in_the_way.unlink()
     run.round()
     AlertRun(tables, rules_file).round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
 
 
 def test_rules_are_read_again_when_they_change(
@@ -175,7 +175,7 @@ def test_rules_are_read_again_when_they_change(
     assert "Parser Error" in caplog.messages[1]
     write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
     run.round()
-    assert told(receiver) == ["firing", "resolved"]
+    assert sent_statuses(receiver) == ["firing", "resolved"]
     assert caplog.messages[2:] == ["rules file (the previous rules stay active): recovered"]
 
 
@@ -221,7 +221,7 @@ def test_a_sink_of_any_kind_of_failure_ends_nothing(
     lag_of(tables, 50)
     run = AlertRun(tables, str(rules))
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert sorted(message.split(":")[0] for message in caplog.messages) == [
         "sink bad",
         "sink worse",
