@@ -178,21 +178,6 @@ def test_stale_tables_fire_two_minutes_after_the_last_write(
     assert sent_statuses(receiver) == ["firing", "resolved"]
 
 
-def test_other_alerts_stay_while_tables_are_stale(
-    tables: str, tmp_path: Path, receiver: HttpReceiver
-) -> None:
-    """They neither end nor begin."""
-    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
-    lag_of(tables, 50)
-    run.round()
-    lag_of(tables, 0, seconds_ago=200)
-    run.round()
-    assert [(alert["rule"], alert["status"]) for alert in receiver.alerts] == [
-        ("behind", "firing"),
-        ("tables_stale", "firing"),
-    ]
-
-
 def test_the_limit_and_the_delay_of_staleness_can_be_set(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
