@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.collector import TablesCollector
+from tests.support.tables.sample_rows import member_row, sample
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 CLUSTER = ("cluster_name", "cluster")
@@ -27,12 +28,7 @@ def create_scraped_tables(folder: Path) -> str:
             {"group_id": 'g"\n', "member_count": 1, "state": "Stable"},
             {"group_id": "nothing"},
         ],
-        group_members=[
-            {
-                **{"group_id": 'g"\n', "member_id": "m", "client_id": "c", "client_host": "/h"},
-                "assignment": [{"topic": "t", "partition": 0}],
-            }
-        ],
+        group_members=[member_row('g"\n', "m", "t", [0], client_id="c", client_host="/h")],
         group_offsets=[
             {**offset, "partition": 0, "committed_offset": 90},
             {**offset, "partition": 1, "committed_offset": 3},
@@ -51,8 +47,7 @@ def create_scraped_tables(folder: Path) -> str:
     )
     ends = [("t", 0, 0, 100), ("t", 1, 5, 25), ("__consumer_offsets", 0, 0, 30)]
     samples = [
-        {"topic": topic, "partition": partition, "sampled_at": at}
-        | {"log_start_offset": start, "log_end_offset": end - ago}
+        sample(at, end - ago, topic, partition, log_start_offset=start)
         for ago in (1, 0)
         for at in (now - timedelta(seconds=20 * ago + 2),)
         for topic, partition, start, end in ends

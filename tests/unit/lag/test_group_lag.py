@@ -16,6 +16,7 @@ from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from tests.support.tables import sample_rows
+from tests.support.tables.status_tables import NOW, at
 from tests.support.tables.tables_folder import (
     Row,
     apply_micro_batch,
@@ -24,12 +25,7 @@ from tests.support.tables.tables_folder import (
     write_rows,
 )
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 LOG_PARTITIONS = 4
-
-
-def at(seconds_ago: float) -> datetime:
-    return NOW - timedelta(seconds=seconds_ago)
 
 
 def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any) -> dict[str, Any]:

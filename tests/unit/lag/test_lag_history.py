@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,9 +11,8 @@ from streaming.lag.lag_history import lag_histories, lag_history
 from streaming.tables.reader import TableReader
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, create_dashboard_tables
 from tests.support.tables.sample_rows import sample
+from tests.support.tables.status_tables import NOW
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
-
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
 def ago(minutes: float) -> datetime:

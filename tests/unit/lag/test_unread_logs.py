@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from streaming.lag.group_lag import group_lag
 from streaming.lag.unread_logs import unread_logs
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
+from tests.support.tables.status_tables import NOW
 from tests.support.tables.topic_tables import PARTLY, SILENT, UNREAD, create_topic_tables
-
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(
