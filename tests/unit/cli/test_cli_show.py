@@ -239,6 +239,7 @@ def test_the_python_api_selects_alike(events: str) -> None:
     api = CoordinatorTables(events)
     assert len(api.events()) == DELETED + 2
     assert [row.event for row in api.events("g", limit=1)] == ["member_left"]
+    assert [row.event for row in api.events(event="offset_rewind")] == ["offset_rewind"]
     names = ["offset_rewind", "member_left"]
     assert [row.event for row in api.events(event=names, until="2026-11-21T06:56:01Z")] == names[:1]
     assert len(api.history("g", since=BEGIN, limit=20)) == 20
