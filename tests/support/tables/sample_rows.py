@@ -14,7 +14,8 @@ def sample(
     is_there = end is not None
     return {
         **{"topic": topic, "partition": partition, "sampled_at": at, "day": at.date()},
-        **{"state": "present" if is_there else "gone", "topic_id": "T"},
+        **{"state": "present" if is_there else "gone"},
+        **{"topic_id": "T" if is_there else None},
         **{"log_start_offset": 0 if is_there else None},
         **{"log_end_offset": end, "last_stable_offset": end},
         **fields,
