@@ -12,6 +12,8 @@ from streaming.source import coordinator_log, topic_plan
 from tests.support.brokers.receivers import HttpReceiver, http_receiver
 from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
 from tests.support.tables.alert_rules import lag_of, write_rules
+from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
+from tests.support.tables.held_moment import held_at
 from tests.support.tables.tables_folder import create_tables
 
 
@@ -31,8 +33,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> MemoryLogClient:
 @pytest.fixture
 def receiver() -> Iterator[HttpReceiver]:
     """Who is told of alerts."""
-    with http_receiver() as found:
-        yield found
+    with http_receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture
@@ -46,6 +48,14 @@ def attempts_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Tables without rows; a test copies them."""
     return create_tables(tmp_path_factory.mktemp("empty") / "tables")
+
+
+@pytest.fixture(scope="session")
+def dashboard_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardTables]:
+    """The tables of an incident, whose present is fixed. No test changes them."""
+    tables = create_dashboard_tables(tmp_path_factory.mktemp("dashboard") / "tables")
+    with held_at(tables.folder, tables.after):
+        yield tables
 
 
 @pytest.fixture

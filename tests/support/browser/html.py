@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html import unescape
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +26,15 @@ def json_of(client: FlaskClient, path: str, status: int = 200, /, **arguments: A
     answer = client.get(path, query_string=arguments or None)
     assert answer.status_code == status, answer.text[:1_000]
     return answer.json
+
+
+def pages_of(client: FlaskClient, path: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
+    """The items of each page of a list of the API."""
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = json_of(client, f"/api/v1/{path}", **arguments, cursor=cursor)
+        yield answer["items"]
+        cursor = answer["next_cursor"]
 
 
 def text_of(html: str) -> str:

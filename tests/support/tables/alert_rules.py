@@ -51,5 +51,5 @@ def write_rules(
     return str(file)
 
 
-def told(receiver: HttpReceiver) -> list[str]:
+def sent_statuses(receiver: HttpReceiver) -> list[str]:
     return [alert["status"] for alert in receiver.alerts]

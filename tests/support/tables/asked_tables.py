@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
+from tests.support.tables.sample_rows import member_row, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 _CLIENT = {"client_id": "app-1", "client_host": "/10.0.0.1"}
@@ -31,21 +32,21 @@ def create_asked_tables(in_folder: Path, now: datetime, **progress: object) -> s
             {"group_id": "unused"},
         ],
         group_members=[
-            {"group_id": "payments", "member_id": f"app-{number}", **_CLIENT, "assignment": owned}
-            for number, owned in enumerate(([_place(0), _place(3)], [_place(4)], []))
+            member_row("payments", f"app-{number}", "orders", owned, **_CLIENT)
+            for number, owned in enumerate(([0, 3], [4], []))
         ],
         group_offsets=[
-            _offset("payments", 100, ago(seconds=5)),
-            _offset("payments", 3, ago(minutes=5), partition=1),
-            _offset("payments", 9, ago(minutes=5), topic="deleted"),
-            _offset("unused", 90, ago(days=2)),
+            offset_row("payments", 100, ago(seconds=5), "orders"),
+            offset_row("payments", 3, ago(minutes=5), "orders", 1),
+            offset_row("payments", 9, ago(minutes=5), "deleted"),
+            offset_row("unused", 90, ago(days=2), "orders"),
         ],
         pending_offsets=[
-            _offset("payments", 101, ago(hours=1))
+            offset_row("payments", 101, ago(hours=1), "orders")
             | {"producer_id": _PRODUCER, "record_timestamp": ago(hours=1), **_CLIENT}
         ],
         offset_commits=[
-            _offset("payments", 100, ago(seconds=seconds))
+            offset_row("payments", 100, ago(seconds=seconds), "orders", metadata="")
             | {"record_offset": number, "outcome": outcome}
             for number, (seconds, outcome) in enumerate(
                 [(90, "committed"), (40, "aborted"), (5, "committed")]
@@ -81,33 +82,17 @@ def create_asked_tables(in_folder: Path, now: datetime, **progress: object) -> s
         folder,
         "log_offsets",
         [
-            {"topic": topic, "partition": partition, "state": state}
-            | {"sampled_at": ago(seconds=seconds)}
-            | {"log_start_offset": start, "log_end_offset": end}
-            for topic, partition, state, seconds, start, end in (
-                *(("orders", 0, "present", 900, 0, 80), ("orders", 0, "present", 600, 50, 90)),
-                *(("orders", 0, "present", 300, 85, 120), ("orders", 0, "present", 1, 85, 150)),
-                *(("orders", 1, "present", 600, 0, 5), ("orders", 1, "present", 1, 4, 100)),
-                ("deleted", 0, "gone", 1, None, None),
-                ("__consumer_offsets", 0, "present", 600, 0, 0),
-                ("__consumer_offsets", 0, "present", 1, 0, 40),
+            sample(ago(seconds=seconds), end, topic, partition, log_start_offset=start)
+            for topic, partition, seconds, start, end in (
+                *(("orders", 0, 900, 0, 80), ("orders", 0, 600, 50, 90)),
+                *(("orders", 0, 300, 85, 120), ("orders", 0, 1, 85, 150)),
+                *(("orders", 1, 600, 0, 5), ("orders", 1, 1, 4, 100)),
+                ("deleted", 0, 1, None, None),
+                *(("__consumer_offsets", 0, 600, 0, 0), ("__consumer_offsets", 0, 1, 0, 40)),
             )
         ],
     )
     return folder
-
-
-def _place(partition: int) -> Row:
-    return {"topic": "orders", "topic_id": None, "partition": partition}
-
-
-def _offset(
-    group_id: str, committed: int, moment: datetime, topic: str = "orders", partition: int = 0
-) -> Row:
-    return {
-        **{"group_id": group_id, "topic": topic, "partition": partition},
-        **{"committed_offset": committed, "commit_timestamp": moment, "metadata": ""},
-    }
 
 
 def _event(record_offset: int, event: str, moment: datetime, **columns: object) -> Row:

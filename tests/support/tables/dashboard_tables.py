@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from tests.support.tables.sample_rows import history_of, offset_row, sample
+from tests.support.tables.sample_rows import history_of, member_row, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&?#/%2e\x1b[31m\u202e'
@@ -37,6 +37,7 @@ def set_back(folder: str, committed: int) -> None:
     """A micro-batch in which `payments` commits an offset; 990 is where it was."""
     now = datetime.now(timezone.utc)
     is_rewound = committed < 990
+    client = {"client_id": HOSTILE, "client_host": "/10.0.0.1"}
     commits = [(20, 980), (10, 990), *([(0, committed)] if is_rewound else [])]
     names = [REWOUND, HOSTILE, *(f"group-{number:03}" for number in range(GROUPS))]
     apply_micro_batch(
@@ -50,7 +51,10 @@ def set_back(folder: str, committed: int) -> None:
             {"group_id": name, "state": "Stable", "member_count": 1, "generation": 3}
             for name in names
         ],
-        group_members=[_member(name) for name in (REWOUND, HOSTILE)],
+        group_members=[
+            member_row(name, MEMBER, HOSTILE, (0, 1), subscribed_topics=[HOSTILE], **client)
+            for name in (REWOUND, HOSTILE)
+        ],
         group_offsets=[
             _offset(name, committed if name == REWOUND else 995, now, partition)
             for name in names
@@ -59,7 +63,7 @@ def set_back(folder: str, committed: int) -> None:
         pending_offsets=[
             _offset(HOSTILE, 999, now - timedelta(hours=1))
             | {"record_timestamp": now - timedelta(hours=1)}
-            | {"client_id": HOSTILE, "client_host": "/10.0.0.1"}
+            | client
         ],
         offset_commits=history_of(
             _offset(REWOUND, offset, now - timedelta(seconds=ago)) for ago, offset in commits
@@ -69,7 +73,7 @@ def set_back(folder: str, committed: int) -> None:
                 **{"group_id": REWOUND, "event": "offset_rewind", "record_offset": 39},
                 **{"record_timestamp": now, "event_number": 0, "day": now.date()},
                 **{"topic": HOSTILE, "partition": 0, "offset_before": 990, "offset_after": 100},
-                **{"member_id": MEMBER, "client_id": HOSTILE, "client_host": "/10.0.0.1"},
+                **{"member_id": MEMBER, **client},
             }
         ]
         if is_rewound
@@ -88,13 +92,3 @@ def set_back(folder: str, committed: int) -> None:
 
 def _offset(group_id: str, committed_offset: int, moment: datetime, partition: int = 0) -> Row:
     return offset_row(group_id, committed_offset, moment, HOSTILE, partition, metadata=HOSTILE)
-
-
-def _member(group_id: str) -> Row:
-    return {
-        **{"group_id": group_id, "member_id": MEMBER, "client_id": HOSTILE},
-        **{"client_host": "/10.0.0.1", "subscribed_topics": [HOSTILE]},
-        "assignment": [
-            {"topic": HOSTILE, "topic_id": None, "partition": partition} for partition in (0, 1)
-        ],
-    }

@@ -70,18 +70,18 @@ def check_equality(
     The same groups whenever the keys are the same.
     """
     reader = TableReader(tables)
-    found = committed_offsets(reader)
+    committed = committed_offsets(reader)
     groups = sorted({key.group_id for key in expected})
     sample = random.Random(0).sample(groups, min(groups_sampled, len(groups)))
     with BrokerAnswers(bootstrap_servers) as broker:
         answers = broker.answers(sample)
     progress = reader.read("load_progress").to_pylist()
     return Equality(
-        offsets=len(found),
+        offsets=len(committed),
         wrong_offsets={
-            key: (expected.get(key), found.get(key))
-            for key in sorted(expected.keys() | found.keys())
-            if expected.get(key) != found.get(key)
+            key: (expected.get(key), committed.get(key))
+            for key in sorted(expected.keys() | committed.keys())
+            if expected.get(key) != committed.get(key)
         },
         groups_sampled=len(sample),
         broker=compare(answers, TableAnswers(reader).answers(sample), answers),

@@ -149,7 +149,7 @@ def _micro_batch(number: int) -> pa.Table:
     for log_partition in range(LOG_PARTITIONS):
         choose = random.Random(log_partition)
         events = RandomEvents(group_ids=[f"{log_partition}-{name}" for name in "abc"])
-        drawn = [one for _ in range(_DRAWS) for one in events.draw(choose.getrandbits(32))]
+        drawn = [event for _ in range(_DRAWS) for event in events.draw(choose.getrandbits(32))]
         log, end = segment(drawn)
         start, to = ((0, end // 2), (end // 2, end))[number]
         written.append(Written(log_partition, log, start, to, end))

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -370,11 +369,6 @@ def _member(member_id: str, assigned: Mapping[str, list[int]]) -> Row:
         "subscription": encode_subscription({"topics": list(assigned), "userData": None}),
         "assignment": encode_assignment({"assignedPartitions": owned, "userData": None}),
     }
-
-
-def only(rows: Sequence[dict[str, Any]], group_id: str) -> dict[str, Any] | None:
-    """The row of a group; None without one."""
-    return next((row for row in rows if row["group_id"] == group_id), None)
 
 
 def write_tables(folder: Path, clusters: Sequence[Cluster], log_partitions: int) -> str:

@@ -67,7 +67,7 @@ def rows_of(reader: TableReader) -> dict[str, list[Row]]:
 
 
 def differences(
-    found: Mapping[str, list[Row]],
+    rows_by_table: Mapping[str, list[Row]],
     loaders: Mapping[int, ReferenceLoader],
     *,
     of_cluster: bool = False,
@@ -78,18 +78,18 @@ def differences(
     where a place of the log has two rows.
     """
     return [
-        *_differences_of_offsets(found, loaders),
-        *_differences_of_groups(found, loaders, of_cluster),
+        *_differences_of_offsets(rows_by_table, loaders),
+        *_differences_of_groups(rows_by_table, loaders, of_cluster),
         *(
             f"load_progress: {row['records_read']} records read are not accounted for: {row}"
-            for row in found["load_progress"]
+            for row in rows_by_table["load_progress"]
             if row["records_read"] != sum(row[f"records_{what}"] for what in _ACCOUNTS)
         ),
         *differing(
             "quarantine",
             [
                 {name: row[name] for name in _PLACE}
-                for row in found["quarantine"]
+                for row in rows_by_table["quarantine"]
                 if not row["reason"].startswith(LOST_REASON_PREFIX)
             ],
             [
@@ -98,24 +98,24 @@ def differences(
                 for warning in loader.warnings
             ],
         ),
-        *_doubled("offset_commits", found["offset_commits"], _PLACE),
-        *_doubled("group_events", found["group_events"], (*_PLACE, "event_number")),
+        *_doubled("offset_commits", rows_by_table["offset_commits"], _PLACE),
+        *_doubled("group_events", rows_by_table["group_events"], (*_PLACE, "event_number")),
     ]
 
 
 def differences_of_state(
-    found: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
+    rows_by_table: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
 ) -> list[str]:
     """The same, of the tables of offsets, groups and members only."""
     return [
-        *_differences_of_offsets(found, loaders),
-        *_differences_of_groups(found, loaders, of_cluster=False),
+        *_differences_of_offsets(rows_by_table, loaders),
+        *_differences_of_groups(rows_by_table, loaders, of_cluster=False),
     ]
 
 
-def differing(table: str, found: list[Row], expected: list[Row]) -> list[str]:
+def differing(table: str, actual: list[Row], expected: list[Row]) -> list[str]:
     """Rows that are missing and rows that are too many."""
-    there, wanted = Counter(map(_hashable, found)), Counter(map(_hashable, expected))
+    there, wanted = Counter(map(_hashable, actual)), Counter(map(_hashable, expected))
     return [
         f"{table}: {what} {row}"
         for what, rows in (
@@ -141,11 +141,11 @@ def in_ms(row: Row, names: tuple[str, ...]) -> Row:
 
 
 def _differences_of_offsets(
-    found: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
+    rows_by_table: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
 ) -> Iterator[str]:
     yield from differing(
         "group_offsets",
-        [in_ms(row, (*_KEY, *OFFSET_VALUES)) for row in found["group_offsets"]],
+        [in_ms(row, (*_KEY, *OFFSET_VALUES)) for row in rows_by_table["group_offsets"]],
         [
             _offset_row(p, key, record, OFFSET_VALUES)
             for p, loader in loaders.items()
@@ -155,7 +155,7 @@ def _differences_of_offsets(
     names = (*OFFSET_VALUES, "producer_epoch")
     yield from differing(
         "pending_offsets",
-        [in_ms(row, (*_KEY, *names)) for row in found["pending_offsets"]],
+        [in_ms(row, (*_KEY, *names)) for row in rows_by_table["pending_offsets"]],
         [
             _offset_row(p, key, record, names)
             for p, loader in loaders.items()
@@ -166,12 +166,12 @@ def _differences_of_offsets(
 
 
 def _differences_of_groups(
-    found: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader], of_cluster: bool
+    rows_by_table: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader], of_cluster: bool
 ) -> Iterator[str]:
     names = ("log_partition", "group_id", *_GROUP, "member_count", "subscribed_topics")
     yield from differing(
         "groups",
-        [in_ms(row, names) for row in found["groups"]],
+        [in_ms(row, names) for row in rows_by_table["groups"]],
         [
             {
                 "log_partition": p,
@@ -192,10 +192,10 @@ def _differences_of_groups(
         for group in loader.groups.values()
         for row in _member_rows(p, group)
     ]
-    told = [{name: row[name] for name in _MEMBER_NAMES} for row in found["group_members"]]
+    stored = [{name: row[name] for name in _MEMBER_NAMES} for row in rows_by_table["group_members"]]
     if of_cluster:
-        told, members = [list(map(_without_names, rows)) for rows in (told, members)]
-    yield from differing("group_members", told, members)
+        stored, members = [list(map(_without_names, rows)) for rows in (stored, members)]
+    yield from differing("group_members", stored, members)
 
 
 def _without_names(member: Row) -> Row:
@@ -218,8 +218,8 @@ def _offset_row(log_partition: int, key: Any, record: Any, names: tuple[str, ...
     return {"log_partition": log_partition, **key._asdict(), **{n: values[n] for n in names}}
 
 
-def _json_text(found: dict[str, Any] | None) -> str | None:
-    return None if found is None else json.dumps(found, ensure_ascii=False)
+def _json_text(document: dict[str, Any] | None) -> str | None:
+    return None if document is None else json.dumps(document, ensure_ascii=False)
 
 
 def _member_rows(log_partition: int, group: Group) -> list[Row]:

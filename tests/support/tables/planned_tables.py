@@ -4,38 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
+from tests.support.tables import sample_rows
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 MINUTE = timedelta(minutes=1)
 
 
 def offset(
-    group: str, partition: int, committed: int, at: datetime, topic: str = "orders", **more: object
+    group: str, partition: int, committed: int, at: datetime, topic: str = "orders", **more: Any
 ) -> Row:
     """A committed offset."""
-    return {
-        **{"group_id": group, "topic": topic, "partition": partition},
-        **{"committed_offset": committed, "commit_timestamp": at, **more},
-    }
+    return sample_rows.offset_row(group, committed, at, topic, partition, **more)
 
 
-def sample(
-    partition: int,
-    at: datetime,
-    start: int | None,
-    end: int | None,
-    *,
-    topic: str = "orders",
-    topic_id: str = "T",
-    state: str = "present",
-) -> Row:
-    """A sample of a log; a log that is not present has no offsets."""
-    return {
-        **{"topic": topic, "partition": partition, "sampled_at": at},
-        **{"state": state, "topic_id": topic_id if state == "present" else None},
-        **{"log_start_offset": start, "log_end_offset": end},
-    }
+def sample(partition: int, at: datetime, start: int | None, end: int | None, **more: Any) -> Row:
+    """A sample of a log of `orders`; a log that is not present has no offsets."""
+    of_log: Row = {"topic": "orders", "partition": partition, "log_start_offset": start}
+    return sample_rows.sample(at, end, **of_log | more)
 
 
 def create_planned_tables(folder: Path) -> tuple[str, datetime]:

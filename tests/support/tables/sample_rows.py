@@ -1,4 +1,4 @@
-"""Rows of `log_offsets` and of committed offsets, as a reader has them."""
+"""Rows of samples, committed offsets and members, as a reader has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def sample(
     is_there = end is not None
     return {
         **{"topic": topic, "partition": partition, "sampled_at": at, "day": at.date()},
-        **{"state": "present" if is_there else "gone", "topic_id": "T"},
+        **{"state": "present" if is_there else "gone"},
+        **{"topic_id": "T" if is_there else None},
         **{"log_start_offset": 0 if is_there else None},
         **{"log_end_offset": end, "last_stable_offset": end},
         **fields,
@@ -29,6 +30,14 @@ def offset_row(
         **{"group_id": group_id, "topic": topic, "partition": partition},
         **{"committed_offset": offset, "commit_timestamp": at, **fields},
     }
+
+
+def member_row(
+    group_id: str, member_id: str, topic: str, partitions: Iterable[int], **fields: Any
+) -> dict[str, Any]:
+    """A member to which partitions of a topic are assigned."""
+    assignment = [{"topic": topic, "topic_id": None, "partition": number} for number in partitions]
+    return {"group_id": group_id, "member_id": member_id, "assignment": assignment, **fields}
 
 
 def history_of(commits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

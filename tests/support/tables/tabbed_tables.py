@@ -101,7 +101,7 @@ def _billing(log: _Log) -> None:
         [("invoices", [2, 3]), ("refunds", [1])],
         [],
     )
-    members = [_consumer(*one) for one in zip(CONSUMERS, own, strict=True)]
+    members = [_consumer(*consumer) for consumer in zip(CONSUMERS, own, strict=True)]
     log.record(2, _classic("consumer", "range", members), group=BILLING)
     for partition in range(INVOICES):
         log.commit(BILLING, 100 if partition == 3 else 990, "invoices", partition)
@@ -152,8 +152,8 @@ def _pipeline(log: _Log) -> None:
         log.record(21, target, **key)
         current = {"memberEpoch": 5, "previousMemberEpoch": 4, "state": 1}
         with_epochs = {
-            name: [{**one, "assignmentEpochs": None} for one in found]
-            for name, found in held.items()
+            name: [{**task, "assignmentEpochs": None} for task in held_tasks]
+            for name, held_tasks in held.items()
         }
         revoked: dict[str, Any] = {f"{name}PendingRevocation": [] for name in held}
         log.record(22, {**current, **with_epochs, **revoked}, **key)

@@ -17,6 +17,7 @@ from tests.support.tables.event_rows import (
     in_log_order,
     partitions_of_orders,
 )
+from tests.support.tables.sample_rows import member_row
 from tests.support.tables.tables_folder import Row, apply_micro_batch, backdate, create_tables
 
 LOOPING = "search"
@@ -52,9 +53,9 @@ def create_timeline_tables(in_folder: Path) -> TimelineTables:
     ]
     offsets = [
         {"group_id": of["group_id"], "committed_offset": 1, "commit_timestamp": now}
-        | {"topic": one["topic"], "partition": one["partition"]}
+        | {"topic": place["topic"], "partition": place["partition"]}
         for of in members
-        for one in of["assignment"]
+        for place in of["assignment"]
     ]
     state = {"groups": groups, "group_members": members, "group_offsets": offsets}
     apply_micro_batch(folder, progress=progress, **state)
@@ -68,9 +69,8 @@ def create_timeline_tables(in_folder: Path) -> TimelineTables:
 
 
 def _member(group_id: str, member_id: str, *partitions: int, topic: str = "orders") -> Row:
-    assignment = [one | {"topic": topic} for one in partitions_of_orders(*partitions)]
     client = "search-consumer" if member_id.startswith("search") else member_id
-    return {"group_id": group_id, **by_member(member_id, client), "assignment": assignment}
+    return member_row(group_id, topic=topic, partitions=partitions, **by_member(member_id, client))
 
 
 def _changed(member_id: str, at_s: float, before: Any, after: Any, **fields: Any) -> Row:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.support.tables.sample_rows import offset_row, sample
-from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+from tests.support.tables.sample_rows import member_row, offset_row, sample
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 READ, PARTLY, SILENT, UNREAD = "orders", "returns", "refunds", "audit"
 """All partitions have a reader; two have none; a member commits nothing; nobody reads it."""
@@ -53,8 +53,8 @@ def _commit(tables: str, now: datetime) -> None:
             for group in (SLOW, QUICK, MEMBER)
         ],
         group_members=[
-            _member(SLOW, OWNER, READ, range(3)),
-            _member(MEMBER, "assigned-1", SILENT, range(1)),
+            member_row(SLOW, OWNER, READ, range(3), client_id="billing-consumer"),
+            member_row(MEMBER, "assigned-1", SILENT, range(1), client_id="assigned"),
         ],
         group_offsets=[
             *(offset_row(SLOW, 400, now, READ, partition) for partition in range(3)),
@@ -62,12 +62,3 @@ def _commit(tables: str, now: datetime) -> None:
             offset_row(QUICK, 1_000, now, PARTLY),
         ],
     )
-
-
-def _member(group_id: str, member_id: str, topic: str, partitions: range) -> Row:
-    return {
-        **{"group_id": group_id, "member_id": member_id, "client_id": member_id[:-2]},
-        "assignment": [
-            {"topic": topic, "topic_id": None, "partition": partition} for partition in partitions
-        ],
-    }

@@ -51,7 +51,7 @@ def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: T
     What is not in the log any more is left out, and what `keeps` does not want.
     """
     reader = TableReader(str(tables))
-    found = {}
+    rows_by_table = {}
     for table in TABLES:
         rows: list[Row] = [row for row in reader.read(table.name).to_pylist() if keeps(row)]
         rows = [row for row in rows if row.get("outcome") != LOST]
@@ -60,16 +60,16 @@ def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: T
         ]
         if table in (LOAD_PROGRESS, TOPIC_PROGRESS):
             rows = [{n: v for n, v in row.items() if n not in _AS_IT_CAME} for row in rows]
-        found[table.name] = Counter(map(repr, rows))
-    return found
+        rows_by_table[table.name] = Counter(map(repr, rows))
+    return rows_by_table
 
 
-def differences(found: Rows, expected: Rows) -> Iterator[str]:
+def differences(actual: Rows, expected: Rows) -> Iterator[str]:
     """Every row that one side has and the other has not."""
     for name in expected:
         for what, rows in (
-            ("missing or different", expected[name] - found[name]),
-            ("doubled or different", found[name] - expected[name]),
+            ("missing or different", expected[name] - actual[name]),
+            ("doubled or different", actual[name] - expected[name]),
         ):
             for row in rows.elements():
                 yield f"{name}: {what} {row}"

@@ -12,7 +12,7 @@ from streaming.alerts.rules import AlertRules
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
 BEHIND = AlertKey("behind", "g")
-Told = tuple[float, str, str, str]
+Sent = tuple[float, str, str, str]
 _WORDS = {NoticeKind.REPEAT: "again", NoticeKind.UPDATE: "changed"}
 
 
@@ -27,7 +27,7 @@ class WatchedRules:
         ]
         self.rules = AlertRules.model_validate({"rules": rules, "sinks": sinks, **options})
         self.alerts: dict[AlertKey, Alert] = {}
-        self.told: list[Told] = []
+        self.sent: list[Sent] = []
         self.broken: set[str] = set()
 
     def look(
@@ -56,7 +56,7 @@ class WatchedRules:
                 if sink not in self.broken:
                     self.alerts[key] = self.alerts[key].after_sending(sink, now)
                     word = _WORDS.get(kind, alert.state.value)
-                    self.told.append((second, key.rule, sink, word))
+                    self.sent.append((second, key.rule, sink, word))
 
     def muted_by(self) -> str | None:
         return self.alerts[BEHIND].muted_by

@@ -8,15 +8,12 @@ import pytest
 
 from streaming.agents.server import opened_server
 from tests.support.clients.agent import Agent, connected
-from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
-from tests.support.tables.held_moment import held_at
+from tests.support.tables.dashboard_tables import DashboardTables
 
 
 @pytest.fixture(scope="session")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardTables]:
-    tables = create_dashboard_tables(tmp_path_factory.mktemp("agents") / "tables")
-    with held_at(tables.folder, tables.after):
-        yield tables
+def tables(dashboard_tables: DashboardTables) -> DashboardTables:
+    return dashboard_tables
 
 
 @pytest.fixture(scope="session")

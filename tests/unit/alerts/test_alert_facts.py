@@ -273,15 +273,15 @@ def test_no_finding_is_missed(by: str, tmp_path: Any, monkeypatch: pytest.Monkey
     ]
     moments = [NOW, NOW - timedelta(minutes=3), NOW + timedelta(hours=3)]
 
-    def found(at: datetime) -> list[Any]:
+    def sorted_findings(at: datetime) -> list[Any]:
         facts = Facts(TableReader(tables), at, StatusRules())
         return [sorted(map(repr, facts.findings(rule))) for rule in rules]
 
-    quick = [found(at) for at in moments]
+    quick = [sorted_findings(at) for at in moments]
     monkeypatch.setattr(
         facts_module, "candidates", lambda rule, partitions, _groups: _fitting(rule, partitions)
     )
-    assert quick == [found(at) for at in moments]
+    assert quick == [sorted_findings(at) for at in moments]
     assert any(any(rule_facts) for moment_facts in quick for rule_facts in moment_facts)
 
 

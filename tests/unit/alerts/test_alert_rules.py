@@ -73,7 +73,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert rules.status_rules.stop_after_ms == 90_000
     assert rules.status_rules.rebalances == 9
     assert stopped.status == (Status.STOP, Status.STALL)
-    assert {name: (one.operator, one.limit) for name, one in stopped.limits.items()} == {
+    assert {name: (limit.operator, limit.limit) for name, limit in stopped.limits.items()} == {
         "lag": (">=", 1000),
         "time_lag": (">", 5_400_000),
     }

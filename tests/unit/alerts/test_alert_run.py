@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Thread
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alert_run import AlertRun
-from streaming.alerts.alerts_table import read_alerts
+from streaming.alerts.alerts_table import open_alerts, read_alerts, write_alerts
 from streaming.errors import WriterFenced
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.eventually import Eventually
-from tests.support.tables.alert_rules import lag_of, told, write_rules
+from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
+from tests.support.tables.sample_rows import sample
+from tests.support.tables.tables_folder import Row, write_rows
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
@@ -43,13 +47,13 @@ def test_a_restart_neither_repeats_nor_forgets(
     lag_of(tables, 50)
     for _ in range(3):
         AlertRun(tables, rules_file).round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert receiver.alerts[0]["reason"] == "lag is 50 (> 10)"
     assert receiver.alerts[0]["cluster_id"] == "cluster"
     lag_of(tables, 0)
     for _ in range(3):
         AlertRun(tables, rules_file).round()
-    assert told(receiver) == ["firing", "resolved"]
+    assert sent_statuses(receiver) == ["firing", "resolved"]
     (alert,) = read_alerts(TableReader(tables)).values()
     assert alert.state is AlertState.RESOLVED
 
@@ -64,7 +68,7 @@ def test_a_run_that_takes_over_knows_what_the_other_told_meanwhile(
     thread = Thread(target=takes_over.run)
     thread.start()
     try:
-        eventually(lambda: told(receiver) == ["firing", "resolved"])
+        eventually(lambda: sent_statuses(receiver) == ["firing", "resolved"])
     finally:
         takes_over.stop.set()
         thread.join()
@@ -82,7 +86,7 @@ def test_a_newer_run_ends_the_older_one(
     older.alerts = {key: replace(alert, sent=()) for key, alert in older.alerts.items()}
     with pytest.raises(WriterFenced, match=r"taken over .*\(alert run on .*, process \d+"):
         older.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
 
 
 def test_a_damaged_end_of_the_table_is_cut(tables: str, rules_file: str) -> None:
@@ -102,11 +106,11 @@ def test_how_long_a_condition_has_held_is_not_forgotten(
     rules = write_rules(tmp_path, receiver.url, **{"for": "1s"})
     lag_of(tables, 50)
     AlertRun(tables, rules).round()
-    assert told(receiver) == []
+    assert sent_statuses(receiver) == []
 
     def told_by_a_new_run() -> bool:
         AlertRun(tables, rules).round()
-        return told(receiver) == ["firing"]
+        return sent_statuses(receiver) == ["firing"]
 
     eventually(told_by_a_new_run)
 
@@ -121,7 +125,7 @@ def test_a_sink_that_is_down_is_told_once_it_is_back(
     assert caplog.messages == ["sink hook: 127.0.0.1 answered 500; retrying"]
     let_time_pass(run)
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert caplog.messages[1:] == ["sink hook: recovered"]
 
 
@@ -136,7 +140,7 @@ def test_a_sink_that_stays_away_is_left_alone_for_longer_and_longer(
         run._back_offs["hook"].until = 0
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert run._back_offs["hook"].pause_s == 0
 
 
@@ -151,12 +155,12 @@ def test_what_cannot_be_written_is_written_later(
     in_the_way.write_text("no folder")
     run.round()
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert [m for m in caplog.messages if "cannot write" in m][1:] == []
     in_the_way.unlink()
     run.round()
     AlertRun(tables, rules_file).round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
 
 
 def test_rules_are_read_again_when_they_change(
@@ -175,7 +179,7 @@ def test_rules_are_read_again_when_they_change(
     assert "Parser Error" in caplog.messages[1]
     write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
     run.round()
-    assert told(receiver) == ["firing", "resolved"]
+    assert sent_statuses(receiver) == ["firing", "resolved"]
     assert caplog.messages[2:] == ["rules file (the previous rules stay active): recovered"]
 
 
@@ -221,7 +225,7 @@ def test_a_sink_of_any_kind_of_failure_ends_nothing(
     lag_of(tables, 50)
     run = AlertRun(tables, str(rules))
     run.round()
-    assert told(receiver) == ["firing"]
+    assert sent_statuses(receiver) == ["firing"]
     assert sorted(message.split(":")[0] for message in caplog.messages) == [
         "sink bad",
         "sink worse",
@@ -239,3 +243,110 @@ def test_old_versions_of_the_table_go(
     assert list(Path(tables, "alerts", "_delta_log").glob("*.checkpoint.parquet"))
     assert len(list(Path(tables, "alerts").glob("*.parquet"))) == 1
     assert AlertRun(tables, rules_file).alerts == run.alerts
+
+
+# --- groups that go from one bad status to another
+
+
+RULES = """interval: 0.2s
+sinks: {{hook: {{type: webhook, url: '{url}'}}}}
+rules:
+"""
+ONE_RULE = "- {name: bad, status: [DATA_LOSS, TOPIC_GONE]}\n"
+TWO_RULES = "- {name: lost, status: DATA_LOSS}\n- {name: gone, status: TOPIC_GONE}\n"
+
+
+def run_of(tables: str, folder: Path, receiver: HttpReceiver, rules: str) -> AlertRun:
+    file = folder / "alerts.yaml"
+    file.write_text(RULES.format(url=receiver.url) + rules)
+    return AlertRun(tables, str(file))
+
+
+def write_samples(tables: str, end: int | None, log_start_offset: int = 0) -> None:
+    """A group is at 950, and the samples of its log are these."""
+    lag_of(tables, 50)
+    now = datetime.now(timezone.utc)
+    moments = (now - timedelta(seconds=40), now)
+    start: Row = {} if end is None else {"log_start_offset": log_start_offset}
+    of_topic = [sample(at, end, **start) for at in moments]
+    write_rows(tables, "log_offsets", of_topic + [sample(at, 0, OFFSETS_TOPIC) for at in moments])
+
+
+def lose_records(tables: str) -> None:
+    write_samples(tables, 1_000, log_start_offset=970)
+
+
+def delete_topic(tables: str) -> None:
+    write_samples(tables, None)
+
+
+def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, TWO_RULES)
+    lose_records(tables)
+    run.round()
+    delete_topic(tables)
+    run.round()
+    assert [(alert["rule"], alert["status"]) for alert in receiver.alerts] == [
+        *(("lost", "firing"), ("gone", "firing"), ("lost", "resolved")),
+    ]
+    assert receiver.alerts[-1]["reason"] == (
+        "now TOPIC_GONE: the topic does not exist; committed offset 950 remains"
+    )
+    lag_of(tables, 0)
+    run.round()
+    resolved = receiver.alerts[-1]
+    assert (resolved["rule"], resolved["status"]) == ("gone", "resolved")
+    assert resolved["reason"] == "now OK: caught up"
+
+
+def test_a_rule_that_is_removed_does_not_make_the_group_well(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    lose_records(tables)
+    run_of(tables, tmp_path, receiver, ONE_RULE).round()
+    run_of(tables, tmp_path, receiver, "- {name: other, status: STOP}\n").round()
+    assert receiver.alerts[-1]["status"] == "resolved"
+    assert receiver.alerts[-1]["reason"].startswith("the rule was removed; now DATA_LOSS: ")
+
+
+def test_new_values_alone_are_no_reason_to_write(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, "- {name: bad, lag: '> 10'}\n")
+    lag_of(tables, 50)
+    run.round()
+    version = DeltaTable(ALERTS.path(tables)).version()
+    lag_of(tables, 60)
+    run.round()
+    assert [alert.reason for alert in run.alerts.values()] == ["lag is 60 (> 10)"]
+    assert DeltaTable(ALERTS.path(tables)).version() == version
+    lose_records(tables)
+    run.round()
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert (alert.group_status, alert.reason) == ("DATA_LOSS", "lag is 50 (> 10)")
+    assert sent_statuses(receiver) == ["firing"]
+    lag_of(tables, 0, group_id="other")
+    run.round()
+    assert receiver.alerts[-1]["reason"] == "the group is deleted"
+
+
+def test_a_table_of_an_earlier_release_gets_the_columns(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, ONE_RULE)
+    lose_records(tables)
+    run.round()
+    path = ALERTS.path(tables)
+    later = ["group_status", "previous_status", "status_since"]
+    earlier = TableReader(tables).read(ALERTS.name).drop_columns(later)
+    write_deltalake(path, earlier, mode="overwrite", schema_mode="overwrite")
+    assert "group_status" not in {field.name for field in DeltaTable(path).schema().fields}
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert (alert.state, alert.group_status) == (AlertState.FIRING, None)
+    write_alerts(open_alerts(tables), {alert.key: alert})
+    run_of(tables, tmp_path, receiver, ONE_RULE).round()
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert alert.group_status == "DATA_LOSS"
+    assert sent_statuses(receiver) == ["firing"]

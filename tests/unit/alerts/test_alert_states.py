@@ -75,7 +75,7 @@ def test_the_notices_of_an_alert(
     rules = WatchedRules(**options)
     for second, status in statuses.items():
         rules.look(second, *([] if status is None else [BEHIND]), status=status or None)
-    assert [(second, word) for second, _, _, word in rules.told] == list(notices.items())
+    assert [(second, word) for second, _, _, word in rules.sent] == list(notices.items())
 
 
 def test_an_alert_has_the_times_of_its_states() -> None:
@@ -102,13 +102,13 @@ def test_what_is_not_known_changes_nothing() -> None:
     assert rules.state() is AlertState.FIRING
     rules.look(4)
     assert rules.state() is AlertState.RESOLVED
-    assert len(rules.told) == 2
+    assert len(rules.sent) == 2
 
 
 def test_a_silence_mutes_the_alerts_of_its_groups() -> None:
     rules = WatchedRules(silences=[{"groups": "g", "until": at(10)}])
     rules.look(0, BEHIND, AlertKey("behind", "h"))
-    assert [one[0] for one in rules.told] == [0]
+    assert [second for second, *_ in rules.sent] == [0]
     assert rules.muted_by() == "silence until 2026-11-22T00:00:10+00:00"
     rules.look(10, BEHIND)
     assert rules.muted_by() is None
@@ -128,18 +128,18 @@ def test_another_alert_inhibits(equal: list[str], others: list[AlertKey], is_mut
     rules = WatchedRules(names=["behind", "stopped"], inhibit=inhibit)
     rules.look(0, BEHIND, *others)
     assert (rules.muted_by() == "alert stopped") is is_muted
-    assert ((0, "behind", "chat", "firing") in rules.told) is not is_muted
+    assert ((0, "behind", "chat", "firing") in rules.sent) is not is_muted
     # What mutes is not muted by it.
     assert all(alert.muted_by is None for alert in rules.alerts.values() if alert.rule == "stopped")
     rules.look(1, BEHIND)
-    assert any(told[1:] == ("behind", "chat", "firing") for told in rules.told)
+    assert any(notice[1:] == ("behind", "chat", "firing") for notice in rules.sent)
 
 
 def test_alerts_do_not_mute_each_other() -> None:
     names = ["critical-a", "critical-b", "other"]
     rules = WatchedRules(names=names, inhibit=[{"when": "critical-*", "mute": "*"}])
     rules.look(0, *(AlertKey(name, "g") for name in names))
-    assert [rule for _, rule, *_ in rules.told] == ["critical-a", "critical-b"]
+    assert [rule for _, rule, *_ in rules.sent] == ["critical-a", "critical-b"]
 
 
 def test_a_sink_that_there_is_no_more_keeps_nothing() -> None:
@@ -167,7 +167,7 @@ def test_alertmanager_hears_of_what_it_knows_though_it_is_muted_now() -> None:
     other = AlertKey("behind", "h")
     for second in (0, 60, 120):
         rules.look(second, BEHIND, *([other] if second else []))
-    assert [at for at, *_ in rules.told] == [0, 60, 120]
+    assert [at for at, *_ in rules.sent] == [0, 60, 120]
 
 
 def test_a_rule_that_goes_resolves_its_alerts() -> None:
@@ -175,7 +175,7 @@ def test_a_rule_that_goes_resolves_its_alerts() -> None:
     rules.look(0, BEHIND)
     rules.rules = WatchedRules(names=["other"]).rules
     rules.look(1)
-    assert rules.told[-1:] == [(1, "behind", "chat", "resolved")]
+    assert rules.sent[-1:] == [(1, "behind", "chat", "resolved")]
     assert rules.alerts[BEHIND].reason == "the rule was removed"
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.firings import firings
 from streaming.alerts.replay import Change, replay
 from streaming.alerts.rules import AlertRules
 from streaming.tables.reader import TableReader
-from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, create_dashboard_tables
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
@@ -37,8 +36,9 @@ def test_a_firing_has_a_begin_and_an_end() -> None:
     assert folded.too_short == 1
 
 
-def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(tmp_path: Path) -> None:
-    tables = create_dashboard_tables(tmp_path / "tables")
+def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(
+    dashboard_tables: DashboardTables,
+) -> None:
     rules = AlertRules.model_validate(
         {
             "rules": [
@@ -48,8 +48,8 @@ def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(tmp_path: Path)
             ]
         }
     )
-    last = TableReader(tables.folder)
-    since = tables.before - timedelta(milliseconds=50)
+    last = TableReader(dashboard_tables.folder)
+    since = dashboard_tables.before - timedelta(milliseconds=50)
     step = (last.moment - since) / 8
     of_all = list(replay(rules, last, since=since, step=step))
     assert {change.alert.rule for change in of_all} == {"behind", "in-trouble", "stuck"}

@@ -53,7 +53,7 @@ def running(
         run._sql.close()
 
 
-def told(receiver: HttpReceiver) -> set[str]:
+def sent_rules(receiver: HttpReceiver) -> set[str]:
     return {alert["rule"] for alert in receiver.alerts}
 
 
@@ -72,13 +72,13 @@ def test_a_rule_without_end_holds_up_no_other(
     with running(tables, tmp_path, receiver, **queries) as run:
         run.round()
         # The rules without SQL do not wait for the queries.
-        assert "behind" in told(receiver)
+        assert "behind" in sent_rules(receiver)
 
-        def well_is_told() -> bool:
+        def well_is_sent() -> bool:
             run.round()
-            return told(receiver) == {"behind", "well"}
+            return sent_rules(receiver) == {"behind", "well"}
 
-        eventually(well_is_told, 60)
+        eventually(well_is_sent, 60)
 
         def messages() -> list[str]:
             run.round()
@@ -91,7 +91,7 @@ def test_a_rule_without_end_holds_up_no_other(
         ]
     assert any(message.startswith("rule large: Out of Memory Error") for message in caplog.messages)
     # Of those alerts nothing is known: none begins, and none ends.
-    assert told(receiver) == {"behind", "well"}
+    assert sent_rules(receiver) == {"behind", "well"}
 
 
 def test_a_query_that_cannot_be_bound_in_time_is_refused(

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from flask.testing import FlaskClient
 
 from streaming.api.app import create_app
 from streaming.served.cluster import Cluster
-from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
-from tests.support.tables.held_moment import held_at
+from tests.support.tables.dashboard_tables import DashboardTables
 
 
 @pytest.fixture(scope="session")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardTables]:
-    tables = create_dashboard_tables(tmp_path_factory.mktemp("api") / "tables")
-    with held_at(tables.folder, tables.after):
-        yield tables
+def tables(dashboard_tables: DashboardTables) -> DashboardTables:
+    return dashboard_tables
 
 
 @pytest.fixture(scope="session")

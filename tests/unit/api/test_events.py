@@ -16,7 +16,7 @@ from streaming.api.events import Event
 from streaming.served.cluster import Cluster
 from streaming.tables.schemas import GROUP_EVENTS
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.browser.html import json_of
+from tests.support.browser.html import pages_of
 from tests.support.tables.event_rows import event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -44,16 +44,6 @@ def client(folder: str) -> FlaskClient:
     return create_app({"prod": Cluster("prod", folder)}).test_client()
 
 
-def pages(client: FlaskClient, **arguments: Any) -> list[list[dict[str, Any]]]:
-    collected = []
-    cursor: str | None = ""
-    while cursor is not None:
-        answer = json_of(client, "/api/v1/events", **arguments, cursor=cursor)
-        collected.append(answer["items"])
-        cursor = answer["next_cursor"]
-    return collected
-
-
 def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     return [(row["log_partition"], row["record_offset"], row["event_number"]) for row in rows]
 
@@ -67,17 +57,16 @@ def test_pages_of_any_size_are_the_history(
         arguments.get("group"), event=arguments.get("event", ())
     )
     wanted = places(history.arrow.to_pylist())
-    collected = pages(client, limit=limit, **arguments)
+    collected = list(pages_of(client, "events", limit=limit, **arguments))
     assert all(len(page) == limit for page in collected[:-1])
     assert [place for page in collected for place in places(page)] == wanted[::-1]
 
 
 def test_a_period(client: FlaskClient) -> None:
-    history = pages(client, limit=1, group="h")
-    (reset,), (rewind,) = history
+    (reset,), (rewind,) = pages_of(client, "events", limit=1, group="h")
     assert (reset["event"], rewind["event"]) == ("offset_reset", "offset_rewind")
     at = rewind["record_timestamp"]
-    collected = pages(client, since=at, until=at)
+    collected = pages_of(client, "events", since=at, until=at)
     assert [place for page in collected for place in places(page)] == places([rewind])
 
 
@@ -89,7 +78,7 @@ def test_no_events(tmp_path: Path) -> None:
     folder = create_tables(tmp_path)
     apply_micro_batch(folder, progress=[{"next_offset": 1}])
     client = create_app({"prod": Cluster("prod", folder)}).test_client()
-    assert pages(client) == [[]]
+    assert list(pages_of(client, "events")) == [[]]
 
 
 @given(KEYS)

@@ -16,7 +16,7 @@ from streaming.api.app import create_app
 from streaming.api.cursors import write_cursor
 from streaming.served.cluster import Cluster
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.browser.html import json_of
+from tests.support.browser.html import json_of, pages_of
 from tests.support.deploy.go_programs import go_programs
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.sample_rows import offset_row
@@ -27,13 +27,7 @@ ALL = GROUPS + 2
 
 def items(client: FlaskClient, path: str, **arguments: Any) -> list[dict[str, Any]]:
     """The items of all pages."""
-    rows: list[dict[str, Any]] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        answer = json_of(client, f"/api/v1/{path}", **arguments, cursor=cursor)
-        rows += answer["items"]
-        cursor = answer["next_cursor"]
-    return rows
+    return [item for page in pages_of(client, path, **arguments) for item in page]
 
 
 def ids(rows: list[dict[str, Any]]) -> list[str]:

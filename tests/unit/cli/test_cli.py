@@ -156,7 +156,7 @@ print(json.dumps([[result.exit_code, result.stdout, result.stderr] for result in
 """
 CORE_COMMANDS = (
     ["--help"],
-    ["run", "--help"],
+    *([*name.split(), "--help"] for name in COMMANDS),
     ["partition-for", "testgroup"],
     ["decode", "000100016700017400000003"],
     ["simulate", "--groups", "2", "--records", "50", "--file", "log"],
@@ -200,7 +200,7 @@ def without_the_extra(
 def test_the_commands_of_the_core_need_no_extra(without_the_extra: dict[str, Ended]) -> None:
     results = [without_the_extra[" ".join(command)] for command in CORE_COMMANDS]
     assert {exit_code for exit_code, _, _ in results} == {0}, results
-    _, _, partition, decoded, _, records = (stdout for _, stdout, _ in results)
+    *_, partition, decoded, _, records = (stdout for _, stdout, _ in results)
     assert partition == "27\n"
     assert json.loads(decoded)["key"]["data"]["group"] == "g"
     assert records.count("\n") >= 50

@@ -21,7 +21,7 @@ from tests.support.brokers.receivers import HttpReceiver
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
-from tests.support.tables.alert_rules import lag_of, told, write_rules
+from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_command_goes_on_where_it_was_killed(
     command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
     lag_of(tables, 50)
     with running(*command):
-        eventually(lambda: told(receiver) == ["firing"])
+        eventually(lambda: sent_statuses(receiver) == ["firing"])
         eventually(lambda: any(a.sent for a in read_alerts(TableReader(tables)).values()))
     with running(*command) as process:
         lag_of(tables, 0)
@@ -61,7 +61,7 @@ def test_the_command_goes_on_where_it_was_killed(
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=30)
         assert process.returncode == 0
-    assert told(receiver) == ["firing", "resolved"]
+    assert sent_statuses(receiver) == ["firing", "resolved"]
     (line,) = stderr.splitlines()
     at, _, note = line.partition(" ")
     assert datetime.fromisoformat(at.replace("Z", "+00:00")) <= datetime.now(timezone.utc)

@@ -169,6 +169,7 @@ def test_the_newest_hundred_are_shown_and_the_others_are_counted(
 
 
 def test_events_are_selected_by_period_name_and_group(events: str) -> None:
+    """How events are selected and folded is in `unit/views` and `unit/insight`."""
     period = ("--since", "2026-11-21T06:56:01Z", "--until", "2026-11-21T06:56:03Z")
     names = ("--event", "offset_rewind", "--event", "offset_deleted")
     rows_of_both = shown(events, "events", *period, *names)
@@ -180,22 +181,16 @@ def test_events_are_selected_by_period_name_and_group(events: str) -> None:
 
 def test_a_summary_has_the_one_rewind_first(events: str) -> None:
     result = call("show", "events", "--tables", events, "--folded")
-    header, first, second, third = result.stdout.splitlines()
+    header, first, *_ = result.stdout.splitlines()
 
     assert header.split() == ["first", "last", "count", "group_id", "event", "details"]
     assert first.split()[2:5] == ["1", "g", "offset_rewind"]
     # The other member has the same last four characters.
     assert first.endswith("set back from 990 to 100 by search-consumer-a51f4 at /10.0.0.1")
-    assert second.startswith("2026-11-21T06:56:03.000Z  2026-11-21T06:59:48.000Z  451 ")
-    assert "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka" in second
-    assert third.endswith("search-consumer-b51f4 at /10.0.0.1 left; 1 member afterwards")
     assert result.stderr == ""
-
     cut = call("show", "events", "--tables", events, "--folded", "--limit", "1")
     assert cut.stdout.splitlines()[1].split() == first.split()
     assert cut.stderr == "2 minor rows are not shown: --limit 0 shows all\n"
-    nothing = call("show", "events", "--tables", events, "--folded", "--group", "nobody")
-    assert nothing.stdout.splitlines() == ["first  last  count  group_id  event  details"]
 
 
 def test_members_are_told_apart_in_text_and_whole_in_json(events: str) -> None:

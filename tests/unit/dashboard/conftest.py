@@ -11,16 +11,14 @@ from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
 from streaming.views.sql.processes import SqlProcesses
 from streaming.views.sql.slots import Slots
-from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
+from tests.support.tables.dashboard_tables import DashboardTables
 from tests.support.tables.demo_incidents import END, create_demo_tables
 from tests.support.tables.held_moment import held_at
 
 
 @pytest.fixture(scope="session")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardTables]:
-    tables = create_dashboard_tables(tmp_path_factory.mktemp("dashboard") / "tables")
-    with held_at(tables.folder, tables.after):
-        yield tables
+def tables(dashboard_tables: DashboardTables) -> DashboardTables:
+    return dashboard_tables
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from html import unescape
 from pathlib import Path
 
@@ -13,19 +13,20 @@ from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
 from streaming.dashboard.tables_of_rows import RowList, RowsPage, rows_page
+from streaming.tables.schemas import TABLES
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of, rows_of, text_of
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.held_moment import held_at
-from tests.support.tables.overview_tables import (
-    GROWING,
-    NEW,
-    SHRINKING,
-    STEADY,
-    create_overview_tables,
+from tests.support.tables.sample_rows import history_of, offset_row, sample
+from tests.support.tables.tables_folder import (
+    Row,
+    apply_micro_batch,
+    backdate,
+    create_tables,
+    write_rows,
 )
-from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
 ROWS: list[Row] = [
     {"name": "b", "status": "OK", "lag": 2},
@@ -33,6 +34,68 @@ ROWS: list[Row] = [
     {"name": "c", "status": "OK", "lag": 2},
     {"name": "ab", "status": "OK", "lag": 7},
 ]
+
+
+WINDOW = timedelta(minutes=5)
+GROWING, SHRINKING, STEADY, NEW = "orders-slow", "orders-fast", "orders-level", "payments"
+_COMMITS = 10
+_PER_S = 100
+_END = 100_000
+_OFFSETS = {
+    # Five minutes ago and now; 30,000 records were written in between.
+    GROWING: (60_000, 75_000),
+    SHRINKING: (20_000, 80_000),
+    STEADY: (68_000, 98_000),
+}
+
+
+def create_overview_tables(in_folder: Path) -> str:
+    """Five minutes of a group per trend, and `payments`, whose rates are unknown."""
+    folder = create_tables(in_folder)
+    now = datetime.now(timezone.utc)
+    then = now - WINDOW
+    progress: list[Row] = [{"updated_at": now, "next_offset": 9, "high_watermark": 9}]
+    names = [*_OFFSETS, NEW]
+    before = [offset_row(name, first, then, "orders") for name, (first, _) in _OFFSETS.items()]
+    apply_micro_batch(
+        folder,
+        progress=[{**progress[0], "updated_at": then}],
+        groups=[_group(name) for name in names],
+        group_offsets=before,
+    )
+    for table in TABLES:
+        backdate(folder, table, then - timedelta(seconds=20))
+    commits = [offset_row(name, last, now, "orders") for name, (_, last) in _OFFSETS.items()]
+    apply_micro_batch(
+        folder,
+        progress=progress,
+        group_offsets=[*commits, offset_row(NEW, 5, now, "Invoices")],
+        offset_commits=history_of(
+            offset_row(
+                *(name, first + (last - first) * step // _COMMITS, at, "orders"),
+                outcome_timestamp=at,
+            )
+            for name, (first, last) in _OFFSETS.items()
+            for step in range(_COMMITS + 1)
+            for at in [then + step * WINDOW / _COMMITS]
+        ),
+    )
+    samples = [
+        sample(now - timedelta(seconds=ago), *log)
+        for ago in range(330, -1, -30)
+        for log in (
+            (_END - ago * _PER_S, "orders"),
+            (5, "Invoices"),
+            (9, "__consumer_offsets"),
+        )
+    ]
+    write_rows(folder, "log_offsets", samples)
+    return folder
+
+
+def _group(name: str) -> Row:
+    kind = "consumer" if name == GROWING else "classic"
+    return {"group_id": name, "state": "Stable", "member_count": 2, "group_type": kind}
 
 
 @pytest.fixture(scope="module")

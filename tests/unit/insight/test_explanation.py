@@ -206,7 +206,7 @@ def test_an_open_transaction_does_not_age_with_the_tables() -> None:
     stale = {"status": "UNKNOWN", "is_healthy": False, "transactions": [transaction]}
     soon, later = minute(55) + timedelta(seconds=1), minute(56)
     causes = [
-        {one.cause for one in explain(facts(**stale, known_until=until)).evidence}
+        {evidence.cause for evidence in explain(facts(**stale, known_until=until)).evidence}
         for until in (soon, later)
     ]
     assert [Cause.OPEN_TRANSACTION in open_causes for open_causes in causes] == [False, True]
@@ -216,7 +216,7 @@ def outlook(lags: Sequence[float], events: Sequence[dict[str, Any]] = ()) -> str
     now: dict[str, Any] = {"lag": round(lags[-1]), "is_healthy": False, "status": "WARN"}
     behind = facts(**now, events=events, series=series([0.0] * 50 + list(lags)))
     return next(
-        one.text for one in story_of(behind, explain(behind)).lines if one.part is Part.OUTLOOK
+        line.text for line in story_of(behind, explain(behind)).lines if line.part is Part.OUTLOOK
     )
 
 

@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 KEY = OffsetKey("g", "t", 0)
 
 
-class Told:
+class LogOfGroup:
     """A log of one group, and what its records tell."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def names(events: list[GroupEvent]) -> list[str]:
 
 
 def test_the_life_of_a_classic_group() -> None:
-    log = Told()
+    log = LogOfGroup()
     begun = log.classic("m1")
     assert names(begun) == ["group_created", "rebalance", "member_joined", "assignment_changed"]
     assert (begun[1].epoch_before, begun[1].epoch_after, begun[1].member_count) == (None, 1, 1)
@@ -91,7 +91,7 @@ def test_the_life_of_a_classic_group() -> None:
 
 @pytest.mark.parametrize("group_type", TYPES)
 def test_the_life_of_a_modern_group(group_type: str) -> None:
-    log = Told()
+    log = LogOfGroup()
     joined = log.put(group_type, Part.MEMBER, "m")
     assert names(joined) == ["group_created", "member_joined"]
     assert {event.group_type for event in joined} == {group_type}
@@ -123,7 +123,7 @@ def test_the_life_of_a_modern_group(group_type: str) -> None:
 
 
 def test_a_conversion_is_another_group() -> None:
-    log = Told()
+    log = LogOfGroup()
     log.classic("m1")
     log.classic_tombstone()
     made = log.put("consumer", Part.MEMBER, "m1")
@@ -134,7 +134,7 @@ def test_a_conversion_is_another_group() -> None:
 
 
 def test_a_member_that_goes_back_is_named() -> None:
-    log = Told()
+    log = LogOfGroup()
     log.classic("m1", "m2")
     event = log.moved(9, 4, leader_epoch=3)
     assert event is not None
@@ -147,7 +147,7 @@ def test_a_member_that_goes_back_is_named() -> None:
 
 
 def test_what_is_committed_in_the_name_of_an_empty_group_is_a_reset() -> None:
-    log = Told()
+    log = LogOfGroup()
     log.classic("m1")
     log.classic(generation=2)
     for before, after in ((9, 4), (4, 9)):
@@ -161,11 +161,11 @@ def test_what_is_committed_in_the_name_of_an_empty_group_is_a_reset() -> None:
 
 
 def test_a_simple_group_rewinds() -> None:
-    event = Told().moved(9, 4)
+    event = LogOfGroup().moved(9, 4)
     assert event is not None
     assert (event.event, event.group_type) == (EventName.OFFSET_REWIND, "classic")
-    assert Told().moved(4, 9) is None
-    assert Told().replay.replay_commit(KEY, None, committed(4, record_offset=1), 1) is None
+    assert LogOfGroup().moved(4, 9) is None
+    assert LogOfGroup().replay.replay_commit(KEY, None, committed(4, record_offset=1), 1) is None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_simple_group_rewinds() -> None:
 def test_a_tombstone_is_an_expiry_once_the_offset_was_to_expire(
     days: int, event: EventName
 ) -> None:
-    deletion = Told().replay.replay_tombstone(
+    deletion = LogOfGroup().replay.replay_tombstone(
         KEY,
         committed(9, record_offset=1),
         2,
@@ -185,7 +185,7 @@ def test_a_tombstone_is_an_expiry_once_the_offset_was_to_expire(
 
 
 def test_what_members_subscribe_to_does_not_expire() -> None:
-    log = Told()
+    log = LogOfGroup()
     log.classic("m1")
     deletion = log.replay.replay_tombstone(
         KEY, committed(9, record_offset=1), 2, timestamp_ms=9 * DAY_MS, retention_ms=DAY_MS

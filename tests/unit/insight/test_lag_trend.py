@@ -41,13 +41,13 @@ def test_noise_is_steady(
 
 
 def test_unknown_rates_have_no_trend() -> None:
-    found = without_noise(
+    growth = without_noise(
         np.array([UNKNOWN, 7.0, 7.0]),
         np.array([50.0, UNKNOWN, 50.0]),
         np.array([UNKNOWN, 1.0, UNKNOWN]),
         np.array([UNKNOWN, 2.0, UNKNOWN]),
     )
-    assert np.isnan(found).tolist() == [True, True, False]
+    assert np.isnan(growth).tolist() == [True, True, False]
 
 
 COUNTS = st.none() | st.integers(0, 1_000)

@@ -1,8 +1,9 @@
-"""Every incident is explained, without a hint which one it is."""
+"""Every incident is explained, without a hint which one it is: also in text, JSON and docs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -10,22 +11,23 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
+from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation
 from coordinator_state.insight.lag_onset import Onset
 from streaming.lag import freshness
 from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
-from streaming.views.explanation import explanation_text
+from streaming.views.explanation import explained, explanation_text
+from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.explained_incidents import CASES, GROUP, START, Case, Incident
 
 
-def explained(incident: Incident, folder: Path) -> Explanation:
+def explained_at_end(incident: Incident, folder: Path) -> Explanation:
     """The explanation of the group at the end of an incident."""
-    facts = group_facts(TableReader(incident.tables(folder)), GROUP, at=incident.now)
-    assert facts is not None
-    return explain(facts)
+    explanation = explained(TableReader(incident.tables(folder)), GROUP, at=incident.now)
+    assert explanation is not None
+    return explanation
 
 
 ExplainedCase = Callable[[Case], tuple[Explanation, CoordinatorTables]]
@@ -38,7 +40,7 @@ def explained_case(tmp_path_factory: pytest.TempPathFactory) -> ExplainedCase:
     @cache
     def build(case: Case) -> tuple[Explanation, CoordinatorTables]:
         folder = tmp_path_factory.mktemp(case.__name__) / "tables"
-        return explained(case(), folder), CoordinatorTables(folder)
+        return explained_at_end(case(), folder), CoordinatorTables(folder)
 
     return build
 
@@ -86,7 +88,7 @@ def test_a_group_that_has_just_stopped_is_not_said_to_keep_up(tmp_path: Path) ->
     stopped_at = incident.now
     for seconds in (20, 20, 80):
         incident.run(seconds=seconds)
-        explanation = explained(incident, tmp_path / f"{incident.now:%H-%M-%S}")
+        explanation = explained_at_end(incident, tmp_path / f"{incident.now:%H-%M-%S}")
         causes = [evidence.cause for evidence in explanation.evidence]
         assert causes[0] is Cause.NO_COMMITS, explanation_text(explanation)
         assert Cause.CAUGHT_UP not in causes
@@ -101,7 +103,7 @@ def test_a_recovered_rewind_is_not_the_cause_of_a_later_stop(tmp_path: Path) -> 
     incident.run(minutes=20, each=incident.assign_and_commit)
     stopped_at = incident.now
     incident.run(minutes=3)
-    explanation = explained(incident, tmp_path / "tables")
+    explanation = explained_at_end(incident, tmp_path / "tables")
     stop, rewind = explanation.evidence
     assert (stop.cause, rewind.cause) == (Cause.NO_COMMITS, Cause.OFFSET_REWIND)
     assert stop.text == f"no commit since {stopped_at:%H:%M:%S} UTC, usually every 5 s"
@@ -125,7 +127,7 @@ def test_the_lag_grows_since_the_same_moment_whenever_one_asks(tmp_path: Path, c
     onsets = []
     for minutes in (3, 2, 8.4):
         incident.run(minutes=minutes)
-        onsets.append(explained(incident, tmp_path / str(minutes)).behind_since)
+        onsets.append(explained_at_end(incident, tmp_path / str(minutes)).behind_since)
     assert len(set(onsets)) == 1, onsets
     assert onsets[0] is not None
     assert timedelta(0) <= onsets[0].at - (START + timedelta(minutes=30)) <= timedelta(minutes=1)
@@ -140,3 +142,45 @@ def test_stale_tables_show_the_group_at_their_last_write(
     late = group_facts(reader, GROUP, at=incident.now + timedelta(minutes=20))
     assert late is not None
     assert late.known_until == incident.now
+
+
+# --- on the command line, as JSON and in the docs
+
+
+def examples(page: str) -> Iterator[tuple[str, str]]:
+    """The name of the incident and the text of each example, without the wraps of the page."""
+    for name, text in re.findall(r"<!-- (\w+) -->\n\n```text\n(.*?)```", page, re.DOTALL):
+        yield name, re.sub(r"(?: \\)?\n {6}(?=\S)", " ", text)
+
+
+def test_the_examples_of_the_page_are_printed(
+    repository: Path, explained_case: ExplainedCase
+) -> None:
+    page = (repository / "docs" / "explain.md").read_text()
+    texts = list(examples(page))
+    assert len(texts) == 3
+    for name, text in texts:
+        explanation, _ = explained_case(getattr(incidents, name))
+        assert explanation_text(explanation) + "\n" == text, name
+
+
+def test_every_cause_is_on_the_page(repository: Path) -> None:
+    page = (repository / "docs" / "explain.md").read_text()
+    _, _, causes = page.partition("\n## Causes\n")
+    causes, _, _ = causes.partition("\n## ")
+    listed = re.findall(r"^\| `([a-z_]+)` \|", causes, re.MULTILINE)
+    assert listed == [cause.value for cause in Cause]
+
+
+def test_text_and_json_have_the_same_evidence(explained_case: ExplainedCase) -> None:
+    _, tables = explained_case(incidents.one_record_is_poison)
+    arguments = ("--tables", tables.reader.tables)
+    (explanation,) = json_lines(call("explain", GROUP, *arguments, "--output", "json"))
+    text = call("explain", GROUP, *arguments).stdout
+    assert explanation["group_id"] == GROUP
+    assert explanation["evidence"]
+    for number, evidence in enumerate(explanation["evidence"], 1):
+        assert f"{number}. {evidence['cause']}: {evidence['text']}\n" in text
+    refused = call("explain", "order-app", *arguments, exit_code=1)
+    assert refused.stdout == ""
+    assert f"did you mean {GROUP}?" in refused.stderr

@@ -13,9 +13,12 @@ import pytest
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
 from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
+from streaming.lag.unread_logs import unread_logs
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
+from streaming.views.snapshot import Snapshot
 from tests.support.tables import sample_rows
+from tests.support.tables.status_tables import NOW, at
 from tests.support.tables.tables_folder import (
     Row,
     apply_micro_batch,
@@ -23,13 +26,9 @@ from tests.support.tables.tables_folder import (
     create_tables,
     write_rows,
 )
+from tests.support.tables.topic_tables import PARTLY, SILENT, UNREAD, create_topic_tables
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 LOG_PARTITIONS = 4
-
-
-def at(seconds_ago: float) -> datetime:
-    return NOW - timedelta(seconds=seconds_ago)
 
 
 def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any) -> dict[str, Any]:
@@ -294,3 +293,36 @@ def test_totals_are_sums_and_maxima(tables: str) -> None:
     behind = by_topic["behind"]
     assert (behind["topic"], behind["partitions"], behind["lag"]) == ("t", 2, 120)
     assert (behind["max_lag"], behind["group_state"], behind["data_lost"]) == (60, "Empty", 0)
+
+
+# --- partitions that are sampled and that no group reads
+
+
+@pytest.mark.parametrize(
+    ("with_unread", "expected"),
+    [
+        (True, {(UNREAD, 0): 10, (UNREAD, 1): 5, (SILENT, 0): 10, (PARTLY, 2): 5}),
+        (False, {(SILENT, 0): 10}),
+    ],
+)
+def test_logs_without_a_committed_offset(
+    tmp_path: Path, with_unread: bool, expected: dict[tuple[str, int], int]
+) -> None:
+    """The log ends and the records that are produced per second."""
+    reader = TableReader(create_topic_tables(tmp_path, NOW, with_unread=with_unread))
+    lags = group_lag(reader, at=NOW)
+    rows = unread_logs(reader, NOW, lags).to_pylist()
+    rates = {(row["topic"], row["partition"]): row["produce_rate_per_s"] for row in rows}
+    assert rates == pytest.approx(expected)
+    assert {(row["state"], row["log_end_offset"]) for row in rows} == {("present", 1_000)}
+    assert unread_logs(reader, NOW.replace(year=2025), lags).num_rows == 0
+
+
+def test_samples_of_other_logs_change_neither_lag_nor_status(tmp_path: Path) -> None:
+    snapshots = []
+    for with_unread in (True, False):
+        folder = create_topic_tables(tmp_path / str(with_unread), NOW, with_unread=with_unread)
+        reader = TableReader(folder)
+        snapshot = Snapshot(reader, at=NOW)
+        snapshots.append((snapshot.lags, list(snapshot.groups)))
+    assert snapshots[0] == snapshots[1]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from streaming.lag.lag_history import lag_histories, lag_history
 from streaming.tables.reader import TableReader
-from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, create_dashboard_tables
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.sample_rows import sample
+from tests.support.tables.status_tables import NOW
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
-
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
 def ago(minutes: float) -> datetime:
@@ -93,18 +92,13 @@ def test_a_history_can_begin_with_its_data(tables: str) -> None:
     assert nobody.at[0] == ago(60)
 
 
-@pytest.fixture(scope="module")
-def reader_of_many_groups(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
-    return TableReader(create_dashboard_tables(tmp_path_factory.mktemp("many") / "tables").folder)
-
-
 @pytest.mark.parametrize(
     "options", [{"points": 30}, {"every": timedelta(seconds=5)}, {"begins_with_data": True}]
 )
 def test_many_groups_at_once_have_the_lag_of_each(
-    reader_of_many_groups: TableReader, options: dict[str, Any]
+    dashboard_tables: DashboardTables, options: dict[str, Any]
 ) -> None:
-    reader = reader_of_many_groups
+    reader = TableReader(dashboard_tables.folder)
     period = {"since": reader.moment - timedelta(minutes=10), "until": reader.moment, **options}
     groups = [REWOUND, "nobody", HOSTILE, "group-000"]
     history = lag_histories(reader, groups, **period)

@@ -25,14 +25,10 @@ from tests.support.tables.share_tables import (
     share_partition,
     write_share_rows,
 )
+from tests.support.tables.status_tables import NOW, at
 from tests.support.tables.tables_folder import Row, backdate, write_rows
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 UNKNOWN = {"lag": None, "time_lag_ms": None, "time_lag_at_least_ms": None, "data_lost": None}
-
-
-def at(seconds_ago: float) -> datetime:
-    return NOW - timedelta(seconds=seconds_ago)
 
 
 def partition(start_offset: int, delivered: int | None = 0, **fields: Any) -> Row:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
+from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from streaming.alerts.alert import Alert, AlertKey, AlertState
@@ -28,16 +29,70 @@ from streaming.metrics.families import KMINION, NAMES
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
 from tests.support.clients.installed_command import command_of
-from tests.support.tables.scraped_tables import (
-    CLUSTER,
-    create_scraped_tables,
-    group_ids,
-    labels,
-    scraped,
-)
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+from tests.support.tables.sample_rows import member_row, sample
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+CLUSTER = ("cluster_name", "cluster")
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def create_scraped_tables(folder: Path) -> str:
+    now = datetime.now(timezone.utc)
+    tables = create_tables(folder)
+    offset = {"group_id": 'g"\n', "topic": "t", "commit_timestamp": now - timedelta(seconds=7)}
+    apply_micro_batch(
+        tables,
+        progress=[{"records_applied": 5, "records_quarantined": 1, "next_offset": 30}],
+        groups=[
+            {"group_id": 'g"\n', "member_count": 1, "state": "Stable"},
+            {"group_id": "nothing"},
+        ],
+        group_members=[member_row('g"\n', "m", "t", [0], client_id="c", client_host="/h")],
+        group_offsets=[
+            {**offset, "partition": 0, "committed_offset": 90},
+            {**offset, "partition": 1, "committed_offset": 3},
+            {**offset, "topic": "unseen", "partition": 0, "committed_offset": 3},
+        ],
+        pending_offsets=[
+            {**offset, "partition": 0, "commit_timestamp": now - timedelta(seconds=50)}
+        ],
+        transactions=[{"transactional_id": "payments", "producer_id": 9, "state": "Ongoing"}],
+        topic_progress=[
+            {
+                **{"log_topic": "__transaction_state", "next_offset": 30, "high_watermark": 30},
+                **{"records_read": 1, "records_applied": 1},
+            }
+        ],
+    )
+    ends = [("t", 0, 0, 100), ("t", 1, 5, 25), ("__consumer_offsets", 0, 0, 30)]
+    samples = [
+        sample(at, end - ago, topic, partition, log_start_offset=start)
+        for ago in (1, 0)
+        for at in (now - timedelta(seconds=20 * ago + 2),)
+        for topic, partition, start, end in ends
+    ]
+    write_rows(tables, "log_offsets", samples)
+    return tables
+
+
+def scraped(tables: str, **options: Any) -> Samples:
+    registry = CollectorRegistry()
+    registry.register(TablesCollector(tables=tables, **options))
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def labels(**given: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({**given, "cluster_name": "cluster"}.items()))
+
+
+def group_ids(samples: Samples, name: str = "coordinator_state_group_info") -> set[str]:
+    return {dict(own)["group"] for metric, own in samples if metric == name}
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +336,124 @@ def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
             process.terminate()
         assert process.wait(30) == 0
     assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32\n' in text
+
+
+# --- `--max-series`: which series are left out, and that their number is told
+
+
+def left_out(samples: Samples) -> float:
+    return samples["coordinator_state_series_left_out", (CLUSTER,)]
+
+
+def counted(samples: Samples) -> int:
+    """Series whose labels clients chose: those that `max_series` is about."""
+    by_clients = {"group", "group_id", "topic", "topic_name", "rule"}
+    return sum(bool(by_clients & dict(own).keys()) for _, own in samples)
+
+
+@pytest.mark.long
+def test_no_limit_is_passed_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    """Whatever the limit is, and for every naming."""
+    tables = create_scraped_tables(tmp_path)
+    for options in ({}, {"names": KMINION}, {"by": "topic"}, {"by": "group"}):
+        whole = scraped(tables, **options)
+        assert left_out(whole) == 0
+        for max_series in range(counted(whole) + 1):
+            few = scraped(tables, max_series=max_series, **options)
+            assert counted(few) <= max_series
+            assert counted(few) + left_out(few) == counted(whole)
+            # The metrics of the tables themselves are always there.
+            assert few["coordinator_state_up", ()] == 1
+            assert set(few) <= set(whole) | {("coordinator_state_series_left_out", (CLUSTER,))}
+
+
+LAG = "kafka_consumergroup_group_lag"
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A group that lost data, twenty that are well, and some whose ids are very long."""
+    now = datetime.now(timezone.utc)
+    folder = create_tables(tmp_path_factory.mktemp("crowd"))
+    well = [f"well-{number:02}" for number in range(20)]
+    long = ["a" * 32_000, "ü" * 300, '"' * 600, "b" * 512]
+    offset = {"topic": "t", "partition": 0, "commit_timestamp": now}
+    apply_micro_batch(
+        folder,
+        progress=[{"next_offset": 30}],
+        groups=[{"group_id": group, "state": "Empty"} for group in ("worst", *well, *long)],
+        group_offsets=[
+            *({**offset, "group_id": group, "committed_offset": 100} for group in (*well, *long)),
+            {**offset, "group_id": "worst", "committed_offset": 3},
+        ],
+    )
+    samples = [
+        sample(at, end, topic, log_start_offset=5)
+        for topic, end in (("t", 100), ("__consumer_offsets", 30))
+        for at in (now - timedelta(seconds=20), now)
+    ]
+    write_rows(folder, "log_offsets", samples)
+    return folder
+
+
+def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> None:
+    whole = scraped(crowd)
+    assert len(group_ids(whole)) == 25
+    few = scraped(crowd, max_series=30)
+    assert "worst" in group_ids(few)
+    assert "worst" not in group_ids(few, LAG)
+    assert group_ids(few) == {
+        "worst",
+        *(f"well-{number:02}" for number in range(len(group_ids(few)) - 1)),
+    }
+    # As many as those of the others are: none is left for the groups whose ids are long.
+    long = {group for group in group_ids(whole) if len(group) > 100}
+    enough = sum(
+        dict(own).get("group", "") not in {"", *long} for _, own in scraped(crowd, by="group")
+    )
+    assert group_ids(scraped(crowd, by="group", max_series=enough)) == group_ids(whole) - long
+
+
+def test_long_labels_count_by_their_bytes(crowd: str) -> None:
+    """No answer is larger than the limit on series lets expect."""
+    for max_series in (0, 100, 3_000):
+        registry = CollectorRegistry()
+        registry.register(TablesCollector(tables=crowd, max_series=max_series))
+        size_bytes = len(generate_latest(registry))
+        # A character of a label may be escaped with another.
+        assert size_bytes < 20_000 + max_series * 1_300
+
+
+def test_the_log_says_once_that_series_are_left_out(
+    crowd: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector = TablesCollector(tables=crowd, max_series=30)
+    with caplog.at_level("INFO", "streaming.metrics.collector"):
+        for _ in range(2):
+            list(collector.collect())
+        (said,) = caplog.messages
+        collector.max_series = 100_000
+        for _ in range(2):
+            list(collector.collect())
+    assert re.fullmatch(
+        r"[\d,]+ series are left out because there are more than --max-series 30: "
+        r"[\d,]+ of groups, [\d,]+ of topics of groups, [\d,]+ of partitions of groups, "
+        r"[\d,]+ of partitions of topics",
+        said,
+    )
+    assert caplog.messages[1:] == ["series are no longer left out"]
+
+
+def test_alerts_are_among_the_series(tables: str, tmp_path: Path) -> None:
+    tables = str(shutil.copytree(tables, tmp_path / "tables"))
+    at = datetime.now(timezone.utc)
+    key = AlertKey("lag", "a")
+    pending = Alert(key=key, severity="warning", state=AlertState.PENDING, since=at)
+    firing = replace(pending, key=AlertKey("lag", "b"), state=AlertState.FIRING, fired_at=at)
+    write_alerts(open_alerts(tables), {alert.key: alert for alert in (pending, firing)})
+    whole = scraped(tables)
+    samples = scraped(tables, max_series=1)
+    assert [dict(own)["group"] for name, own in samples if name == "coordinator_state_alert"] == [
+        "b"
+    ]
+    assert left_out(samples) == counted(whole) - 1

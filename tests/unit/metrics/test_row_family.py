@@ -30,7 +30,9 @@ Row = tuple[str | None, int | None, float | None]
 def _table(rows: Sequence[Row], kind: pa.DataType) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else ([], [], [])
     types = (pa.string(), pa.int32(), kind)
-    arrays = [pa.array(column, one) for column, one in zip(columns, types, strict=True)]
+    arrays = [
+        pa.array(column, column_type) for column, column_type in zip(columns, types, strict=True)
+    ]
     return pa.table(arrays, names=["group_id", "partition", "lag"])
 
 
@@ -62,8 +64,8 @@ def test_the_lines_say_the_same_as_those_of_prometheus_client(
 
 def test_a_registry_gets_the_same_samples() -> None:
     table = _table([("g", 1, 5), ("h", None, None), (None, None, 7)], pa.int64())
-    found = RowFamily(GAUGE, [("cluster_name", "c")], table)
-    assert found == GAUGE.of([("cluster_name", "c")], table.to_pylist())
+    family = RowFamily(GAUGE, [("cluster_name", "c")], table)
+    assert family == GAUGE.of([("cluster_name", "c")], table.to_pylist())
 
 
 @pytest.mark.parametrize("value", [0.1, 1e300, 5e-324, float("inf"), float("-inf")])

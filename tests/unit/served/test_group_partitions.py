@@ -47,11 +47,11 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> ServedSnapshot:
 
 
 def test_rows_are_those_of_the_snapshot(snapshot: ServedSnapshot) -> None:
-    found = GroupPartitions.of(snapshot, BILLING)
+    partitions = GroupPartitions.of(snapshot, BILLING)
     wanted = snapshot.partitions_of(BILLING)
-    assert found.rows(np.arange(len(found))) == wanted
-    assert found.column("status").to_pylist() == [row["status"] for row in wanted]
-    of_member = found.where(member_id=CONSUMERS[0], topic="invoices")
+    assert partitions.rows(np.arange(len(partitions))) == wanted
+    assert partitions.column("status").to_pylist() == [row["status"] for row in wanted]
+    of_member = partitions.where(member_id=CONSUMERS[0], topic="invoices")
     assert of_member.rows(np.arange(len(of_member))) == [
         row for row in wanted if (row["member_id"], row["topic"]) == (CONSUMERS[0], "invoices")
     ]
@@ -62,26 +62,26 @@ def test_rows_are_those_of_the_snapshot(snapshot: ServedSnapshot) -> None:
 def test_totals(rows: list[Row], name: str) -> None:
     columns = pa.Table.from_pylist(rows, _SCHEMA)
     of_group = GroupPartitions(cast("Any", None), np.arange(len(rows)), columns)
-    found = of_group.by(cast("Literal['topic', 'member_id']", name))
-    assert {row[name]: row for row in found} == _totals(rows, name)
-    known = [-1 if row["lag"] is None else -row["lag"] for row in found]
+    totals = of_group.by(cast("Literal['topic', 'member_id']", name))
+    assert {row[name]: row for row in totals} == _totals(rows, name)
+    known = [-1 if row["lag"] is None else -row["lag"] for row in totals]
     assert known == sorted(known)
 
 
 def _totals(rows: list[Row], name: str) -> dict[str | None, Row]:
     whole = sum(row["lag"] or 0 for row in rows)
-    found = {}
+    totals = {}
     for key in {row[name] for row in rows}:
         own = [row for row in rows if row[name] == key]
         lags = [row["lag"] for row in own if row["lag"] is not None]
-        found[key] = {
+        totals[key] = {
             **{name: key, "partitions": len(own), "lag": sum(lags) if lags else None},
             "max_lag": max(lags, default=None),
-            **{f"max_{one}": _max(one, own) for one in ("time_lag_ms", "time_lag_at_least_ms")},
+            **{f"max_{lag}": _max(lag, own) for lag in ("time_lag_ms", "time_lag_at_least_ms")},
             "status": list(Status)[max(row["rank"] for row in own)].value,
             "share": sum(lags) / whole if whole else None,
         }
-    return found
+    return totals
 
 
 def _max(name: str, rows: list[Row]) -> int | None:

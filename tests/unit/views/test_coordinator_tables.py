@@ -25,7 +25,7 @@ from streaming.views import coordinator_tables, definitions
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.definitions import SCHEMAS
 from tests.support.clients.command_line import call, json_lines
-from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
+from tests.support.tables.status_tables import NOW, VERSION
 
 SHORT_NAMES = {
     "coordinator_records": "records",
@@ -39,12 +39,6 @@ SHORT_NAMES = {
     "offset_commits": "history",
 }
 """The methods that do not have the name of their table or view."""
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorTables:
-    folder = create_status_tables(tmp_path_factory.mktemp("status") / "tables")
-    return CoordinatorTables(folder, as_of=VERSION)
 
 
 def method_of(name: str) -> Any:

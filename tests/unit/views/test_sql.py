@@ -18,17 +18,7 @@ from streaming.views.definitions import SCHEMAS
 from streaming.views.query import answering, query
 from streaming.views.sql.forms import write_json
 from tests.support.clients.command_line import call, json_lines
-from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
-
-
-@pytest.fixture(scope="module")
-def tables(folder: str) -> CoordinatorTables:
-    return CoordinatorTables(folder, as_of=VERSION)
+from tests.support.tables.status_tables import NOW, VERSION
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

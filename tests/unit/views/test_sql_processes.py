@@ -39,16 +39,6 @@ SOON = SqlLimits(within_s=1, memory_bytes=1 << 30, answer_bytes=1 << 20, most_ro
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
-
-
-@pytest.fixture(scope="module")
-def tables(folder: str) -> CoordinatorTables:
-    return CoordinatorTables(folder, as_of=VERSION)
-
-
-@pytest.fixture(scope="module")
 def shared(folder: str) -> Iterator[SqlProcesses]:
     processes = SqlProcesses(Slots("queries", 2), [folder])
     yield processes
