@@ -39,11 +39,11 @@ def test_every_sink_is_told_of_beginning_and_end(
     rules.broken = set()
     rules.look(second + 1)
     for sink in SINKS:
-        told = [(at, word) for at, _, name, word in rules.told if name == sink]
-        words = [word for _, word in told]
+        notices = [(at, word) for at, _, name, word in rules.told if name == sink]
+        words = [word for _, word in notices]
         assert words[::-1][:1] in ([], ["resolved"])
         is_known, last_at = False, 0.0
-        for at, word in told:
+        for at, word in notices:
             if word == "firing":
                 assert not is_known
             else:
@@ -72,10 +72,10 @@ def test_every_sink_that_knows_an_alert_learns_its_newest_status(
         rules.broken = broken
         rules.look(second, BEHIND, status=status)
     for sink in SINKS:
-        told = [(at, word) for at, _, name, word in rules.told if name == sink]
-        (_, first), *updates = told
+        notices = [(at, word) for at, _, name, word in rules.told if name == sink]
+        (_, first), *updates = notices
         assert first == "firing"
         assert {word for _, word in updates} <= {"changed"}
-        times = [at for at, _ in told]
+        times = [at for at, _ in notices]
         assert all(after - before >= 60 for before, after in pairwise(times))
         assert statuses[times[-1]] == last

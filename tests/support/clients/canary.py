@@ -35,7 +35,7 @@ def _forms(text: str) -> Iterator[str]:
     yield unquote(text)
     yield re.sub(
         r"\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|([0-9a-f]{2})[ :]?",
-        lambda found: chr(int(next(filter(None, found.groups())), 16)),
+        lambda match: chr(int(next(filter(None, match.groups())), 16)),
         text,
         flags=re.IGNORECASE,
     )
