@@ -73,7 +73,7 @@ class Log:
     next_offset: int = 0
     raw: bytearray = field(default_factory=bytearray)
 
-    def append(self, *records: KeyAndValue, producer_id: int = -1, **batch: bool) -> int:
+    def append(self, *records: KeyAndValue, producer_id: int = -1, **batch: Any) -> int:
         base_offset = self.next_offset
         self.raw += write_record_batch(
             base_offset,
