@@ -79,8 +79,8 @@ class Stage:
         """Make other brokers the preferred leaders, and have them elected."""
         with self.admin() as admin:
             moved = {
-                TopicPartition(OFFSETS_TOPIC, p): [*one.replicas[1:], one.replicas[0]]
-                for p, one in self._described().items()
+                TopicPartition(OFFSETS_TOPIC, p): [*described.replicas[1:], described.replicas[0]]
+                for p, described in self._described().items()
             }
             admin.alter_partition_reassignments(moved)
             admin.elect_leaders(_PREFERRED, {OFFSETS_TOPIC: [at.partition for at in moved]})

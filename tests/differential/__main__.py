@@ -24,16 +24,16 @@ SHOWN_LINES = 10
 
 
 class _Differential:
-    """Rounds of one broker; a log with a difference is written to `found`.
+    """Rounds of one broker; a log with a difference is written to `folder`.
 
     The broker is compared with `tables`, or else with the reference loader.
     """
 
     def __init__(
-        self, rounds: BrokerRounds, found: Path, *, compacts: bool, tables: TablesOfRound | None
+        self, rounds: BrokerRounds, folder: Path, *, compacts: bool, tables: TablesOfRound | None
     ) -> None:
         self._rounds = rounds
-        self._found = found
+        self._folder = folder
         self._compacts = compacts
         self._tables = tables
 
@@ -48,7 +48,7 @@ class _Differential:
 
     def keep(self, name: str, log_partition: int, log: RoundLog) -> Path:
         """Write a log to a file."""
-        path = self._found / f"{name}.json"
+        path = self._folder / f"{name}.json"
         events = log.events(log_partition, self._rounds.topics, self._rounds.rules)
         logs = {log_partition: events}
         write_logs(path, self._rounds.broker.version, self._rounds.topics, logs)
@@ -72,6 +72,7 @@ class _Differential:
 @click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--found",
+    "kept",
     type=click.Path(file_okay=False, path_type=Path),
     default="differential-found",
     show_default=True,
@@ -84,7 +85,7 @@ def main(
     compact: bool,
     engine: EngineName | None,
     replay: Path | None,
-    found: Path,
+    kept: Path,
 ) -> None:
     """Put random logs of __consumer_offsets in front of a real broker and compare.
 
@@ -100,7 +101,7 @@ def main(
         if engine is not None:
             tables = TablesOfRound(build_session(engine=engine), engine)
             opened.callback(tables.session.stop)
-        differential = _Differential(broker, found, compacts=compact, tables=tables)
+        differential = _Differential(broker, kept, compacts=compact, tables=tables)
         if replay is not None:
             logs = read_logs(replay, broker.topics)
             _exit_with(differential.judge_raw({p: segment(log)[0] for p, log in logs.items()}))

@@ -148,7 +148,7 @@ class BrokerRounds:
                 if key.kind == "pending"
             ]
             with BrokerAnswers(self.broker.bootstrap_servers) as answering:
-                found = answering.answers(pending=pending, is_loaded=True)
+                answers = answering.answers(pending=pending, is_loaded=True)
             if tables_answers is not None:
                 expected = {
                     key: fields
@@ -157,11 +157,12 @@ class BrokerRounds:
                 }
         finally:
             self.broker.stop()
-        verification = compare(found, expected, found)
+        verification = compare(answers, expected, answers)
         differences: dict[int, list[str]] = defaultdict(list)
-        for one in verification.differences:
-            differences[partition_for(one.key.group_id, LOG_PARTITIONS)].append(
-                f"{one.key} {one.field or ''}: the broker says {one.broker}, we say {one.tables}"
+        for difference in verification.differences:
+            differences[partition_for(difference.key.group_id, LOG_PARTITIONS)].append(
+                f"{difference.key} {difference.field or ''}: the broker says {difference.broker}, "
+                f"we say {difference.tables}"
             )
         for log_partition, raw in logs.items():
             for line in self._misjudged(loaders[log_partition], raw, log_partition, failures):
@@ -212,8 +213,8 @@ class BrokerRounds:
             future.result()
 
         def described() -> tuple[Topic, ...]:
-            found = admin.describe_topics(TopicCollection([*TOPIC_NAMES]))
-            ids = {name: str(found[name].result().topic_id) for name in TOPIC_NAMES}
+            descriptions = admin.describe_topics(TopicCollection([*TOPIC_NAMES]))
+            ids = {name: str(descriptions[name].result().topic_id) for name in TOPIC_NAMES}
             return tuple((uuid_from_text(ids[name]), name) for name in TOPIC_NAMES)
 
         # A broker may not know yet what its controller has made.
@@ -238,8 +239,11 @@ class BrokerRounds:
         return self._failures()
 
     def _failures(self) -> dict[int, str]:
-        found = _FAILED.finditer(self.broker.log_since_start())
-        return {int(one["new"] or one["old"]): one["reason"] or one["cause"] or "" for one in found}
+        failures = _FAILED.finditer(self.broker.log_since_start())
+        return {
+            int(failure["new"] or failure["old"]): failure["reason"] or failure["cause"] or ""
+            for failure in failures
+        }
 
     def _loaded(self) -> set[int]:
         return {summary.log_partition for summary in self.broker.load_summaries()}
@@ -291,18 +295,18 @@ def _poll_while(goes_on: Callable[[], object], timeout_s: float) -> None:
 
 def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str, str]) -> Answers:
     """What coordinators with these loaders' state would answer."""
-    found: dict[AnswerKey, Fields] = {}
+    answers: dict[AnswerKey, Fields] = {}
     for loader in loaders.values():
         for group_id, group in loader.groups.items():
-            found[AnswerKey("group", group_id)] = group_fields(asdict(group))
+            answers[AnswerKey("group", group_id)] = group_fields(asdict(group))
             if group.group_type != CLASSIC or group.state == STABLE:
                 for member in group.members:
-                    found[AnswerKey("member", group_id, member_id=member.member_id)] = (
+                    answers[AnswerKey("member", group_id, member_id=member.member_id)] = (
                         member_fields(group.group_type, asdict(member), topic_names)
                     )
             for key, offset in loader.offset_fetch(group_id).items():
                 epoch = offset.leader_epoch
-                found[AnswerKey("offset", *key)] = {
+                answers[AnswerKey("offset", *key)] = {
                     "committed_offset": offset.committed_offset,
                     "leader_epoch": NO_LEADER_EPOCH if epoch is None else epoch,
                     "metadata": offset.metadata,
@@ -310,8 +314,8 @@ def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str,
         for waiting in loader.pending.values():
             for key in waiting:
                 if key.group_id in loader.groups:
-                    found[AnswerKey("pending", *key)] = IS_PENDING
-    return found
+                    answers[AnswerKey("pending", *key)] = IS_PENDING
+    return answers
 
 
 def _segments(raw: bytes) -> list[bytes]:

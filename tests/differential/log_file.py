@@ -54,11 +54,11 @@ def _to_json(event: Event) -> dict[str, Any]:
 
 
 def _from_json(fields: dict[str, Any], renamed: Mapping[bytes, bytes]) -> Event:
-    found = dict(fields)
+    renamed_fields = dict(fields)
     for name in ("key", "value"):
-        if found[name] is not None:
-            raw = bytes.fromhex(found[name])
+        if renamed_fields[name] is not None:
+            raw = bytes.fromhex(renamed_fields[name])
             for old, new in renamed.items():
                 raw = raw.replace(old, new)
-            found[name] = raw
-    return Event(**found)
+            renamed_fields[name] = raw
+    return Event(**renamed_fields)

@@ -99,13 +99,13 @@ def refusal(raw: bytes, rules: LoaderRules) -> ReplayError | None:
 @cache
 def group_ids(log_partition: int) -> tuple[str, ...]:
     """Three groups that belong into a log partition."""
-    found = []
+    names = []
     for prefix in ("a", "b", "\u00e9"):
         number = 0
         while partition_for(f"{prefix}{number}", LOG_PARTITIONS) != log_partition:
             number += 1
-        found.append(f"{prefix}{number}")
-    return tuple(found)
+        names.append(f"{prefix}{number}")
+    return tuple(names)
 
 
 def _is_recoverable(events: Sequence[Event], event: Event) -> bool:

@@ -49,8 +49,10 @@ class TablesOfRound:
             reader = TableReader(tables)
             assert reader.semantics == rounds.rules.semantics.value
             assert reader.release is rounds.rules.release
-            found = TableAnswers(reader)
+            table_answers = TableAnswers(reader)
             with GroupAdmin(servers) as admin:
-                told = found.answers(topic_names=admin.topic_names(found.topic_ids()))
-        self.seen.update(key.kind for key in told)
-        return told
+                answers = table_answers.answers(
+                    topic_names=admin.topic_names(table_answers.topic_ids())
+                )
+        self.seen.update(key.kind for key in answers)
+        return answers

@@ -94,7 +94,7 @@ def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
         waiting = {key for keys in before.pending.values() for key in keys}
         for key, offset in before.offsets.items():
             group = before.groups.get(key.group_id)
-            found = expiry(
+            expected = expiry(
                 group,
                 key.topic,
                 commit_timestamp_ms=offset.commit_timestamp_ms,
@@ -103,9 +103,9 @@ def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
                 retention_ms=RETENTION_MS,
                 semantics=rounds.rules.semantics,
             )
-            assert (key in after.offsets) == (found.at_ms is None), (key, group, found)
-            kept += found.at_ms is None
-            expired += found.at_ms is not None
+            assert (key in after.offsets) == (expected.at_ms is None), (key, group, expected)
+            kept += expected.at_ms is None
+            expired += expected.at_ms is not None
     assert kept > 3
     assert expired > 10
 

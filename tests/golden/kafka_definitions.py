@@ -55,17 +55,17 @@ def of_release(coordinator: str, release: str) -> list[RecordDefinition]:
         jar for jar in cached_jars(coordinator_jar_set(release)) if jar.name.startswith(prefix)
     )
     return [
-        one
-        for one in _definitions(jar)
-        if coordinator != "group" or (release, one.record_type) not in _UNSTABLE
+        definition
+        for definition in _definitions(jar)
+        if coordinator != "group" or (release, definition.record_type) not in _UNSTABLE
     ]
 
 
 def _definitions(jar: Path) -> list[RecordDefinition]:
     with ZipFile(jar) as archive:
         files = [name for name in archive.namelist() if _FILE.fullmatch(name)]
-        found = [json.loads(_COMMENT.sub("", archive.read(name).decode())) for name in files]
-    messages = {message["name"]: message for message in found}
+        definitions = [json.loads(_COMMENT.sub("", archive.read(name).decode())) for name in files]
+    messages = {message["name"]: message for message in definitions}
     return sorted(
         definition
         for name, key in messages.items()
@@ -92,14 +92,14 @@ def _records(key: Json, value: Json) -> Iterator[RecordDefinition]:
 def _fields(fields: list[Json], message: Json, version: int) -> tuple[FieldDefinition, ...]:
     """The fields of a version in wire order, tagged ones last, by tag."""
     structs = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", ())}
-    found = []
+    definitions = []
     for field in fields:
         is_tagged = _has(field.get("taggedVersions", "none"), version)
         if not (is_tagged or _has(field.get("versions", "none"), version)):
             continue
         kind: str = field["type"]
         of_struct = field.get("fields") or structs.get(kind.removeprefix("[]"))
-        found.append(
+        definitions.append(
             FieldDefinition(
                 name=field["name"][0].lower() + field["name"][1:],
                 type="struct" if of_struct else kind.removeprefix("[]"),
@@ -109,7 +109,7 @@ def _fields(fields: list[Json], message: Json, version: int) -> tuple[FieldDefin
                 fields=_fields(of_struct, message, version) if of_struct else (),
             )
         )
-    return tuple(sorted(found, key=lambda field: -1 if field.tag is None else field.tag))
+    return tuple(sorted(definitions, key=lambda field: -1 if field.tag is None else field.tag))
 
 
 def _has(versions: str, version: int) -> bool:

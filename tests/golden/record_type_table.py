@@ -34,33 +34,37 @@ def table_lines() -> Iterator[str]:
     yield f"| topic | type | name | {' | '.join(RELEASES)} |"
     yield f"|{'---|' * (3 + len(RELEASES))}"
     for coordinator, topic in TOPICS.items():
-        found = {
-            (release, one.record_type): one
+        definition_by_release = {
+            (release, definition.record_type): definition
             for of_coordinator, release in cases()
             if of_coordinator == coordinator
-            for one in of_release(coordinator, release)
+            for definition in of_release(coordinator, release)
         }
-        for number in sorted({number for _, number in found}):
-            newest = next(found[r, number] for r in reversed(RELEASES) if (r, number) in found)
-            cells = _cells([found.get((release, number)) for release in RELEASES])
+        for number in sorted({number for _, number in definition_by_release}):
+            newest = next(
+                definition_by_release[r, number]
+                for r in reversed(RELEASES)
+                if (r, number) in definition_by_release
+            )
+            cells = _cells([definition_by_release.get((release, number)) for release in RELEASES])
             yield f"| `{topic}` | {number} | {newest.name} | {' | '.join(cells)} |"
 
 
 def _cells(definitions: list[RecordDefinition | None]) -> Iterator[str]:
     before: RecordDefinition | None = None
-    for one in definitions:
-        if one is None:
+    for definition in definitions:
+        if definition is None:
             yield ""
             continue
-        versions = [str(min(one.values)), str(max(one.values))]
-        new = set() if before is None else _fields(one) - _fields(before)
+        versions = [str(min(definition.values)), str(max(definition.values))]
+        new = set() if before is None else _fields(definition) - _fields(before)
         names = {path.rpartition(".")[2] for path in new if path.rpartition(".")[0] not in new}
         yield ", ".join(["-".join(dict.fromkeys(versions)), *(f"+{n}" for n in sorted(names))])
-        before = one
+        before = definition
 
 
-def _fields(one: RecordDefinition) -> set[str]:
-    return {name for fields in one.values.values() for name in paths(fields)}
+def _fields(definition: RecordDefinition) -> set[str]:
+    return {name for fields in definition.values.values() for name in paths(fields)}
 
 
 def paths(fields: tuple[FieldDefinition, ...]) -> Iterator[str]:

@@ -27,12 +27,12 @@ RECORD_TYPES_OF: dict[str, RecordTypes] = {
 
 @pytest.mark.parametrize(("coordinator", "release"), cases())
 def test_every_record_of_a_release_is_known(coordinator: str, release: str) -> None:
-    found = of_release(coordinator, release)
+    definitions = of_release(coordinator, release)
     # 3.9 has the records of offsets, and of groups as far as its new coordinator has them.
     least = {"group": {0, 1, 2}, "transaction": {0}, "share": {0, 1}}[coordinator]
-    assert least <= {one.record_type for one in found}
+    assert least <= {definition.record_type for definition in definitions}
     known = RECORD_TYPES_OF[coordinator]
-    assert [problem for one in found for problem in _problems(one, known)] == []
+    assert [problem for definition in definitions for problem in _problems(definition, known)] == []
 
 
 @pytest.mark.parametrize("coordinator", RECORD_TYPES_OF)
@@ -47,11 +47,11 @@ def test_record_types_have_the_names_of_the_newest_release(coordinator: str) -> 
 @pytest.mark.parametrize("coordinator", RECORD_TYPES_OF)
 def test_no_field_is_known_that_no_release_has(coordinator: str) -> None:
     in_releases = {
-        (one.record_type, path)
+        (definition.record_type, path)
         for of_coordinator, release in cases()
         if of_coordinator == coordinator
-        for one in of_release(coordinator, release)
-        for fields in one.values.values()
+        for definition in of_release(coordinator, release)
+        for fields in definition.values.values()
         for path in paths(fields)
     }
     known = {
@@ -71,20 +71,20 @@ def test_the_docs_have_the_table_of_record_types_by_release(repository: Path) ->
     assert "\n".join(table_lines()) in (repository / "docs" / "replay.md").read_text()
 
 
-def _problems(found: RecordDefinition, record_types: RecordTypes) -> Iterator[str]:
-    known = record_types.get(found.record_type)
-    name = f"{found.name} ({found.record_type})"
+def _problems(definition: RecordDefinition, record_types: RecordTypes) -> Iterator[str]:
+    known = record_types.get(definition.record_type)
+    name = f"{definition.name} ({definition.record_type})"
     if known is None:
         yield f"{name} is not known"
         return
-    yield from _of_fields(f"key of {name}", found.key, known.key_fields, 0)
-    for version, fields in found.values.items():
+    yield from _of_fields(f"key of {name}", definition.key, known.key_fields, 0)
+    for version, fields in definition.values.items():
         at = f"{name} v{version}"
         first, last = known.versions
         if not first <= version <= last:
             yield f"{at} is not known"
             continue
-        if (found.first_flexible is not None and version >= found.first_flexible) != (
+        if (definition.first_flexible is not None and version >= definition.first_flexible) != (
             known.value.is_flexible(version)
         ):
             yield f"{at} is flexible in one of both"
@@ -100,18 +100,18 @@ def _schemas(known: RecordType) -> list[Schema]:
 
 
 def _of_fields(
-    at: str, found: Sequence[FieldDefinition], known: Sequence[Field], version: int
+    at: str, definitions: Sequence[FieldDefinition], known: Sequence[Field], version: int
 ) -> Iterator[str]:
     """Other fields, in another order; a tagged field that only we know is no problem."""
     of_version = [field for field in known if field.is_in(version)]
     by_tag = {field.tag: field for field in of_version if field.tag is not None}
     untagged = [field for field in of_version if field.tag is None]
-    names = [field.name for field in found if field.tag is None]
+    names = [field.name for field in definitions if field.tag is None]
     if names != [field.name for field in untagged]:
         yield f"{at}: fields {names}, known {[field.name for field in untagged]}"
         return
-    pairs = zip((field for field in found if field.tag is None), untagged, strict=True)
-    tagged = ((field, by_tag.get(field.tag)) for field in found if field.tag is not None)
+    pairs = zip((field for field in definitions if field.tag is None), untagged, strict=True)
+    tagged = ((field, by_tag.get(field.tag)) for field in definitions if field.tag is not None)
     for field, same in (*pairs, *tagged):
         if same is None:
             yield f"{at}: field {field.name} with tag {field.tag} is not known"

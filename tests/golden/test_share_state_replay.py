@@ -148,7 +148,7 @@ def _disjoint(random: Random) -> list[tuple[int, int]]:
     """In order, some contiguous, as a broker writes them."""
     bounds = sorted(random.sample(range(80), random.randrange(12)))
     ranges = [(first, end - 1) for first, end in pairwise(bounds)]
-    return [one for one in ranges if random.random() < 0.8]
+    return [offsets for offsets in ranges if random.random() < 0.8]
 
 
 def _as_kafka(state: SharePartition | None, kafka: Json | None, release: str) -> Json | None:

@@ -269,8 +269,8 @@ class _Killing:
         with ThreadPoolExecutor(2) as pool:
             done = [pool.submit(tables.catch_up) for tables in self._tables]
             done.append(pool.submit(undisturbed.catch_up, undisturbed=True))
-            for one in done:
-                one.result()
+            for loading in done:
+                loading.result()
         logs = dict(logs_at_rest(self._broker))
         loaders = {p: loaded(batches) for p, batches in logs.items()}
         history = places_of_history(logs, loaders)
@@ -298,11 +298,13 @@ class _Killing:
 
     def _verified(self, tables: KilledTables) -> list[str]:
         with BrokerAnswers(self._broker.bootstrap_servers) as answers:
-            found = verify(
+            verification = verify(
                 answers, lambda: TableAnswers(TableReader(tables.path)), timeout_s=_VERIFICATION_S
             )
-        behind = [f"log partition {p}: {n} records are missing" for p, n in found.behind.items()]
-        return [*behind, *map(str, found.differences)]
+        behind = [
+            f"log partition {p}: {n} records are missing" for p, n in verification.behind.items()
+        ]
+        return [*behind, *map(str, verification.differences)]
 
 
 @click.command()

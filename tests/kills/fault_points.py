@@ -142,7 +142,7 @@ def _kill(pid: int) -> None:
 
 def _pids_of(session: int) -> set[int]:
     """The processes of a session that still run."""
-    found = set()
+    pids = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
@@ -151,5 +151,5 @@ def _pids_of(session: int) -> set[int]:
             except OSError:  # it has ended meanwhile
                 continue
             if int(fields[3]) == session and fields[0] not in "ZX":
-                found.add(int(folder.name))
-    return found
+                pids.add(int(folder.name))
+    return pids

@@ -74,6 +74,6 @@ def _is_of_offset(key: bytes | None) -> bool:
 def differences_of_history(tables: str, expected: set[tuple[int, int]]) -> Iterator[str]:
     rows = TableReader(tables).read(OFFSET_COMMITS.name, ["log_partition", "record_offset", "day"])
     kept = (row for row in rows.to_pylist() if is_kept(row["day"]))
-    found = {(row["log_partition"], row["record_offset"]) for row in kept}
-    yield from (f"history lacks {place}" for place in sorted(expected - found))
-    yield from (f"history has {place} from nowhere" for place in sorted(found - expected))
+    places = {(row["log_partition"], row["record_offset"]) for row in kept}
+    yield from (f"history lacks {place}" for place in sorted(expected - places))
+    yield from (f"history has {place} from nowhere" for place in sorted(places - expected))

@@ -15,7 +15,7 @@ NAMES = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), m
 @example(["STRASSE", "Straße", "İ", None, ""])
 @given(NAMES)
 def test_names_are_folded_as_python_does(names: list[str | None]) -> None:
-    wanted = [None if one is None else one.casefold() for one in names]
+    wanted = [None if name is None else name.casefold() for name in names]
     for column in (
         pa.array(names, pa.string()),
         pa.chunked_array([names[:2], names[2:]], pa.string()),
@@ -24,9 +24,9 @@ def test_names_are_folded_as_python_does(names: list[str | None]) -> None:
 
 
 @given(
-    NAMES.map(lambda names: [one for one in names if one is not None]),
+    NAMES.map(lambda names: [name for name in names if name is not None]),
     st.text("aAßsİi", max_size=2),
 )
 def test_a_part_is_found_in_any_case(names: list[str], part: str) -> None:
-    wanted = [part.casefold() in one.casefold() for one in names]
+    wanted = [part.casefold() in name.casefold() for name in names]
     assert having_part(pa.array(names, pa.string()), part).tolist() == wanted

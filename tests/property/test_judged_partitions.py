@@ -22,7 +22,7 @@ from streaming.lag.rows import GroupLagRow
 
 _HINTS = get_type_hints(PartitionFacts)
 _TYPES = {int: pa.int64(), bool: pa.bool_(), str: pa.string(), float: pa.float64()}
-_LIMITS = sorted({getattr(StatusRules(), one.name) for one in fields(StatusRules)})
+_LIMITS = sorted({getattr(StatusRules(), limit.name) for limit in fields(StatusRules)})
 _INTEGERS = st.sampled_from([0, 1, 2, *(limit + more for limit in _LIMITS for more in (0, 1))])
 
 
@@ -68,9 +68,9 @@ FACTS = st.fixed_dictionaries(
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
     def kind(hint: Any) -> pa.DataType:
-        for name, found in (("str", pa.string()), ("float", pa.float64()), ("int", pa.int64())):
-            if str(hint).startswith(name) or (hint in (_TYPES) and found == _TYPES[hint]):
-                return found
+        for name, data_type in (("str", pa.string()), ("float", pa.float64()), ("int", pa.int64())):
+            if str(hint).startswith(name) or (hint in (_TYPES) and data_type == _TYPES[hint]):
+                return data_type
         return pa.bool_()
 
     schema = pa.schema([(name, kind(hint)) for name, hint in _HINTS.items()])
@@ -88,7 +88,7 @@ def _lags(rows: list[dict[str, Any]]) -> pa.Table:
     for name in set(_OF_LAG[3:]) - {"member_id"}:
         columns[name] = known[name]
     columns["member_id"] = pa.nulls(len(rows), pa.string())
-    assert set(columns) == set(_OF_LAG) <= {one.name for one in fields(GroupLagRow)}
+    assert set(columns) == set(_OF_LAG) <= {column.name for column in fields(GroupLagRow)}
     return pa.table(columns)
 
 
@@ -99,9 +99,9 @@ def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: boo
     verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
     judged = JudgedPartitions(_lags(rows), facts, rules, verdict)
     wanted = [verdict or partition_status(PartitionFacts(**row), rules) for row in rows]
-    assert judged.ranks.tolist() == [one.status.rank for one in wanted]
-    found = [(row["status"], row["reason"], row["cause"], row["lag_text"]) for row in judged]
-    assert found == [(one.status.value, one.reason, *one[1:]) for one in wanted]
+    assert judged.ranks.tolist() == [each.status.rank for each in wanted]
+    columns = [(row["status"], row["reason"], row["cause"], row["lag_text"]) for row in judged]
+    assert columns == [(each.status.value, each.reason, *each[1:]) for each in wanted]
     assert judged.trends["growth_per_s"].to_pylist() == [row["growth_per_s"] for row in judged]
     some = np.arange(0, len(rows), 2)
     assert judged.rows(some) == [judged[number] for number in some]
@@ -130,18 +130,18 @@ def test_groups_are_the_same_as_columns_and_as_rows(
         "without": [Verdict(Status.IDLE, "no offsets")],
         "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
     }
-    found = JudgedGroups(groups, judged, verdicts)
+    judged_groups = JudgedGroups(groups, judged, verdicts)
     if verdict is not None:
         fresh = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), None)
         of_stale = {"status": verdict.status.value, "reason": verdict.reason}
-        assert list(found) == [
+        assert list(judged_groups) == [
             {**row, **of_stale, "topic": None, "partition": None}
             | {"partitions_not_ok": row["partitions"]}
             for row in JudgedGroups(groups, fresh, verdicts)
         ]
-    table = found.table
-    for name in set(table.column_names) & set(found[0]):
-        assert table[name].to_pylist() == [row[name] for row in found]
+    table = judged_groups.table
+    for name in set(table.column_names) & set(judged_groups[0]):
+        assert table[name].to_pylist() == [row[name] for row in judged_groups]
     margins = {
         row["group_id"]: row["min_retention_margin_ms"]
         for row in judged.columns.group_by("group_id")
@@ -150,10 +150,10 @@ def test_groups_are_the_same_as_columns_and_as_rows(
         .to_pylist()
     }
     assert table["min_retention_margin_ms"].to_pylist() == [
-        margins.get(row["group_id"]) for row in found
+        margins.get(row["group_id"]) for row in judged_groups
     ]
-    of_groups = dict(zip(ids, found.ranks.tolist(), strict=False))
-    assert found.ranks_of_partitions().tolist() == [
+    of_groups = dict(zip(ids, judged_groups.ranks.tolist(), strict=False))
+    assert judged_groups.ranks_of_partitions().tolist() == [
         of_groups[group_id] for group_id in judged.columns["group_id"].to_pylist()
     ]
 

@@ -47,7 +47,7 @@ def sample(
 
 
 def histories(logs: list[list[Sample]]) -> LogHistories:
-    rows = [(log, *one) for log, samples in enumerate(logs) for one in samples]
+    rows = [(log, *taken) for log, samples in enumerate(logs) for taken in samples]
     names = ["log", *Sample._fields]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     types = {"state": object, "topic_id": object}
@@ -73,13 +73,13 @@ def test_time_lag_is_the_age_of_the_first_uncommitted_record(
 ) -> None:
     """`appends` has the time of each record; it is off by one interval at most."""
     times = range(0, until_ms + 1, INTERVAL_MS)
-    samples = [sample(at, sum(one <= at for one in appends)) for at in times]
+    samples = [sample(at, sum(appended_at <= at for appended_at in appends)) for at in times]
     now = times[-1]
-    found = lags(samples, [committed], now)
+    measured = lags(samples, [committed], now)
     end = samples[-1].log_end_offset
-    assert found.lag[0] == max(end - committed, 0)
-    time_lag = int(found.time_lag_ms[0])
-    at_least = int(found.time_lag_at_least_ms[0])
+    assert measured.lag[0] == max(end - committed, 0)
+    time_lag = int(measured.time_lag_ms[0])
+    at_least = int(measured.time_lag_at_least_ms[0])
     if committed < samples[0].log_end_offset:
         # The lower bound is true, and as old as the samples.
         assert at_least == now - samples[0].sampled_at_ms <= now - appends[committed]
@@ -95,33 +95,33 @@ def test_time_lag_is_the_age_of_the_first_uncommitted_record(
 
 
 def test_a_log_that_grew_between_two_samples_grew_evenly() -> None:
-    found = lags(
+    measured = lags(
         [sample(0, 100), sample(10_000, 100), sample(20_000, 200)], [100, 150, 199], 30_000
     )
-    assert found.lag.tolist() == [100, 50, 1]
-    assert found.time_lag_ms.tolist() == [20_000, 15_000, 10_100]
+    assert measured.lag.tolist() == [100, 50, 1]
+    assert measured.time_lag_ms.tolist() == [20_000, 15_000, 10_100]
 
 
 def test_deleted_records_are_lost_and_the_next_one_is_what_waits() -> None:
-    found = lags([sample(0, 100), sample(10_000, 200, start=150)], [120, 150], 20_000)
-    assert (found.lag.tolist(), found.data_lost.tolist()) == ([80, 50], [30, 0])
-    assert found.time_lag_ms.tolist() == [15_000, 15_000]
+    measured = lags([sample(0, 100), sample(10_000, 200, start=150)], [120, 150], 20_000)
+    assert (measured.lag.tolist(), measured.data_lost.tolist()) == ([80, 50], [30, 0])
+    assert measured.time_lag_ms.tolist() == [15_000, 15_000]
 
 
 def test_an_open_transaction_hides_what_is_behind_it() -> None:
-    found = lags([sample(0, 10), sample(1_000, 20, stable=12)], [10, 15], 2_000)
-    assert found.lag.tolist() == [10, 5]
-    assert found.lag_to_last_stable.tolist() == [2, 0]
+    measured = lags([sample(0, 10), sample(1_000, 20, stable=12)], [10, 15], 2_000)
+    assert measured.lag.tolist() == [10, 5]
+    assert measured.lag_to_last_stable.tolist() == [2, 0]
 
 
 def test_transaction_markers_at_the_end_are_no_lag() -> None:
-    found = lags(
+    measured = lags(
         [sample(0, 7), sample(1_000, 10), sample(2_000, 10, markers=2)], [7, 8, 9, 10], 3_000
     )
-    assert found.lag.tolist() == [3, 0, 0, 0]
-    assert found.lag_to_last_stable.tolist() == [3, 0, 0, 0]
-    assert found.markers.tolist() == [UNKNOWN, 2, 1, UNKNOWN]
-    assert found.time_lag_ms.tolist() == [3_000, 0, 0, 0]
+    assert measured.lag.tolist() == [3, 0, 0, 0]
+    assert measured.lag_to_last_stable.tolist() == [3, 0, 0, 0]
+    assert measured.markers.tolist() == [UNKNOWN, 2, 1, UNKNOWN]
+    assert measured.time_lag_ms.tolist() == [3_000, 0, 0, 0]
 
 
 def test_samples_of_another_log_say_nothing() -> None:
@@ -132,12 +132,10 @@ def test_samples_of_another_log_say_nothing() -> None:
 
 
 def test_a_topic_that_is_gone_or_never_seen_has_no_lags() -> None:
-    found = histories(
-        [[], [sample(0, 5), sample(1, state=GONE)], [sample(0, state="unauthorised")]]
-    )
-    assert found.unknown.tolist() == [NO_SAMPLE, TOPIC_GONE, NO_SAMPLE]
-    assert found.state.tolist() == [None, GONE, "unauthorised"]
-    lags_of = found.lags(np.arange(3), np.array([1, 1, 1]), 10)
+    logs = histories([[], [sample(0, 5), sample(1, state=GONE)], [sample(0, state="unauthorised")]])
+    assert logs.unknown.tolist() == [NO_SAMPLE, TOPIC_GONE, NO_SAMPLE]
+    assert logs.state.tolist() == [None, GONE, "unauthorised"]
+    lags_of = logs.lags(np.arange(3), np.array([1, 1, 1]), 10)
     for name in Lags.__slots__:
         assert getattr(lags_of, name).tolist() == [UNKNOWN] * 3
 
@@ -157,8 +155,8 @@ def test_the_margin_is_until_records_were_deleted_last_time() -> None:
         sample(40_000, 400, start=100),
         sample(50_000, 400, start=100),
     ]
-    found = lags(samples, [50, 100, 200, 399, 400], 60_000)
-    assert found.retention_margin_ms.tolist() == [0, 0, 0, 9_900, UNKNOWN]
+    measured = lags(samples, [50, 100, 200, 399, 400], 60_000)
+    assert measured.retention_margin_ms.tolist() == [0, 0, 0, 9_900, UNKNOWN]
     assert lags(samples[:3], [200], 30_000).retention_margin_ms.tolist() == [UNKNOWN]
     assert lags(samples[2:], [350], 50_000).retention_margin_ms.tolist() == [UNKNOWN]
 

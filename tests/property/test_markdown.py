@@ -44,25 +44,25 @@ def test_escaped_text_is_rendered_as_it_is(text: str) -> None:
 @example("`")
 def test_code_is_rendered_as_it_is(text: str) -> None:
     html = MARKDOWN.render(f"# {code(text)}: x").strip()
-    found = re.fullmatch("<h1><code>(.*)</code>: x</h1>", html)
-    assert found is not None, html
-    assert unescape(found[1]).strip(" ") == (printable(text) or "(empty)").strip(" ")
+    match = re.fullmatch("<h1><code>(.*)</code>: x</h1>", html)
+    assert match is not None, html
+    assert unescape(match[1]).strip(" ") == (printable(text) or "(empty)").strip(" ")
 
 
 @given(syntax())
 def test_a_link_leads_to_its_address(text: str) -> None:
     html = MARKDOWN.render(f"x {link(text, ADDRESS)}").strip()
-    found = re.fullmatch('<p>x <a href="([^"]*)">([^<]*)</a></p>', html)
-    assert found is not None, html
-    assert unescape(found[1]) == ADDRESS.replace("(", "%28").replace(")", "%29")
+    match = re.fullmatch('<p>x <a href="([^"]*)">([^<]*)</a></p>', html)
+    assert match is not None, html
+    assert unescape(match[1]) == ADDRESS.replace("(", "%28").replace(")", "%29")
 
 
 @given(st.lists(syntax().map(printable), min_size=1))
 def test_command_lines_stay_in_their_block(lines: list[str]) -> None:
     html = MARKDOWN.render(code_block(lines)).strip()
-    found = re.fullmatch('<pre><code class="language-sh">(.*)\n</code></pre>', html, re.DOTALL)
-    assert found is not None, html
-    assert unescape(found[1]) == "\n".join(lines)
+    match = re.fullmatch('<pre><code class="language-sh">(.*)\n</code></pre>', html, re.DOTALL)
+    assert match is not None, html
+    assert unescape(match[1]) == "\n".join(lines)
 
 
 def test_no_address_becomes_a_link_and_no_name_a_mention() -> None:

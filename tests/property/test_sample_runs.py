@@ -35,19 +35,19 @@ def test_every_sample_lies_in_a_run_of_kept_ones(ends: list[int | None], interva
     kept: list[Sample] = []
     for number, end in enumerate(ends):
         now = at(number * interval_s)
-        found = [] if end is None else [offsets(0, end)]
-        taken += [Sample(now, one) for one in found]
-        kept += runs.keep(now, found)
+        present = [] if end is None else [offsets(0, end)]
+        taken += [Sample(now, logged) for logged in present]
+        kept += runs.keep(now, present)
     times = [sample.sampled_at for sample in kept]
     assert times == sorted(set(times))
     assert set(kept) <= set(taken)
     for sample in taken[:-1]:
-        before = [one for one in kept if one.sampled_at <= sample.sampled_at]
+        before = [earlier for earlier in kept if earlier.sampled_at <= sample.sampled_at]
         assert before[-1].offsets == sample.offsets
-    for one, next_one in itertools.pairwise(taken):
-        is_next = next_one.sampled_at - one.sampled_at == timedelta(seconds=interval_s)
-        if is_next and one.offsets != next_one.offsets:
-            assert {one, next_one} <= set(kept), "both ends of a change are known"
+    for first, second in itertools.pairwise(taken):
+        is_next = second.sampled_at - first.sampled_at == timedelta(seconds=interval_s)
+        if is_next and first.offsets != second.offsets:
+            assert {first, second} <= set(kept), "both ends of a change are known"
     if taken:
         assert taken[-1].sampled_at - kept[-1].sampled_at < CONFIRM_EVERY
 

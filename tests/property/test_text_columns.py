@@ -50,7 +50,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
         values = st.one_of(st.none(), _VALUES[kind])
         of_column = draw(st.lists(values, min_size=size, max_size=size))
         if pa.types.is_map(kind):
-            of_column = [None if one is None else [*one.items()] for one in of_column]
+            of_column = [None if entries is None else [*entries.items()] for entries in of_column]
         columns[f"{'long_' * draw(st.integers(0, 2))}{number}"] = pa.array(of_column, kind)
     return pa.table(columns)
 

@@ -61,21 +61,21 @@ def test_topics_are_those_of_their_rows(
     silent: dict[str, list[Row]] = {}
     for group, topic, partition in sorted(assigned - set(keyed)):
         silent.setdefault(group, []).append({"topic": topic, "partition": partition})
-    found = topic_list(
+    topics = topic_list(
         pa.Table.from_pylist(rows, GROUP_LAG),
         np.array([row["rank"] for row in rows], np.int64),
         pa.Table.from_pylist(logs, UNREAD_LOGS),
         silent,
     )
-    known = {row["topic"] for row in (*rows, *logs, *(one for of in silent.values() for one in of))}
-    by_topic = {row["topic"]: row for row in found.rows(np.arange(len(found)))}
+    known = {row["topic"] for row in (*rows, *logs, *(row for of in silent.values() for row in of))}
+    by_topic = {row["topic"]: row for row in topics.rows(np.arange(len(topics)))}
     assert by_topic.keys() == known
     for topic in known:
         _holds(by_topic[topic], topic, rows, logs, silent)
 
 
 def _holds(
-    found: Row, topic: str, rows: list[Row], logs: list[Row], silent: dict[str, list[Row]]
+    listed: Row, topic: str, rows: list[Row], logs: list[Row], silent: dict[str, list[Row]]
 ) -> None:
     of_topic = [row for row in rows if row["topic"] == topic]
     unread = {row["partition"]: row for row in logs if row["topic"] == topic}
@@ -87,38 +87,38 @@ def _holds(
     }
     groups = topic_groups(of_topic)
     read = {row["partition"] for row in of_topic} | {partition for _, partition in assigned}
-    assert found["readers"] == len(
+    assert listed["readers"] == len(
         {row["group_id"] for row in of_topic} | {group for group, _ in assigned}
     )
-    assert found["partitions"] == 1 + max(read | set(unread))
+    assert listed["partitions"] == 1 + max(read | set(unread))
     is_gone = any(row["topic_state"] == GONE for row in of_topic) and not unread
-    assert found["unread"] == (None if is_gone else found["partitions"] - len(read))
+    assert listed["unread"] == (None if is_gone else listed["partitions"] - len(read))
     rates = {
         row["partition"]: row["produce_rate_per_s"] for row in (*of_topic, *unread.values())
     }.values()
     known = [rate for rate in rates if rate is not None]
-    assert found["produce_rate_per_s"] == (sum(known) if known else None)
+    assert listed["produce_rate_per_s"] == (sum(known) if known else None)
     margins = [row["retention_margin_ms"] for row in of_topic]
-    assert found["min_retention_margin_ms"] == min(
+    assert listed["min_retention_margin_ms"] == min(
         (margin for margin in margins if margin is not None), default=None
     )
     worst = max(of_topic, key=lambda row: row["rank"], default=None)
-    assert (found["rank"], found["status"]) == (
+    assert (listed["rank"], listed["status"]) == (
         (worst["rank"], worst["status"].value) if worst else (None, None)
     )
-    ranks = [row["rank"] for row in of_topic if row["group_id"] == found["worst"]]
-    assert max(ranks, default=None) == found["rank"]
+    ranks = [row["rank"] for row in of_topic if row["group_id"] == listed["worst"]]
+    assert max(ranks, default=None) == listed["rank"]
     if not groups:
-        assert found["lag"] is None
+        assert listed["lag"] is None
         return
     slowest = max(map(_slowness, groups))
-    assert (found["max_time_lag_at_least_ms"], found["lag"]) == tuple(
+    assert (listed["max_time_lag_at_least_ms"], listed["lag"]) == tuple(
         None if value < 0 else value for value in slowest
     )
     if not assigned:
-        (of_slowest,) = [group for group in groups if group["group_id"] == found["slowest"]]
+        (of_slowest,) = [group for group in groups if group["group_id"] == listed["slowest"]]
         assert _slowness(of_slowest) == slowest
-        assert found["max_time_lag_ms"] == of_slowest["max_time_lag_ms"]
+        assert listed["max_time_lag_ms"] == of_slowest["max_time_lag_ms"]
 
 
 def _slowness(group: Row) -> tuple[int, int]:

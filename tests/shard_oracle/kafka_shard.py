@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topics
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from tests.shard_oracle.shard_process import Json, ShardProcess
-from tests.support.clients.kafka_requests import KafkaRequests, Message
+from tests.support.clients.kafka_requests import KafkaRequests, Message, Read
 
 _PROPERTIES: Final = {
     "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
@@ -60,7 +60,7 @@ class KafkaShard(KafkaRequests):
         now_ms: int,
     ) -> None:
         self._process = process
-        self._waiting: dict[str, tuple[Reply[Any], Callable[[Message], Any]]] = {}
+        self._waiting: dict[str, tuple[Reply[Any], Read]] = {}
         self._asked = 0
         self._now_ms = now_ms
         self.log = CoordinatorLog()
@@ -119,12 +119,7 @@ class KafkaShard(KafkaRequests):
         self.log.append_marker(producer, int(is_commit), self._now_ms)
 
     def _begin(
-        self,
-        api: str,
-        version: int,
-        message: Message,
-        read: Callable[[Message], Any],
-        client_id: str = "",
+        self, api: str, version: int, message: Message, read: Read, client_id: str = ""
     ) -> Reply[Any]:
         self._asked += 1
         name, reply = f"{api} {self._asked}", Reply[Any]()

@@ -96,12 +96,12 @@ class ShardProcess:
 
 def _sources(version: str) -> list[Path]:
     """The sources for a version: of each file, the one of the newest release up to it."""
-    found = {source.name: source for source in _SOURCES.glob("*.java")}
+    source_by_name = {source.name: source for source in _SOURCES.glob("*.java")}
     releases = {_numbers(folder.name): folder for folder in _SOURCES.iterdir() if folder.is_dir()}
     for release, folder in sorted(releases.items()):
         if release <= _numbers(version):
-            found |= {source.name: source for source in folder.glob("*.java")}
-    return sorted(found.values())
+            source_by_name |= {source.name: source for source in folder.glob("*.java")}
+    return sorted(source_by_name.values())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -79,8 +79,8 @@ def _assert_readers_see_no_deleted_row(spark: SparkSession, tables: str) -> None
         assert set(of_spark.columns) == set(rows.column_names)
     topics = reader.read(GROUP_OFFSETS.name, ["topic"])["topic"].to_pylist()
     for topic in set(topics):
-        found = reader.read(GROUP_OFFSETS.name, ["partition"], [("topic", "=", topic)])
-        assert found.num_rows == topics.count(topic)
+        partitions = reader.read(GROUP_OFFSETS.name, ["partition"], [("topic", "=", topic)])
+        assert partitions.num_rows == topics.count(topic)
 
 
 def _assert_maintenance_keeps_the_needed(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def _assert_maintenance_keeps_the_needed(tables: str, monkeypatch: pytest.Monkey
 def _maintain(tables: str) -> None:
     epoch = WriterEpoch.current(tables)
     done = list(maintain_tables(epoch, timedelta(days=1), now=datetime.now(timezone.utc)))
-    assert [one.error for one in done if one.error] == []
+    assert [tidied.error for tidied in done if tidied.error] == []
 
 
 def _age(folder: Path, age: timedelta) -> None:

@@ -32,8 +32,8 @@ def test_python_processes_of_spark_import_compiled_modules(spark: SparkSession) 
     """Spark's archive of PySpark has no bytecode; `streaming.jvm.spark_home` replaces it."""
     if SPARK_HOME in os.environ:
         pytest.skip("this machine has a SPARK_HOME, which stays as it is")
-    one = spark.sparkContext.parallelize([0], 1)
-    (imported,) = one.map(lambda _: str(__import__("pyspark").__path__[0])).collect()
+    task = spark.sparkContext.parallelize([0], 1)
+    (imported,) = task.map(lambda _: str(__import__("pyspark").__path__[0])).collect()
     assert "spark-home-" in imported
     assert Path(imported).resolve() == Path(pyspark.__path__[0]).resolve()
 

@@ -64,10 +64,17 @@ def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     receiver = HttpReceiver(f"http://127.0.0.1:{server.server_port}")
+    with serving(server):
+        yield receiver
+
+
+@contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[None]:
+    """Answer requests in a thread while the block runs."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield receiver
+        yield
     finally:
         server.shutdown()
         thread.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 import time
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,8 @@ from itertools import count
 from urllib.parse import parse_qsl
 
 import trustme
+
+from tests.support.brokers.receivers import serving
 
 CLIENT_ID = "materializer"
 CLIENT_SECRET = "client-credentials-hush"  # noqa: S105
@@ -74,14 +75,8 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
         server.socket = context.wrap_socket(server.socket, server_side=True)
     scheme = "https" if tls else "http"
     endpoint = TokenEndpoint(f"{scheme}://127.0.0.1:{server.server_port}/token", authority)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(server):
         yield endpoint
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def unsecured_token(subject: str, *, number: int = 0, life_s: int = _LIFE_S) -> str:

@@ -41,7 +41,9 @@ class Agent:
         return _text(result)
 
     def resources(self) -> list[str]:
-        return [one.uri for one in self._portal.call(self._client.list_resources).resources]
+        return [
+            resource.uri for resource in self._portal.call(self._client.list_resources).resources
+        ]
 
     def read(self, uri: str) -> str:
         (content,) = self._portal.call(self._client.read_resource, uri).contents

@@ -19,7 +19,7 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
 from coordinator_state.model.requests import OffsetCommitRequest, Reply
-from tests.support.clients.kafka_requests import KafkaRequests, Message
+from tests.support.clients.kafka_requests import KafkaRequests, Message, Read
 
 _MESSAGES = (admin, consumer, metadata, producer)
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
@@ -156,12 +156,7 @@ class BrokerClients(KafkaRequests):
         return connection.receive()
 
     def _begin(
-        self,
-        api: str,
-        version: int,
-        message: Message,
-        read: Callable[[Message], Any],
-        client_id: str = "",
+        self, api: str, version: int, message: Message, read: Read, client_id: str = ""
     ) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         client_id = client_id or self._client_ids.get(message["member_id"], "")

@@ -50,13 +50,13 @@ def findings(agent: Agent) -> dict[str, Finding]:
     tools for moved offsets and for transactions know the group, too.
     """
     ask = partial(agent.call, at=agent.call("find_groups", limit=1)["at"])
-    found = {}
+    finding_by_group = {}
     for group in _suspects(ask) or _groups(ask, status="all"):
         first = ask("explain_group", group=group)["evidence"][0]
         _require_evidence(ask, first)
         _require_witness(ask, group, first["cause"])
-        found[group] = Finding(first["cause"], _pairs(first), first["text"])
-    return found
+        finding_by_group[group] = Finding(first["cause"], _pairs(first), first["text"])
+    return finding_by_group
 
 
 def _suspects(ask: Ask) -> list[str]:
@@ -67,11 +67,11 @@ def _suspects(ask: Ask) -> list[str]:
         *transactions["open"],
         *transactions["aborted"],
     ]
-    return list(dict.fromkeys([*_groups(ask), *(one["group_id"] for one in others)]))
+    return list(dict.fromkeys([*_groups(ask), *(entry["group_id"] for entry in others)]))
 
 
 def _groups(ask: Ask, **selection: str) -> list[str]:
-    return [one["group_id"] for one in ask("find_groups", limit=100, **selection)["groups"]]
+    return [group["group_id"] for group in ask("find_groups", limit=100, **selection)["groups"]]
 
 
 def _require_evidence(ask: Ask, evidence: dict[str, Any]) -> None:
@@ -97,4 +97,7 @@ def _require_witness(ask: Ask, group: str, cause: str) -> None:
 
 
 def _pairs(evidence: dict[str, Any]) -> frozenset[tuple[int, int]]:
-    return frozenset((one["log_partition"], one["record_offset"]) for one in evidence["record_ids"])
+    return frozenset(
+        (record_id["log_partition"], record_id["record_offset"])
+        for record_id in evidence["record_ids"]
+    )

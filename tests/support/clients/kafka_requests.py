@@ -30,6 +30,8 @@ from coordinator_state.model.requests import (
 )
 
 Message = dict[str, Any]
+Read = Callable[[Message], Any]
+"""Makes an answer of the model from a response."""
 
 _KEEPS_MEMBER_ID_VERSION: Final = 3
 _SKIPS_NO_ASSIGNMENT_VERSION: Final = 8
@@ -47,12 +49,7 @@ class KafkaRequests(ABC):
 
     @abstractmethod
     def _begin(
-        self,
-        api: str,
-        version: int,
-        message: Message,
-        read: Callable[[Message], Any],
-        client_id: str = "",
+        self, api: str, version: int, message: Message, read: Read, client_id: str = ""
     ) -> Reply[Any]:
         """Send a request that the coordinator answers later."""
 

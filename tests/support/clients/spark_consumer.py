@@ -73,7 +73,10 @@ def main(jars: str, bootstrap_servers: str, topic: str, checkpoint: str, batches
     query = records.writeStream.foreachBatch(read).option("checkpointLocation", checkpoint).start()
     with suppress(StreamingQueryException):
         query.awaitTermination()
-    ends = {one["batchId"]: one["sources"][0]["endOffset"] for one in query.recentProgress}
+    ends = {
+        progress["batchId"]: progress["sources"][0]["endOffset"]
+        for progress in query.recentProgress
+    }
     failure = query.exception()
     session.stop()
     if len(ended) < batches:

@@ -109,19 +109,19 @@ class BrokerLog:
             records, is_unreadable = b"", True
         reported = self.reported_high_watermark
         high_watermark = self.log_end if reported is None else reported
-        found = FetchedRecords(
+        fetched = FetchedRecords(
             records=records,
             high_watermark=high_watermark,
             log_start_offset=self.log_start,
             is_unreadable=is_unreadable,
         )
-        return {log_partition: found}
+        return {log_partition: fetched}
 
     def _read(self, offset: int, max_bytes: int) -> bytes:
         first = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
         for segment in self.segments[max(first, 0) :]:
-            found = segment.find(offset, version=self.version)
-            if found is not None:
-                size = max(max_bytes, found.size_bytes)
-                return bytes(segment.content[found.position : found.position + size])
+            header = segment.find(offset, version=self.version)
+            if header is not None:
+                size = max(max_bytes, header.size_bytes)
+                return bytes(segment.content[header.position : header.position + size])
         return b""

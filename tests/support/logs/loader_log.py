@@ -13,7 +13,7 @@ from coordinator_state.log.record_batch_writer import write_control_batch, write
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.logs import group_value, offset_key, offset_value
 
 GROUP = "foo"
@@ -73,16 +73,14 @@ class Log:
     next_offset: int = 0
     raw: bytearray = field(default_factory=bytearray)
 
-    def append(
-        self, *records: KeyAndValue, producer_id: int = -1, is_transactional: bool = False
-    ) -> int:
+    def append(self, *records: KeyAndValue, producer_id: int = -1, **batch: Any) -> int:
         base_offset = self.next_offset
         self.raw += write_record_batch(
             base_offset,
             [(delta, NOW_MS, key, value) for delta, (key, value) in enumerate(records)],
             producer_id=producer_id,
             producer_epoch=-1 if producer_id == -1 else 2,
-            is_transactional=is_transactional,
+            **batch,
         )
         self.next_offset += len(records)
         return base_offset
@@ -95,18 +93,9 @@ class Log:
         self.next_offset += 1
         return self.next_offset - 1
 
-    def control(self, key: bytes | None, *, producer_id: int = 1000) -> int:
-        """A control batch with any key at all."""
-        self.raw += write_record_batch(
-            self.next_offset,
-            [(0, NOW_MS, key, b"\x00\x00\x00\x00\x00\x00")],
-            producer_id=producer_id,
-            producer_epoch=2,
-            is_transactional=True,
-            is_control=True,
-        )
-        self.next_offset += 1
-        return self.next_offset - 1
+    def control(self, *records: KeyAndValue) -> int:
+        """A control batch of producer 1000 with any records at all."""
+        return self.append(*records, producer_id=1000, is_transactional=True, is_control=True)
 
     def load(self, semantics: Semantics = COORDINATOR, *, strict: bool = True) -> ReferenceLoader:
         loader = ReferenceLoader(semantics, strict=strict)
@@ -127,7 +116,3 @@ def waiting(loader: ReferenceLoader) -> dict[int, dict[Partition, int]]:
         producer_id: {(k.topic, k.partition): v.committed_offset for k, v in records.items()}
         for producer_id, records in loader.pending.items()
     }
-
-
-def key_of(partition: Partition) -> OffsetKey:
-    return OffsetKey(GROUP, *partition)

@@ -113,8 +113,8 @@ def _row(kind: str, record_offset: int, producer_id: int, log_partition: int) ->
     }
 
 
-def places(*found: tuple[int, int]) -> pa.Table:
+def places(*pairs: tuple[int, int]) -> pa.Table:
     """Rows of (log partition, record offset)."""
     schema = pa.schema([("log_partition", pa.int32()), ("record_offset", pa.int64())])
     names = schema.names
-    return pa.Table.from_pylist([dict(zip(names, place, strict=True)) for place in found], schema)
+    return pa.Table.from_pylist([dict(zip(names, place, strict=True)) for place in pairs], schema)

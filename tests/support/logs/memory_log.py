@@ -114,8 +114,8 @@ class MemoryLogClient:
         return fetched
 
     def _records(self, log: MemoryLog, position: int, size_bytes: int) -> bytes:
-        found = b"".join(raw for _, last, raw in log.batches if last >= position)
-        return found[:size_bytes]
+        records = b"".join(raw for _, last, raw in log.batches if last >= position)
+        return records[:size_bytes]
 
     def close(self) -> None:
         self.is_closed = True

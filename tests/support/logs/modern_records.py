@@ -196,10 +196,10 @@ class ModernRecords:
 
     def _partitions(self) -> list[dict[str, Any]]:
         topic_ids = [topic_id for topic_id, _ in self.topics] + [UNKNOWN_TOPIC]
-        found = self._some(topic_ids)
-        if found and self.choose.random() < 0.05:
-            found.append(found[0])
-        return [{"topicId": topic_id, "partitions": self._some([0, 1])} for topic_id in found]
+        owned = self._some(topic_ids)
+        if owned and self.choose.random() < 0.05:
+            owned.append(owned[0])
+        return [{"topicId": topic_id, "partitions": self._some([0, 1])} for topic_id in owned]
 
     def _tasks(self, *, epochs: bool = False) -> list[dict[str, Any]]:
         tasks = []
@@ -218,7 +218,7 @@ class ModernRecords:
 
     def _some(self, of: Sequence[Any]) -> list[Any]:
         """Often nothing, for assignments that clash are what coordinators refuse."""
-        return [one for one in of if self.choose.random() < 0.35]
+        return [choice for choice in of if self.choose.random() < 0.35]
 
 
 def _subtopology(number: str, topics: list[str]) -> dict[str, Any]:

@@ -134,13 +134,13 @@ def reference(log: TopicLog) -> tuple[States, Outcomes]:
             else:
                 outcomes["applied"] += 1
                 states[place] = state, delivery_timestamp_ms(state), record.record_offset
-    return {place: found for place, found in states.items() if found[0] is not None}, outcomes
+    return {place: state for place, state in states.items() if state[0] is not None}, outcomes
 
 
 def delivery_timestamp_ms(state: Any) -> int | None:
     """That of a share partition, which is no part of its equality; None for a transaction."""
-    found: int | None = getattr(state, "delivery_timestamp_ms", None)
-    return found
+    timestamp_ms: int | None = getattr(state, "delivery_timestamp_ms", None)
+    return timestamp_ms
 
 
 def _next_state(topic: str, before: Any, record_type: RecordType, record: Record) -> Any:

@@ -120,8 +120,8 @@ class RecordByRecord:
         if partitions is None:
             return None
         return tuple(
-            replace(one, topic=one.topic or self.topic_names.get(one.topic_id or ""))
-            for one in partitions
+            replace(assigned, topic=assigned.topic or self.topic_names.get(assigned.topic_id or ""))
+            for assigned in partitions
         )
 
     # --- clients

@@ -18,9 +18,9 @@ from coordinator_state.model.topics import Assigned
 ONE, TWO = UUID(int=1), UUID(int=2)
 
 
-def parts(one: Iterable[int] = (), two: Iterable[int] = ()) -> Assigned:
+def parts(of_topic_1: Iterable[int] = (), of_topic_2: Iterable[int] = ()) -> Assigned:
     """Partitions of topic 1, and of topic 2."""
-    return {t: frozenset(p) for t, p in ((ONE, one), (TWO, two)) if p}
+    return {t: frozenset(p) for t, p in ((ONE, of_topic_1), (TWO, of_topic_2)) if p}
 
 
 def in_state(

@@ -80,10 +80,10 @@ def sync_request(member_id: str, *assigned: str, generation_id: int = 1) -> Sync
 
 def commit(coordinator: GroupCoordinator, **request: Any) -> ErrorCode:
     offsets = [OffsetToCommit(topic="t", partition=0, committed_offset=1)]
-    found = coordinator.commit_offsets(
+    error_codes = coordinator.commit_offsets(
         OffsetCommitRequest(group_id=GROUP, offsets=offsets, **request)
     )
-    return found["t", 0]
+    return error_codes["t", 0]
 
 
 def group_of(coordinator: GroupCoordinator) -> ClassicGroup:
@@ -179,8 +179,8 @@ def test_an_assignment_that_cannot_be_stored(
     coordinator.log.refusal = ErrorCode.NONE
     for member_id in (leader, follower):
         join(coordinator, member_id)
-    found = coordinator.sync_group(sync_request(leader, leader, generation_id=2)).get()
-    assert found.assignment == assignment(0)
+    synced = coordinator.sync_group(sync_request(leader, leader, generation_id=2)).get()
+    assert synced.assignment == assignment(0)
     followed = coordinator.sync_group(sync_request(follower, generation_id=2)).get()
     assert followed.assignment == b""
     assert group.is_in(ClassicState.STABLE)
@@ -361,6 +361,6 @@ def test_the_last_member_leaves_and_nothing_can_be_appended(semantics: Semantics
     coordinator.sync_group(sync_request(member_id, member_id))
     coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     left = coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
-    told = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert left.error_code is (ErrorCode.NONE if semantics is Semantics.SCALA else told)
+    unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert left.error_code is (ErrorCode.NONE if semantics is Semantics.SCALA else unavailable)
     assert group_of(coordinator).members == {}

@@ -55,21 +55,21 @@ def test_the_bytes_are_those_of_the_readable_writer(commits: PlainCommits) -> No
 
 @all_kinds
 def test_the_outcome_is_known(commits: PlainCommits) -> None:
-    found = {}
+    loaded = {}
     for log_partition, log in commits.logs():
         loader = ReferenceLoader(strict=True)
         loader.load(_batches(log))
         assert not loader.pending
         for key, offset in loader.offsets.items():
             assert partition_for(key.group_id, commits.log_partitions) == log_partition
-            found[key] = (
+            loaded[key] = (
                 offset.committed_offset,
                 -1 if offset.leader_epoch is None else offset.leader_epoch,
                 offset.metadata,
                 offset.commit_timestamp_ms,
                 offset.topic_id,
             )
-    assert found == {
+    assert loaded == {
         key: (*last[:4], None if last.topic_id is None else uuid_text(last.topic_id))
         for key, last in commits.last.items()
     }

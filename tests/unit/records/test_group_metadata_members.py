@@ -41,19 +41,19 @@ def test_damaged_values_are_read_as_by_the_schema_or_not_at_all() -> None:
         version = int.from_bytes(raw[:2], "big")
         if len(raw) < 2 or version > 3:
             continue
-        found = read_group_metadata(version, raw, 2)
+        fields = read_group_metadata(version, raw, 2)
         try:
             expected = decode_versioned(_TYPE.value, raw)
         except DecodeError:
-            assert found is None
+            assert fields is None
             outcomes["invalid"] += 1
             continue
         if expected.trailing_bytes:
-            assert found is None
+            assert fields is None
         else:
-            assert found == expected.fields
-            assert found is not None
-            assert list(found) == list(expected.fields)
+            assert fields == expected.fields
+            assert fields is not None
+            assert list(fields) == list(expected.fields)
             outcomes["valid"] += 1
     assert min(outcomes[name] for name in ("valid", "invalid")) > 500
 

@@ -22,14 +22,14 @@ def streams(message: str, version: int) -> Any:
     raw = WRITTEN[f"{message} {version}"]
     if message == "SubscriptionInfo":
         whole = encode_subscription({"topics": ["orders"], "userData": raw})
-        found = subscription_json("consumer", "stream", whole)
-        assert found is not None
-        assert found["topics"] == ["orders"]
+        document = subscription_json("consumer", "stream", whole)
+        assert document is not None
+        assert document["topics"] == ["orders"]
     else:
         whole = encode_assignment({"assignedPartitions": [], "userData": raw})
-        found = assignment_json("consumer", "stream", whole)
-        assert found is not None
-    return found["userData"]
+        document = assignment_json("consumer", "stream", whole)
+        assert document is not None
+    return document["userData"]
 
 
 class TestConnect:
@@ -75,9 +75,11 @@ class TestConnect:
     def test_a_worker_of_another_protocol_is_understood(self) -> None:
         """ConnectProtocolCompatibilityTest: eager bytes read by cooperative workers and back."""
         for version in (0, 1, 2):
-            found = subscription_json("connect", "", WRITTEN[f"connect subscription {version}"])
-            assert found is not None
-            assert (found["url"], found["config-offset"]) == ("http://w1:8083/", 7)
+            subscription = subscription_json(
+                "connect", "", WRITTEN[f"connect subscription {version}"]
+            )
+            assert subscription is not None
+            assert (subscription["url"], subscription["config-offset"]) == ("http://w1:8083/", 7)
 
     def test_an_allocation_that_is_none_stays_as_it_is(self) -> None:
         raw = WRITTEN["connect subscription 1"][:-72] + b"\0"
@@ -139,8 +141,8 @@ class TestStreams:
     def test_another_version_stays_as_it_is(self, version: int) -> None:
         raw = version.to_bytes(4, "big", signed=True) + WRITTEN["SubscriptionInfo 11"][4:]
         whole = encode_subscription({"topics": [], "userData": raw})
-        found = subscription_json("consumer", "stream", whole)
-        assert isinstance((found or {})["userData"], str)
+        subscription = subscription_json("consumer", "stream", whole)
+        assert isinstance((subscription or {})["userData"], str)
 
 
 class TestConsumer:
@@ -155,8 +157,8 @@ class TestConsumer:
         whole = encode_subscription(subscription)
         assert subscription_json("consumer", "range", whole) == {"version": 3, **subscription}
         assignment = {"assignedPartitions": [{"topic": "t", "partitions": [0]}], "userData": b"\1"}
-        found = assignment_json("consumer", "range", encode_assignment(assignment))
-        assert found == {"version": 3, **assignment, "userData": "AQ=="}
+        document = assignment_json("consumer", "range", encode_assignment(assignment))
+        assert document == {"version": 3, **assignment, "userData": "AQ=="}
 
     @pytest.mark.parametrize(
         ("protocol", "user_data", "expected"),
@@ -215,8 +217,8 @@ def test_damaged_bytes_give_json_that_can_be_written_or_none(
         subscription = encode_subscription({"topics": [], "userData": bytes(damaged)})
         assignment = encode_assignment({"assignedPartitions": [], "userData": bytes(damaged)})
         for whole in (bytes(damaged), subscription, assignment):
-            found = (
+            documents = (
                 subscription_json(protocol_type, protocol, whole),
                 assignment_json(protocol_type, protocol, whole),
             )
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(documents, ensure_ascii=False).encode()

@@ -19,12 +19,11 @@ from crc32c import crc32c
 
 from coordinator_state.errors import ReplayError
 from coordinator_state.log.message_set import write_message_set
-from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.groups import CLASSIC, CONSUMER, EMPTY, STABLE, simple_group
 from coordinator_state.replay.loader import LoadWarning
-from coordinator_state.replay.offsets import CommittedOffset, Semantics
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 from tests.support.logs.loader_log import (
     ABORT,
     COMMIT,
@@ -42,7 +41,6 @@ from tests.support.logs.loader_log import (
     committed,
     group_key,
     group_record,
-    key_of,
     waiting,
 )
 
@@ -71,14 +69,7 @@ def marker(producer_id: int, control_type: int = COMMIT, *, epoch: int = 2) -> S
 
 def empty_control_batch(log: Log) -> None:
     """An empty batch: the cleaner removed the marker in it."""
-    log.raw += write_record_batch(
-        log.next_offset,
-        [],
-        producer_id=1000,
-        producer_epoch=2,
-        is_transactional=True,
-        is_control=True,
-    )
+    log.control()
     log.next_offset += 1
 
 
@@ -232,7 +223,7 @@ CASES = {
     "a control record key of a later version ends its transaction": Case(
         steps=[
             transactional(1000, *commits({FOO_0: 1})),
-            lambda log: log.control(b"\x00\x09\x00\x01and more"),
+            lambda log: log.control((b"\x00\x09\x00\x01and more", b"")),
         ],
         offsets=stored({FOO_0: 1}, 0, 1000),
     ),
@@ -286,7 +277,7 @@ def announces_one_record_more(log: Log) -> None:
 
 
 def control(key: bytes | None) -> list[Step]:
-    return [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control(key)]
+    return [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control((key, b""))]
 
 
 OFFSET_KEY = commits({FOO_0: 0})[0][0]
@@ -381,7 +372,7 @@ def test_what_a_commit_says(semantics: Semantics) -> None:
 
     # `offset_value` dates a commit by its offset.
     assert loader.offsets == {
-        key_of(FOO_0): CommittedOffset(
+        OffsetKey(GROUP, *FOO_0): CommittedOffset(
             committed_offset=1,
             leader_epoch=7,
             metadata="m",
@@ -389,7 +380,7 @@ def test_what_a_commit_says(semantics: Semantics) -> None:
             topic_id="Uj5wn_FqTXirEASvVZRY1w",
             record_offset=0,
         ),
-        key_of(FOO_1): CommittedOffset(
+        OffsetKey(GROUP, *FOO_1): CommittedOffset(
             committed_offset=2, commit_timestamp_ms=NOW_MS + 2, record_offset=1
         ),
     }

@@ -300,13 +300,3 @@ def test_a_nullable_array_is_classic_too() -> None:
         assert encode_versioned(schema, 0, {"partitions": partitions}) == raw
         assert_no_prefix_is_enough(partial(decode_versioned, schema), raw)
     assert decode_versioned(schema, bytes.fromhex("0000 80000000")).fields == {"partitions": None}
-
-
-def test_a_field_is_in_the_versions_it_names_both_ends_included() -> None:
-    field = Field(name="f", type="int8", versions=(1, 3))
-    assert [version for version in range(6) if field.is_in(version)] == [1, 2, 3]
-
-
-def test_a_schema_without_a_flexible_version_is_never_flexible() -> None:
-    schema = Schema(name="s", versions=(0, 9), fields=())
-    assert not any(schema.is_flexible(version) for version in range(10))
