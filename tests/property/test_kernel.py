@@ -22,6 +22,7 @@ from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, read_
 from coordinator_state.log.kernel.utf8 import is_utf8
 from coordinator_state.log.log_decoder import DecodedRecordSet
 from coordinator_state.log.log_rows import MOST_STEPS_BACK
+from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
 from tests.support.logs.logs import Event, offset_key, offset_value, segment
@@ -205,6 +206,19 @@ def test_same_rows_at_edges(name: str, compact: bool) -> None:
     behind = write_record_batch(2, [(0, 1, offset_key("g", "t", 0), offset_value(1))])
     _assert_same(_EDGES[name] + behind, 0, 100, compact=compact)
     _assert_same(_EDGES[name] + behind, 0, 2**63 - 1, compact=compact)
+
+
+def test_a_step_back_from_a_batch_that_the_loops_leave_is_kept() -> None:
+    """The readable decoder reads message sets; its commits are not among the keys of the loops."""
+    key = offset_key("g", "t", 0)
+    raw = b"".join(
+        [
+            write_record_batch(0, [(0, 1, key, offset_value(5))]),
+            write_message_set([(1, 1, key, offset_value(6))], magic=1),
+            write_record_batch(2, [(0, 1, key, offset_value(5)), (1, 1, key, offset_value(5))]),
+        ]
+    )
+    _assert_same(raw, 0, 4, compact=True)
 
 
 def test_utf8_is_that_of_python() -> None:

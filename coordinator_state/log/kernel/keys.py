@@ -61,7 +61,7 @@ class KeyedRows(NamedTuple):
 
     `positions` and `lengths` are those of the keys in `data`; a key begins with its group, as a
     string with an int16 length. `barriers` is the number of later places whose batch may contain
-    records of any group.
+    commits of any key and records of any group.
     """
 
     data: Bytes
@@ -96,7 +96,9 @@ def mark_superseded(
     - the commits before and after a tombstone or transactional commit of their key;
     - the first commit of each key in `rows`: it may be a step back from an earlier commit;
     - one commit of each key before and one after each record of its group: the effect of that
-      record may depend on whether a commit created the group.
+      record may depend on whether a commit created the group;
+    - one commit of each key before and one after each barrier: the batch there may contain a commit
+      of the key, and the next one may be a step back from it.
 
     Only the last `MOST_STEPS_BACK` steps back are kept, so logs with many of them stay small.
 
@@ -155,10 +157,11 @@ def _mark_rows(
             epoch += _records_of(groups, rows.data, group, group_length)
         committed_offset = rows.committed_offsets[place]
         if is_known:
-            is_superseded[place] = slots[slot, _EPOCH] == epoch
-            if committed_offset > slots[slot, _NEXT_OFFSET] and steps_back < MOST_STEPS_BACK:
-                steps_back += 1
-                is_superseded[place] = False
+            is_step_back = committed_offset > slots[slot, _NEXT_OFFSET]
+            is_kept_pair = is_step_back and steps_back < MOST_STEPS_BACK
+            steps_back += int(is_kept_pair)
+            is_superseded[place] = slots[slot, _EPOCH] == epoch and not is_kept_pair
+            if is_kept_pair or slots[slot, _EPOCH] >> 32 != rows.barriers[place]:
                 _keep_next(slots, int(slot), is_superseded)
         else:
             if 2 * (count + 1) > len(slots) or copies_end + length > len(copies):
