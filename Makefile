@@ -19,6 +19,8 @@ COMPILE    := $(BIN)/uv pip compile --universal --python-version 3.10 --generate
 
 # In the project: a copy of PySpark for each clone fills the cache of a user.
 export UV_CACHE_DIR := $(CURDIR)/.cache/uv
+# Docker images set it; without bytecode, each process compiles every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # streaming/jvm/java.py imports the standard library only, so it can speak before anything is installed.
 define CHECK_JAVA
