@@ -136,6 +136,7 @@ def test_a_write_that_conflicts_is_repeated(
     assert_undisturbed(tables)
 
 
+@pytest.mark.long
 def test_a_run_of_the_other_engine_takes_over(spark: SparkSession, tables: str) -> None:
     newer = []
 
@@ -179,7 +180,8 @@ def test_tables_in_a_catalog_are_read_and_written_by_name(spark: SparkSession, t
         spark.sql("DROP SCHEMA IF EXISTS written CASCADE")
 
 
-def test_nothing_is_left_but_the_tables(loaded: Path) -> None:
+def test_every_table_has_the_rows_of_the_driver_and_nothing_else_is_left(loaded: Path) -> None:
     """The rows that an earlier writer staged are deleted; no file has a hidden checksum."""
+    assert_undisturbed(str(loaded))
     assert [folder.name for folder in (loaded / "staged").iterdir()] == [NEWER_WRITER]
     assert list(loaded.rglob("*.crc")) == []

@@ -113,6 +113,7 @@ def test_tables_and_views_have_names(session: SparkSession, tables: str) -> None
     assert {name: snapshot.queried(name).num_rows for name in SELECTS} == expected_rows
 
 
+@pytest.mark.long
 def test_a_registered_folder_shows_later_rows_and_gives_its_name_to_no_other(
     session: SparkSession, tmp_path: Path
 ) -> None:

@@ -149,7 +149,11 @@ class Tables:
 @pytest.mark.parametrize(
     ("engine_session", "table"),
     [
-        *(("driver", table) for table in (COORDINATOR_RECORDS, GROUPS, QUARANTINE, LOAD_PROGRESS)),
+        *(("driver", table) for table in (GROUPS, LOAD_PROGRESS)),
+        *(
+            pytest.param("driver", table, marks=pytest.mark.long)
+            for table in (COORDINATOR_RECORDS, QUARANTINE)
+        ),
         pytest.param("spark", GROUPS, marks=SPARK_ENGINE.marks),
     ],
     indirect=["engine_session"],
