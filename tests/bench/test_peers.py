@@ -90,16 +90,16 @@ def test_a_row_has_medians_and_tells_what_never_came() -> None:
     trial = Trial(
         tool="a", settings="", starts=starts, fresh_s=[1.0, 2.0, 9.0], wrong=0, idle_cpu_s=0.25
     )
-    found = row(trial)
-    assert found["first_right_s"] == found["settled_s"] == 3.0
-    assert (found["fresh_p50_s"], found["fresh_p99_s"]) == (2.0, 8.86)
+    figures = row(trial)
+    assert figures["first_right_s"] == figures["settled_s"] == 3.0
+    assert (figures["fresh_p50_s"], figures["fresh_p99_s"]) == (2.0, 8.86)
 
     never = Trial(tool="b", settings="", starts=[Start(settled_s=4.0, wrong=3)], wrong=3)
     never.wrong_by_class = {"transaction open": 3}
-    found = row(never)
-    assert (found["first_right_s"], found["settled_s"]) == ("never", 4.0)
-    assert found["fresh_p50_s"] is None
-    assert found["transaction open"] == 3
+    figures = row(never)
+    assert (figures["first_right_s"], figures["settled_s"]) == ("never", 4.0)
+    assert figures["fresh_p50_s"] is None
+    assert figures["transaction open"] == 3
 
 
 def _record(offset: int | None, partition: int = KEY.partition) -> str:

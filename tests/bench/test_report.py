@@ -16,8 +16,8 @@ FINDINGS = {
 
 
 def test_figures_stand_beside_their_targets(tmp_path: Path) -> None:
-    for name, found in FINDINGS.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    for name, figures in FINDINGS.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(figures))
     (tmp_path / "freshness.log").write_text("a line\nmeasured  found\nacknowledged  3.00 s\n")
 
     assert read_findings(tmp_path) == FINDINGS

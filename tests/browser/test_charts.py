@@ -121,7 +121,7 @@ def test_charts_fill_their_place_in_both_themes(open_page: Callable[..., Page]) 
         assert room is not None
         expect(canvas.first).to_have_css("width", f"{room['width']:g}px")
         assert page.evaluate("document.documentElement.scrollWidth") == width
-    light = canvas.first.evaluate("(one) => one.toDataURL()")
+    light = canvas.first.evaluate("(canvas) => canvas.toDataURL()")
     page.emulate_media(color_scheme="dark")
     drawn = "(light) => document.querySelector('.charts canvas')?.toDataURL() !== light"
     page.wait_for_function(drawn, arg=light)

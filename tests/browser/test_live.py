@@ -19,7 +19,7 @@ from tests.support.tables.dashboard_tables import (
 )
 
 pytestmark = [needs_chromium, pytest.mark.long]
-ROWS = "[...document.querySelectorAll('#groups tbody th a')].map((one) => one.textContent)"
+ROWS = "[...document.querySelectorAll('#groups tbody th a')].map((link) => link.textContent)"
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_reader_keeps_the_place(
     expect(page.locator("main summary").first).to_be_focused()
     assert page.evaluate("getSelection().toString()") == page.locator("main h1").inner_text()
     assert page.evaluate("[scrollY, document.querySelector('.wide').scrollLeft]") == before
-    assert page.evaluate("window.kept.every((one) => one.isConnected)")
+    assert page.evaluate("window.kept.every((row) => row.isConnected)")
     # Other scripts note things in attributes of their own.
     assert page.locator("main td[data-label]").count() == labelled
 
@@ -110,12 +110,12 @@ def test_typed_text_survives(open_page: Callable[..., Page], tables: DashboardTa
     page = open_page("changes")
     field = page.get_by_label("Between")
     field.fill("yest")
-    field.evaluate("(one) => one.setSelectionRange(2, 2)")
+    field.evaluate("(input) => input.setSelectionRange(2, 2)")
     set_back(tables.folder, committed=56)
     wait_for_refresh(page)
     expect(field).to_be_focused()
     expect(field).to_have_value("yest")
-    assert field.evaluate("(one) => one.selectionStart") == 2
+    assert field.evaluate("(input) => input.selectionStart") == 2
     page.locator("h1").click()
     set_back(tables.folder, committed=54)
     wait_for_refresh(page)

@@ -62,7 +62,7 @@ def test_a_timeline_fits_and_its_lines_are_at_their_marks(
     expect(page.locator(".lane .label", has_text="orders 59")).to_be_visible()
     right = page.evaluate(
         "Math.max(...[...document.querySelectorAll('.timeline rect, .timeline time')]"
-        ".map((one) => one.getBoundingClientRect().right))"
+        ".map((mark) => mark.getBoundingClientRect().right))"
     )
     assert right <= width
     page.goto(f"{timeline}{DEPLOYED}")

@@ -106,11 +106,11 @@ def test_a_job_of_users_makes_the_same_tables(
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-10_000:]
     # `auto` looks at the master of the session: the setting is local.
     assert "engine driver: executors may not have the local folder" in done.stdout
-    found = json.loads(report.read_text())
-    assert program.name in found["driver"]
-    assert program.name in found["executor"]
-    assert set(found["started"]) == {"coordinator-state"}
-    assert sum(found["rows"]) > 0
+    reported = json.loads(report.read_text())
+    assert program.name in reported["driver"]
+    assert program.name in reported["executor"]
+    assert set(reported["started"]) == {"coordinator-state"}
+    assert sum(reported["rows"]) > 0
     events = events_of(tmp_path / "events")
     names = {event["Event"].rpartition(".")[2] for event in events}
     assert names >= {
@@ -118,7 +118,7 @@ def test_a_job_of_users_makes_the_same_tables(
         "SparkListenerExecutorRemoved",
         "SparkListenerSQLAdaptiveExecutionUpdate",
     }
-    started = [one["Task Info"] for one in events if one["Event"] == "SparkListenerTaskStart"]
+    started = [event["Task Info"] for event in events if event["Event"] == "SparkListenerTaskStart"]
     assert any(task["Speculative"] for task in started)
     equality = check_equality(
         tables, commits.last, bootstrap_servers=broker.bootstrap_servers, groups_sampled=GROUPS

@@ -38,20 +38,20 @@ class Page:
     def links(self) -> list[str]:
         """The targets of links and images."""
         inline = [child for token in self.tokens for child in token.children or ()]
-        found = [token.attrGet("href") or token.attrGet("src") for token in inline]
-        return [str(target) for target in found if target]
+        targets = [token.attrGet("href") or token.attrGet("src") for token in inline]
+        return [str(target) for target in targets if target]
 
     @cached_property
     def anchors(self) -> list[str]:
         """The anchors that GitHub gives the headings."""
         seen: Counter[str] = Counter()
-        found = []
+        anchors = []
         for heading, inline in zip(self.tokens, self.tokens[1:], strict=False):
             if heading.type == "heading_open":
                 slug = _slug(inline)
-                found.append(slug + (f"-{seen[slug]}" if seen[slug] else ""))
+                anchors.append(slug + (f"-{seen[slug]}" if seen[slug] else ""))
                 seen[slug] += 1
-        return found
+        return anchors
 
     @property
     def commands(self) -> Iterator[list[str]]:
@@ -84,9 +84,9 @@ def check_command(arguments: list[str]) -> None:
     context = click.Context(cli)
     rest = list(arguments)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None, name
-        command, context = found, click.Context(found, parent=context)
+        name, subcommand, rest = command.resolve_command(context, rest)
+        assert subcommand is not None, name
+        command, context = subcommand, click.Context(subcommand, parent=context)
     given, _, _ = command.make_parser(context).parse_args(list(rest))
     # A config file may hold the options that are missing here.
     is_complete = not {"...", "--config", "--help", "--version"} & set(rest)
@@ -110,7 +110,7 @@ def _calls(command: str) -> Iterator[list[str]]:
     for at, word in enumerate(words):
         if Path(word).name == PROGRAM and _is_called(words[:at]):
             call = words[at + 1 :]
-            ends = [end for end, one in enumerate(call) if _OPERATORS.fullmatch(one)]
+            ends = [end for end, word in enumerate(call) if _OPERATORS.fullmatch(word)]
             yield call[: min(ends, default=len(call))]
 
 

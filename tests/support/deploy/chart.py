@@ -150,18 +150,18 @@ def manifests(values: Values) -> list[Manifest]:
     return [document for document in documents if document is not None]
 
 
-def of_kind(found: list[Manifest], kind: str) -> dict[str, Manifest]:
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """The manifests of a kind by their component."""
     return {
         manifest["metadata"]["labels"].get("app.kubernetes.io/component", ""): manifest
-        for manifest in found
+        for manifest in manifests
         if manifest["kind"] == kind
     }
 
 
-def pods(found: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
+def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
     """The specification of each pod, by the name of its Deployment or its own."""
-    for manifest in found:
+    for manifest in manifests:
         if manifest["kind"] == "Deployment":
             yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]
         elif manifest["kind"] == "Pod":

@@ -55,5 +55,5 @@ class Dbt:
 
     def results(self) -> dict[str, str]:
         """The status of each node of the last run, by the node's name."""
-        found = json.loads((self.folder / "target" / "run_results.json").read_text())
-        return {result["unique_id"]: result["status"] for result in found["results"]}
+        run_results = json.loads((self.folder / "target" / "run_results.json").read_text())
+        return {result["unique_id"]: result["status"] for result in run_results["results"]}

@@ -43,9 +43,9 @@ def _go() -> str:
         pytest.skip("there is no Go here to build Helm with")
     # Without GOTOOLCHAIN=local, an old Go would fetch a newer one.
     answer = _run(go, "env", "GOVERSION", limit_s=60)
-    found = [int(number) for number in re.findall(r"\d+", answer)[:2]]
+    installed = [int(number) for number in re.findall(r"\d+", answer)[:2]]
     (line,) = re.findall(r"^go (.+)$", (_MODULE / "go.mod").read_text(), re.MULTILINE)
-    if found < [int(number) for number in line.split(".")[:2]]:
+    if installed < [int(number) for number in line.split(".")[:2]]:
         pytest.skip(f"Helm needs Go {line}, and this is {answer.strip()}")
     return go
 
