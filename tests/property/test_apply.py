@@ -126,6 +126,8 @@ def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics, seed: int
     ("sessions", "semantics", "seed"),
     [
         ("either", Semantics.COORDINATOR, 0),
+        ("either", Semantics.SCALA, 1),
+        ("spark", Semantics.COORDINATOR, 2),
         ("spark", Semantics.SCALA, 3),
     ],
     indirect=["sessions"],

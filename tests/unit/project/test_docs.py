@@ -145,6 +145,14 @@ def test_every_key_of_alert_rules_and_sinks_is_explained() -> None:
         assert [key for key in keys_of(kind) - {"type"} if f"`{key}`" not in row] == []
 
 
+def test_every_page_of_the_menu_is_explained() -> None:
+    base = (REPOSITORY / "streaming" / "dashboard" / "templates" / "base.html").read_text()
+    (menu,) = re.findall(r"for endpoint, label in \((.*)\) %}", base)
+    labels = re.findall(r'\("\w+", "([^"]+)"\)', menu)
+    explained = re.findall(r"^\| ([A-Z]\w+) \|", page("dashboard.md"), re.MULTILINE)
+    assert set(labels) <= set(explained)
+
+
 def test_every_dependency_has_its_reason() -> None:
     text = (REPOSITORY / "pyproject.toml").read_text()
     declared = re.findall(r'^  "([a-z][a-z0-9-]*)[<>=]', text, re.MULTILINE)

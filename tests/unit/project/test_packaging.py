@@ -28,6 +28,7 @@ import coordinator_state
 import streaming
 from streaming.cli.main import STREAMING_EXTRA
 from streaming.jvm.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
+from tests.support.clients.command_line import RUN
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -158,6 +159,11 @@ def test_the_wheel_alone_brings_no_spark(installed: Installed) -> None:
     ("arguments", "part"),
     [
         (["coordinator-state", "--help"], "partition-for"),
+        *(
+            (["coordinator-state", command, "--help"], "--verbose")
+            for command in ("run", "demo", "show", "offsets", "verify", "decode", "broker")
+        ),
+        (["coordinator-state", "partition-for", "testgroup"], "27"),
         (["python", "-c", IMPORT_THE_CORE], ""),
         (["python", "-c", DECODE_A_RECORD], "1\n"),
     ],
@@ -168,6 +174,14 @@ def test_the_core_works_where_only_the_wheel_is_installed(
     answer = installed.run(*arguments)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert part in answer.stdout
+
+
+@pytest.mark.long
+def test_a_command_that_needs_the_extra_says_so_in_one_line(installed: Installed) -> None:
+    answer = installed.run("coordinator-state", *RUN)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    (line,) = answer.stderr.splitlines()
+    assert "coordinator-state[streaming]" in line
 
 
 def test_the_core_imports_base_dependencies_only(repository: Path, project: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from streaming.tables.schemas import (
     LOG_OFFSETS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
+    TABLES,
 )
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from tests.support.brokers.object_store import served_object_store
@@ -50,6 +51,8 @@ def object_store() -> Iterator[dict[str, str]]:
 
 
 HERE, STORE = "on this machine", "in an object store"
+SOON = {"", GROUP_OFFSETS.name, OFFSET_COMMITS.name, PENDING_OFFSETS.name, LOAD_PROGRESS.name}
+"""A table of each kind of write; `test_every_table_is_fenced` has the others, too."""
 
 
 @pytest.fixture(params=[HERE, pytest.param(STORE, marks=pytest.mark.long)])
@@ -62,28 +65,32 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return f"s3a://bucket/{tmp_path.name}"
 
 
+def taken_over_after(where: str, is_loaded: bool, *names: str) -> list[Any]:
+    return [
+        pytest.param(
+            where,
+            is_loaded,
+            name,
+            marks=() if where == HERE and name in SOON else pytest.mark.long,
+        )
+        for name in names
+    ]
+
+
 @pytest.mark.parametrize(
     ("tables", "is_loaded", "table"),
     [
-        *((HERE, False, name) for name in ("", GROUP_OFFSETS.name, LOAD_PROGRESS.name)),
-        *((HERE, True, name) for name in ("", PENDING_OFFSETS.name, OFFSET_COMMITS.name)),
-        *(
-            pytest.param(STORE, is_loaded, name, marks=pytest.mark.long)
-            for is_loaded, name in (
-                *((False, ""), (False, LOAD_PROGRESS.name)),
-                *((True, GROUP_OFFSETS.name), (True, OFFSET_COMMITS.name)),
-            )
-        ),
+        *taken_over_after(HERE, True, "", *(table.name for table in TABLES)),
+        *taken_over_after(HERE, False, "", GROUP_OFFSETS.name, LOAD_PROGRESS.name),
+        *taken_over_after(STORE, False, "", LOAD_PROGRESS.name),
+        *taken_over_after(STORE, True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
     ],
     indirect=["tables"],
 )
 def test_an_older_run_ends_at_its_next_commit(
     tables: str, tmp_path: Path, is_loaded: bool, table: str
 ) -> None:
-    """The newer one takes over after the older one wrote a table, or between two micro-batches.
-
-    `property/test_apply.py` tries every table.
-    """
+    """The newer one takes over after the older one wrote a table, or between two micro-batches."""
     if is_loaded and "://" not in tables:
         copy_of_load(tmp_path, 1)
     else:
