@@ -104,17 +104,6 @@ def with_points(function: Callable[..., Any], step: Callable[..., str]) -> Calla
     return stepping
 
 
-def kill_session(session: int) -> None:
-    """End every process of a session with SIGKILL, and wait until they are gone.
-
-    Spark's daemon makes itself a process group of its own, but stays in the session.
-    """
-    while pids := _pids_of(session) - {os.getpid()}:
-        for pid in pids:
-            _kill(pid)
-        time.sleep(0.005)
-
-
 def _is_time(point: str) -> bool:
     asked, _, number = os.environ.get(AT, "").rpartition(":")
     if asked != point:
@@ -128,19 +117,20 @@ def _die(point: str) -> None:
     with Path(os.environ[REACHED]).open("a") as reached:
         reached.write(f"{point}\n")
     # The driver first: it is the one that writes.
-    for pid in sorted(_pids_of(session) - {os.getpid()}):
-        _kill(pid)
-    _kill(os.getpid())
+    for pid in sorted(pids_of(session) - {os.getpid()}):
+        kill(pid)
+    kill(os.getpid())
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
+    """End a process with SIGKILL."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:  # it has ended meanwhile
         return
 
 
-def _pids_of(session: int) -> set[int]:
+def pids_of(session: int) -> set[int]:
     """The processes of a session that still run."""
     pids = set()
     for folder in Path("/proc").iterdir():

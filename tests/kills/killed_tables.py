@@ -17,8 +17,9 @@ from deltalake import DeltaTable
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, LOG_OFFSETS
-from tests.kills.fault_points import AT, REACHED, kill_session
+from tests.kills.fault_points import AT, REACHED, kill, pids_of
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import wait_until
 from tests.support.tables.undisturbed import Rows, table_rows
 
 HISTORY_RETENTION = timedelta(days=3)
@@ -160,7 +161,7 @@ class KilledTables:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            kill_session(process.pid)
+            wait_until(lambda: _is_killed(process.pid))
             process.wait()
 
     def _ended(self, process: subprocess.Popen[bytes]) -> RuntimeError:
@@ -168,3 +169,14 @@ class KilledTables:
         return RuntimeError(
             f"run into {self.folder.name} ended with exit status {process.returncode}: {said}"
         )
+
+
+def _is_killed(session: int) -> bool:
+    """End every process of a session with SIGKILL; true if there was none.
+
+    Spark's daemon makes itself a process group of its own, but stays in the session.
+    """
+    pids = pids_of(session) - {os.getpid()}
+    for pid in pids:
+        kill(pid)
+    return not pids

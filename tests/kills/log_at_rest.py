@@ -20,7 +20,7 @@ from tests.support.tables.loader_tables import differences, rows_of
 
 def differences_of_loaders(tables: str, loaders: dict[int, ReferenceLoader]) -> list[str]:
     """Differences between the tables and the reference loaders."""
-    return differences(rows_of(TableReader(tables)), loaders, of_cluster=True)
+    return differences(rows_of(TableReader(tables)), loaders, without_topic_names=True)
 
 
 _Log = list[RecordBatch]

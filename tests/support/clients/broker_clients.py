@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
 from coordinator_state.model.requests import OffsetCommitRequest, Reply
 from tests.support.clients.kafka_requests import KafkaRequests, Message, Read
+from tests.support.eventually import wait_until
 
 _MESSAGES = (admin, consumer, metadata, producer)
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
@@ -29,7 +29,6 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 _PROTOCOL_TYPE_VERSION = 7
 _PATIENCE_S = 30.0
 _PARKED_S = 0.1
-_POLL_S = 0.05
 
 
 class _Connection:
@@ -127,10 +126,7 @@ class BrokerClients(KafkaRequests):
         }
         assert self._ask_until_ready("EndTxn", 3, end)["error_code"] == 0
         # The broker answers before it writes the markers.
-        deadline = time.monotonic() + _PATIENCE_S
-        while not self._is_complete(transactional_id):
-            assert time.monotonic() < deadline, f"{transactional_id} does not end"
-            time.sleep(_POLL_S)
+        wait_until(lambda: self._is_complete(transactional_id), _PATIENCE_S)
 
     def _is_complete(self, transactional_id: str) -> bool:
         request = {"transactional_ids": [transactional_id]}
@@ -142,10 +138,13 @@ class BrokerClients(KafkaRequests):
 
     def _ask_until_ready(self, api: str, version: int, message: Message) -> Message:
         """Ask until the transaction coordinator is there, and has ended the last transaction."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while (answer := self._ask(api, version, message))["error_code"] in _TRY_AGAIN:
-            assert time.monotonic() < deadline, f"the broker answers {answer}"
-            time.sleep(_POLL_S)
+
+        def final_answer() -> Message | None:
+            answer = self._ask(api, version, message)
+            return None if answer["error_code"] in _TRY_AGAIN else answer
+
+        answer = wait_until(final_answer, _PATIENCE_S)
+        assert answer is not None
         return answer
 
     # --- messages

@@ -70,16 +70,16 @@ def differences(
     rows_by_table: Mapping[str, list[Row]],
     loaders: Mapping[int, ReferenceLoader],
     *,
-    of_cluster: bool = False,
+    without_topic_names: bool = False,
 ) -> list[str]:
     """Where tables differ from the loaders by log partition: a line for each row, none where equal.
 
-    `of_cluster`: a cluster told names of topics, which are not compared then. Of history it says
-    where a place of the log has two rows.
+    With `without_topic_names`, names of topics are not compared: only a cluster tells them. A place
+    of the log that has two rows of history is a difference, too.
     """
     return [
         *_differences_of_offsets(rows_by_table, loaders),
-        *_differences_of_groups(rows_by_table, loaders, of_cluster),
+        *_differences_of_groups(rows_by_table, loaders, without_topic_names),
         *(
             f"load_progress: {row['records_read']} records read are not accounted for: {row}"
             for row in rows_by_table["load_progress"]
@@ -109,7 +109,7 @@ def differences_of_state(
     """The same, of the tables of offsets, groups and members only."""
     return [
         *_differences_of_offsets(rows_by_table, loaders),
-        *_differences_of_groups(rows_by_table, loaders, of_cluster=False),
+        *_differences_of_groups(rows_by_table, loaders, without_topic_names=False),
     ]
 
 
@@ -166,7 +166,9 @@ def _differences_of_offsets(
 
 
 def _differences_of_groups(
-    rows_by_table: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader], of_cluster: bool
+    rows_by_table: Mapping[str, list[Row]],
+    loaders: Mapping[int, ReferenceLoader],
+    without_topic_names: bool,
 ) -> Iterator[str]:
     names = ("log_partition", "group_id", *_GROUP, "member_count", "subscribed_topics")
     yield from differing(
@@ -193,7 +195,7 @@ def _differences_of_groups(
         for row in _member_rows(p, group)
     ]
     stored = [{name: row[name] for name in _MEMBER_NAMES} for row in rows_by_table["group_members"]]
-    if of_cluster:
+    if without_topic_names:
         stored, members = [list(map(_without_names, rows)) for rows in (stored, members)]
     yield from differing("group_members", stored, members)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ import requests
 from waitress import trigger
 
 from streaming.http.server import serving
+from tests.support.eventually import wait_until
 
 
 def app(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -26,10 +26,13 @@ def test_it_ends_beside_a_worker_thread_that_wakes_the_server_thread(
     ending = threading.Event()
 
     def pull(self: Any) -> None:
+        # The server thread waits, and takes the lock for each thunk. If the lock is held, it cannot
+        # close the trigger now.
+        is_held = self.lock.locked()
         if ending.is_set():
             # The byte of a worker thread, just before the byte of the end.
             os.write(self.trigger, b"x")
-            time.sleep(0.2)
+            wait_until(lambda: is_held or not self._fds)
         os.write(self.trigger, b"x")
 
     monkeypatch.setattr(trigger.trigger, "_physical_pull", pull)
