@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,10 @@ def committed(tables: Path, groups: list[str]) -> set[int | None]:
     return {offsets.get(group) for group in groups}
 
 
+def are_at(tables: Path, groups: list[str], committed_offset: int) -> bool:
+    return committed(tables, groups) == {committed_offset}
+
+
 def states(tables: Path) -> dict[int, str]:
     return {p: load.state for p, load in TableReader(str(tables)).load_states.items()}
 
@@ -116,7 +121,7 @@ def test_the_others_go_on(
         later = time.monotonic() + 2 * RETRY_TIMEOUT_S
         for committed_offset in itertools.count(3):
             commit(servers, led_groups, committed_offset)
-            eventually(lambda: committed(tables, led_groups) == {committed_offset}, 120)  # noqa: B023
+            eventually(partial(are_at, tables, led_groups, committed_offset), 120)
             if time.monotonic() > later:
                 break
         assert committed(tables, lost_groups) == {1}

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 GROUP = "watched"
 COMPACTED, MARKED = 3, 4
-"""Log partitions, of which the group's is neither."""
+"""Log partitions; the group is in another one."""
 COMMIT = 1
 PHASES = {"addBatch", "latestOffset", "queryPlanning", "walCommit", "triggerExecution"}
 OF_JAVA = "NOTE: Picked up JDK_JAVA_OPTIONS"

@@ -69,7 +69,7 @@ FACTS = st.fixed_dictionaries(
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
     def kind(hint: Any) -> pa.DataType:
         for name, data_type in (("str", pa.string()), ("float", pa.float64()), ("int", pa.int64())):
-            if str(hint).startswith(name) or (hint in (_TYPES) and data_type == _TYPES[hint]):
+            if str(hint).startswith(name) or (hint in _TYPES and data_type == _TYPES[hint]):
                 return data_type
         return pa.bool_()
 
@@ -133,9 +133,9 @@ def test_groups_are_the_same_as_columns_and_as_rows(
     judged_groups = JudgedGroups(groups, judged, verdicts)
     if verdict is not None:
         fresh = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), None)
-        of_stale = {"status": verdict.status.value, "reason": verdict.reason}
+        stale_status = {"status": verdict.status.value, "reason": verdict.reason}
         assert list(judged_groups) == [
-            {**row, **of_stale, "topic": None, "partition": None}
+            {**row, **stale_status, "topic": None, "partition": None}
             | {"partitions_not_ok": row["partitions"]}
             for row in JudgedGroups(groups, fresh, verdicts)
         ]
@@ -152,9 +152,9 @@ def test_groups_are_the_same_as_columns_and_as_rows(
     assert table["min_retention_margin_ms"].to_pylist() == [
         margins.get(row["group_id"]) for row in judged_groups
     ]
-    of_groups = dict(zip(ids, judged_groups.ranks.tolist(), strict=False))
+    rank_by_group = dict(zip(ids, judged_groups.ranks.tolist(), strict=False))
     assert judged_groups.ranks_of_partitions().tolist() == [
-        of_groups[group_id] for group_id in judged.columns["group_id"].to_pylist()
+        rank_by_group[group_id] for group_id in judged.columns["group_id"].to_pylist()
     ]
 
 

@@ -1,7 +1,7 @@
-"""What a coordinator did against what its log says: whole and compacted.
+"""The state of a coordinator equals the state that its log loads to, whole and compacted.
 
-`test_apply_plan.py` holds the tables to the loader, and the shard oracle compares consumer groups
-(KIP-848), those of the model and of the loader, with Kafka's.
+`test_apply_plan.py` compares the tables with the loader. The shard oracle compares consumer groups
+(KIP-848) of the model and of the loader with Kafka's.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ def _check_stored(group: ClassicGroup | None) -> None:
 
 
 def expected_state(coordinator: GroupCoordinator) -> State:
-    """What is to be found by whoever loads the coordinator's log."""
+    """The state that a loader of the coordinator's log must have."""
     is_scala = coordinator.shard.is_scala
     with_offsets = {key.group_id for key in coordinator.offsets}
     with_offsets |= {key.group_id for keys in coordinator.pending.values() for key in keys}

@@ -48,10 +48,12 @@ def tables(draw: st.DrawFn) -> pa.Table:
     columns = {}
     for number, kind in enumerate(draw(st.lists(st.sampled_from([*_VALUES]), min_size=1))):
         values = st.one_of(st.none(), _VALUES[kind])
-        of_column = draw(st.lists(values, min_size=size, max_size=size))
+        column_values = draw(st.lists(values, min_size=size, max_size=size))
         if pa.types.is_map(kind):
-            of_column = [None if entries is None else [*entries.items()] for entries in of_column]
-        columns[f"{'long_' * draw(st.integers(0, 2))}{number}"] = pa.array(of_column, kind)
+            column_values = [
+                None if entries is None else [*entries.items()] for entries in column_values
+            ]
+        columns[f"{'long_' * draw(st.integers(0, 2))}{number}"] = pa.array(column_values, kind)
     return pa.table(columns)
 
 

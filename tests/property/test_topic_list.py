@@ -77,7 +77,7 @@ def test_topics_are_those_of_their_rows(
 def _holds(
     listed: Row, topic: str, rows: list[Row], logs: list[Row], silent: dict[str, list[Row]]
 ) -> None:
-    of_topic = [row for row in rows if row["topic"] == topic]
+    topic_rows = [row for row in rows if row["topic"] == topic]
     unread = {row["partition"]: row for row in logs if row["topic"] == topic}
     assigned = {
         (group, row["partition"])
@@ -85,28 +85,28 @@ def _holds(
         for row in places
         if row["topic"] == topic
     }
-    groups = topic_groups(of_topic)
-    read = {row["partition"] for row in of_topic} | {partition for _, partition in assigned}
+    groups = topic_groups(topic_rows)
+    read = {row["partition"] for row in topic_rows} | {partition for _, partition in assigned}
     assert listed["readers"] == len(
-        {row["group_id"] for row in of_topic} | {group for group, _ in assigned}
+        {row["group_id"] for row in topic_rows} | {group for group, _ in assigned}
     )
     assert listed["partitions"] == 1 + max(read | set(unread))
-    is_gone = any(row["topic_state"] == GONE for row in of_topic) and not unread
+    is_gone = any(row["topic_state"] == GONE for row in topic_rows) and not unread
     assert listed["unread"] == (None if is_gone else listed["partitions"] - len(read))
     rates = {
-        row["partition"]: row["produce_rate_per_s"] for row in (*of_topic, *unread.values())
+        row["partition"]: row["produce_rate_per_s"] for row in (*topic_rows, *unread.values())
     }.values()
     known = [rate for rate in rates if rate is not None]
     assert listed["produce_rate_per_s"] == (sum(known) if known else None)
-    margins = [row["retention_margin_ms"] for row in of_topic]
+    margins = [row["retention_margin_ms"] for row in topic_rows]
     assert listed["min_retention_margin_ms"] == min(
         (margin for margin in margins if margin is not None), default=None
     )
-    worst = max(of_topic, key=lambda row: row["rank"], default=None)
+    worst = max(topic_rows, key=lambda row: row["rank"], default=None)
     assert (listed["rank"], listed["status"]) == (
         (worst["rank"], worst["status"].value) if worst else (None, None)
     )
-    ranks = [row["rank"] for row in of_topic if row["group_id"] == listed["worst"]]
+    ranks = [row["rank"] for row in topic_rows if row["group_id"] == listed["worst"]]
     assert max(ranks, default=None) == listed["rank"]
     if not groups:
         assert listed["lag"] is None
@@ -116,9 +116,9 @@ def _holds(
         None if value < 0 else value for value in slowest
     )
     if not assigned:
-        (of_slowest,) = [group for group in groups if group["group_id"] == listed["slowest"]]
-        assert _slowness(of_slowest) == slowest
-        assert listed["max_time_lag_ms"] == of_slowest["max_time_lag_ms"]
+        (slowest_group,) = [group for group in groups if group["group_id"] == listed["slowest"]]
+        assert _slowness(slowest_group) == slowest
+        assert listed["max_time_lag_ms"] == slowest_group["max_time_lag_ms"]
 
 
 def _slowness(group: Row) -> tuple[int, int]:

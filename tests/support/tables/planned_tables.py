@@ -21,8 +21,8 @@ def offset(
 
 def sample(partition: int, at: datetime, start: int | None, end: int | None, **more: Any) -> Row:
     """A sample of a log of `orders`; a log that is not present has no offsets."""
-    of_log: Row = {"topic": "orders", "partition": partition, "log_start_offset": start}
-    return sample_rows.sample(at, end, **of_log | more)
+    defaults: Row = {"topic": "orders", "partition": partition, "log_start_offset": start}
+    return sample_rows.sample(at, end, **defaults | more)
 
 
 def create_planned_tables(folder: Path) -> tuple[str, datetime]:

@@ -268,8 +268,10 @@ def write_samples(tables: str, end: int | None, log_start_offset: int = 0) -> No
     now = datetime.now(timezone.utc)
     moments = (now - timedelta(seconds=40), now)
     start: Row = {} if end is None else {"log_start_offset": log_start_offset}
-    of_topic = [sample(at, end, **start) for at in moments]
-    write_rows(tables, "log_offsets", of_topic + [sample(at, 0, OFFSETS_TOPIC) for at in moments])
+    topic_samples = [sample(at, end, **start) for at in moments]
+    write_rows(
+        tables, "log_offsets", topic_samples + [sample(at, 0, OFFSETS_TOPIC) for at in moments]
+    )
 
 
 def lose_records(tables: str) -> None:

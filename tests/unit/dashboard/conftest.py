@@ -42,5 +42,5 @@ def client(tables: DashboardTables) -> FlaskClient:
 
 
 @pytest.fixture(scope="session")
-def of_demo(demo: str) -> FlaskClient:
+def demo_client(demo: str) -> FlaskClient:
     return page_over(demo)

@@ -82,10 +82,10 @@ def test_the_statuses_of_a_group(client: FlaskClient, tables: DashboardTables) -
     ],
 )
 def test_heavy_events_and_few_rebalances_have_marks(
-    of_demo: FlaskClient, group: str, minutes: int, marks: list[tuple[str, int]], more: int
+    demo_client: FlaskClient, group: str, minutes: int, marks: list[tuple[str, int]], more: int
 ) -> None:
     since = (END - timedelta(minutes=minutes)).isoformat()
-    chart = chart_of(of_demo, "chart", group=group, since=since, until=END.isoformat())
+    chart = chart_of(demo_client, "chart", group=group, since=since, until=END.isoformat())
     assert [(mark["name"], mark["count"]) for mark in chart["events"]] == marks
     assert chart["more_events"] == more
 

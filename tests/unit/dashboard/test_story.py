@@ -58,12 +58,12 @@ def test_a_story_has_at_most_five_lines_with_their_queries(demo: str, group: str
 
 
 def test_a_page_begins_with_its_story_and_links_to_moments_and_records(
-    of_demo: FlaskClient,
+    demo_client: FlaskClient,
 ) -> None:
-    page = page_of(of_demo, "group", group=GROUP)
+    page = page_of(demo_client, "group", group=GROUP)
     verdict, story = page.index('class="verdict"'), page.index('data-part="/c/prod/group/why?')
     assert verdict < story < page.index('class="facts"')
-    why = page_of(of_demo, "group/why", group=GROUP)
+    why = page_of(demo_client, "group/why", group=GROUP)
     cause = part_of(why, '<li class="cause">', "</li>")
     moment, records = re.findall('href="/c/prod/([^"]+)"', cause)
     assert parse_qs(urlsplit(moment).query) == {
@@ -71,13 +71,13 @@ def test_a_page_begins_with_its_story_and_links_to_moments_and_records(
         "until": ["2026-03-02T08:34:05Z"],
     }
     assert "log partition 9, record offset 2162" in cause
-    assert f"Group {GROUP}" in page_of(of_demo, moment)
-    assert "app-b" in page_of(of_demo, records)
+    assert f"Group {GROUP}" in page_of(demo_client, moment)
+    assert "app-b" in page_of(demo_client, records)
     assert "3 commands" in why
 
 
-def test_the_ticket_is_the_story_as_markdown(of_demo: FlaskClient) -> None:
-    answer = of_demo.get(f"/c/prod/group/ticket?group={GROUP}")
+def test_the_ticket_is_the_story_as_markdown(demo_client: FlaskClient) -> None:
+    answer = demo_client.get(f"/c/prod/group/ticket?group={GROUP}")
     assert answer.content_type == "text/markdown; charset=utf-8"
     shown = answer.text.replace(f"http://localhost/c/prod/group?group={GROUP}", "GROUP")
     shown = shown.replace("2026-03-02T08:34:05.000Z", "NOW")
@@ -88,7 +88,7 @@ def test_the_ticket_is_the_story_as_markdown(of_demo: FlaskClient) -> None:
         *(["describe"], ["find"], ["abort"], [])
     ]
     assert commands[2].endswith(" --topic __consumer_offsets --partition 9 --start-offset 2162")
-    page = of_demo.get(f"/c/prod/group/why?group={GROUP}").text
+    page = demo_client.get(f"/c/prod/group/why?group={GROUP}").text
     copied = page.partition("<textarea")[2].partition(">\n")[2].partition("</textarea>")[0]
     assert unescape(copied) == answer.text
 

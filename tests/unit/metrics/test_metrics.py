@@ -338,7 +338,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
     assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32\n' in text
 
 
-# --- `--max-series`: which series are left out, and that their number is told
+# --- `--max-series`: the series that are left out, and their number
 
 
 def left_out(samples: Samples) -> float:

@@ -51,8 +51,8 @@ def test_rows_are_those_of_the_snapshot(snapshot: ServedSnapshot) -> None:
     wanted = snapshot.partitions_of(BILLING)
     assert partitions.rows(np.arange(len(partitions))) == wanted
     assert partitions.column("status").to_pylist() == [row["status"] for row in wanted]
-    of_member = partitions.where(member_id=CONSUMERS[0], topic="invoices")
-    assert of_member.rows(np.arange(len(of_member))) == [
+    member_partitions = partitions.where(member_id=CONSUMERS[0], topic="invoices")
+    assert member_partitions.rows(np.arange(len(member_partitions))) == [
         row for row in wanted if (row["member_id"], row["topic"]) == (CONSUMERS[0], "invoices")
     ]
     assert len(GroupPartitions.of(snapshot, "nobody")) == 0

@@ -400,7 +400,7 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
     assert stored.next_offsets == {own: 9}
     assert stored.topic_ids() == {"T", "G"}
     assert stored.pending() == {("g", "t", 0)}
-    of_g = (
+    answers_of_g = (
         group(protocol_type="")
         | {
             AnswerKey("member", "g", member_id="m"): {
@@ -412,7 +412,7 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
         | offset(1, leader_epoch=4, metadata="x")
         | pending()
     )
-    of_share = group(share, group_type="share", protocol_type="") | {
+    answers_of_share = group(share, group_type="share", protocol_type="") | {
         AnswerKey("member", share, member_id="m"): {
             "client_id": "c",
             "client_host": "/127.0.0.1",
@@ -422,6 +422,6 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
             "assignment": ["t:1"],
         }
     }
-    assert stored.answers(topic_names={"T": "t"}) == of_g | of_share
-    assert stored.answers({"g"}) == of_g
+    assert stored.answers(topic_names={"T": "t"}) == answers_of_g | answers_of_share
+    assert stored.answers({"g"}) == answers_of_g
     assert stored.answers({"x"}) == {}

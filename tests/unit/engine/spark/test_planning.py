@@ -77,13 +77,13 @@ def stored_after(planned_rows: pa.Table) -> pa.Table:
     """The stored state after the first micro-batch, whose rows are all new."""
     rows = []
     for table, names in STATE_COLUMNS.items():
-        of_table = of_struct(planned_rows, table.name)
+        table_rows = of_struct(planned_rows, table.name)
         deletes = table in MERGED and MERGED[table].deletes
         if deletes:
-            of_table = of_table.filter(pc.invert(pc.fill_null(of_table[deletes], False)))
+            table_rows = table_rows.filter(pc.invert(pc.fill_null(table_rows[deletes], False)))
         rows += [
             {"log_partition": row["log_partition"], table.name: {name: row[name] for name in names}}
-            for row in of_table.to_pylist()
+            for row in table_rows.to_pylist()
         ]
     return pa.Table.from_pylist(rows, _NOTHING_STORED.schema)
 
