@@ -160,8 +160,8 @@ def _part(
     try:
         earliest = _earliest(opened, tables, table, source, groups, files)
     except (pa.ArrowNotImplementedError, _TooManyTouched):
-        # pyarrow cannot filter strings that are views, which a MERGE of delta-rs wrote. Replacing the
-        # whole table is right then, too, and slower.
+        # pyarrow cannot filter strings that are views, which a MERGE of delta-rs wrote. Then the
+        # whole table is replaced, which is slower and as right.
         return None
     predicate = f"group_id IN ({', '.join(map(_literal, groups.to_pylist()))})"
     where = pc.field("group_id").isin(groups)
