@@ -45,6 +45,23 @@ def removed_before(path: str, version: int, moment: datetime) -> set[str]:
     return {file for file, at in found.items() if at < moment}
 
 
+def removed_after(path: str, first: int, last: int) -> set[str]:
+    """The files, with their deletion vectors, that versions after `first` up to `last` removed.
+
+    Each file of version `first`, or of a version between the two, is among them or in `last`.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    files: set[str] = set()
+    for action in _entries(file_system(path), first + 1, last):
+        if (removed := action.get("remove")) is not None:
+            files.add(unquote(removed["path"]))
+            vector = _deletion_vector(removed.get("deletionVector") or {})
+            files |= set() if vector is None else {vector}
+    return files
+
+
 def deletion_vectors_since(path: str, version: int, moment: datetime) -> set[str]:
     """The files with deletion vectors that a table has needed since a moment, up to a version.
 
@@ -88,7 +105,12 @@ def _actions(log: FileSystem, version: int, columns: list[str]) -> Iterator[dict
         last = int(_parsed(hint, "_last_checkpoint")["version"])
         with log.open_input_file(f"_delta_log/{last:020}.checkpoint.parquet") as file:
             yield from pq.read_table(file, columns=columns).to_pylist()
-    for number in range(last + 1, version + 1):
+    yield from _entries(log, last + 1, version)
+
+
+def _entries(log: FileSystem, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """All actions of the entries from one version to another."""
+    for number in range(first, last + 1):
         entry = _read(log, f"{number:020}.json")
         # Without a checkpoint, the first entries of a cleaned log are gone.
         for line in (entry or b"").splitlines():

@@ -12,8 +12,9 @@ maintenance
   because delta-rs's MERGE writes small files.
 
 It keeps the files of the newest snapshot, however old they are: a query that was stopped for long,
-or was killed in a micro-batch, continues from it. delta-rs's own log clean-up with each checkpoint
-does not know the snapshot and is therefore off.
+or was killed in a micro-batch, continues from it. It keeps those of later versions, too, because
+the next snapshot may name them. delta-rs's own log clean-up with each checkpoint does not know the
+snapshot and is therefore off.
 
 Maintenance may run while the query writes. Its commits (deleted days, compaction) may conflict with
 a commit of the query; the next round retries them. It deletes files without a commit: the commits
@@ -41,7 +42,7 @@ from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path, sync_file
-from streaming.tables.log_actions import deletion_vectors_since, removed_before
+from streaming.tables.log_actions import deletion_vectors_since, removed_after, removed_before
 from streaming.tables.reader import TableReader
 from streaming.tables.replacing import MOST_FILES
 from streaming.tables.schemas import (
@@ -293,7 +294,7 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
 
 
 def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
-    """Delete files that neither the current version nor the pinned version needs.
+    """Delete files that no version from the pinned one to the current one needs.
 
     A file that the log does not name may belong to a commit in progress, which only the fence
     limits in time; it is kept for at least an hour. Such files come from killed writers, and from
@@ -304,28 +305,31 @@ def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
     unreferenced = set(
         opened.vacuum(
             full=True,
-            keep_versions=[pinned],
             retention_hours=math.ceil(kept_for / timedelta(hours=1)),
             enforce_retention_duration=False,
         )
     )
+    unreferenced -= removed_after(opened.table_uri, pinned, opened.version())
     if deletion_vectors.may_have_deletion_vectors(opened):
         since = datetime.now(timezone.utc) - kept_for
-        for version in (opened.version(), pinned):
-            unreferenced -= deletion_vectors_since(opened.table_uri, version, since)
+        unreferenced -= deletion_vectors_since(opened.table_uri, opened.version(), since)
     return _delete_expired(epoch, opened, pinned) + _delete(opened, unreferenced)
 
 
 def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
-    """Delete the files of versions that were replaced before the snapshot retention."""
+    """Delete the files that were removed before the snapshot retention, up to the pinned version.
+
+    Later versions are commits of an unfinished micro-batch, and compactions beside it. The next
+    snapshot names one of them, however long the micro-batch takes.
+    """
     epoch.last_write(opened)
     expired = datetime.now(timezone.utc) - _retention(opened)
     removed = removed_before(opened.table_uri, opened.version(), expired)
-    # A rollback may name a version whose files were removed since. A new deletion vector removes a
-    # file and adds it again in one commit.
-    kept = opened.file_uris() if removed else []
-    kept += DeltaTable(opened.table_uri, version=pinned).file_uris() if removed else []
-    return _delete(opened, {file for file in removed if not _is_among(file, kept)})
+    removed -= removed_after(opened.table_uri, pinned, opened.version())
+    # A rollback adds removed files again. A new deletion vector removes a file and adds it again in
+    # one commit.
+    current = opened.file_uris() if removed else []
+    return _delete(opened, {file for file in removed if not _is_among(file, current)})
 
 
 def _is_among(file: str, uris: list[str]) -> bool:

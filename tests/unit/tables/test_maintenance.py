@@ -61,9 +61,9 @@ class Query:
         )
         self.start()
 
-    def start(self, fault: str = "") -> None:
-        """A new process, which is killed behind the table of this name."""
-        self.apply = start_apply(self.tables, fault=fault)
+    def start(self, **fault: Any) -> None:
+        """A new process, with the arguments of `start_apply` for a fault."""
+        self.apply = start_apply(self.tables, **fault)
 
     def micro_batch(self, at_ms: int = NOW_MS, group_id: str = "g") -> None:
         start = self.number * len(KEYS)
@@ -309,6 +309,30 @@ def test_a_commit_under_way_keeps_its_files(
     assert kept == [True] * 3
     assert query.committed() == {1}
     assert TableReader(query.tables).read(OFFSET_COMMITS.name).num_rows == 2 * len(KEYS)
+
+
+def test_a_micro_batch_that_takes_longer_than_the_retention_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance compacts and deletes files before `load_progress` names what was appended."""
+    monkeypatch.setattr(maintenance, "UNREFERENCED_KEPT", timedelta(0))
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(MOST_FILES):
+        query.micro_batch()
+
+    def maintain_twice() -> None:
+        for _ in range(2):
+            query.maintain()
+
+    query.start(fault=OFFSET_COMMITS.name, happens=maintain_twice)
+    query.micro_batch()
+    assert DeltaTable(OFFSET_COMMITS.path(query.tables)).history()[0]["operation"] == "OPTIMIZE"
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == (MOST_FILES + 1) * len(KEYS)
+    # The next snapshot needs only the compacted file and its own.
+    query.micro_batch()
+    query.maintain()
+    assert len(data_files_of(query, OFFSET_COMMITS)) == 2
 
 
 def test_files_go_without_a_commit(tmp_path: Path) -> None:
