@@ -127,13 +127,20 @@ def _turn(point: str) -> int:
 
 
 def kill_again_and_again(
-    folder: Path, plan: Sequence[str], seed: int, kinds: Sequence[str] = _KINDS["driver"]
+    folder: Path,
+    plan: Sequence[str],
+    seed: int,
+    kinds: Sequence[str] = _KINDS["driver"],
+    most_passes: int = 3,
 ) -> Survived:
-    """Go through a plan with a folder of each kind; everything is written below `folder`."""
+    """Go through a plan with a folder of each kind; everything is written below `folder`.
+
+    A process is killed when it is at a point for the N-th time, with N up to `most_passes`.
+    """
     with EmbeddedBroker(folder=folder / "broker", properties=BROKER_PROPERTIES) as broker:
         broker.create_offsets_topic()
         create_topics(Clients(broker.bootstrap_servers))
-        killing = _Killing(broker, folder, random.Random(seed), deque(plan), kinds)
+        killing = _Killing(broker, folder, random.Random(seed), deque(plan), kinds, most_passes)
         while killing.is_left and not killing.survived.differences:
             killing.round()
     survived = killing.survived
@@ -151,6 +158,7 @@ class _Killing:
         choose: random.Random,
         plan: deque[str],
         kinds: Sequence[str],
+        most_passes: int,
     ) -> None:
         self.survived = Survived()
         self._broker = broker
@@ -161,6 +169,7 @@ class _Killing:
         # How long it took from a start to a point: who else works on the machine changes it.
         self._usual_s = deque([_USUAL_S], maxlen=5)
         self._kinds = kinds
+        self._most_passes = most_passes
         self._tables = [self._new(kind) for kind in kinds]
 
     @property
@@ -210,7 +219,9 @@ class _Killing:
         if point == RANDOM_MOMENT:
             tables.die_after(choose.uniform(1, _LIFE * max(self._usual_s)))
         else:
-            number = 1 if available_now or point in _ONCE else choose.choice((1, 1, 1, 2, 3))
+            number = min(self._most_passes, choose.choice((1, 1, 1, 2, 3)))
+            if available_now or point in _ONCE:
+                number = 1
             if point in POINTS_OF_CREATION:
                 number = choose.randint(tables.tables_there + 1, len(ALL_TABLES))
             began = time.monotonic()

@@ -30,7 +30,7 @@ _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 _BUSY = (
     *("--lag-interval", "1 second", "--upkeep-interval", "2 seconds"),
     *("--history-retention", f"{HISTORY_RETENTION.days} days"),
-    # Longer than any write takes; maintenance deletes older files that no version knows of.
+    # Shorter than a micro-batch of the engine `spark` takes: maintenance deletes files meanwhile.
     *("--snapshot-retention", "15 seconds"),
 )
 _CONTINUOUS = ("--trigger", "200 milliseconds")
