@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from streaming.tables.log_actions import deletion_vectors_since
+from streaming.tables.log_actions import deletion_vectors_since, removed_after
 
 REMOVED = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
 # The example of the Delta protocol, "Deletion Vector Descriptor Schema".
@@ -54,3 +54,9 @@ def test_a_file_is_needed_for_any_of_its_vectors(tmp_path: Path) -> None:
     assert needed(tmp_path, both, [removed(), removed(50)], since=later) == set()
     # As RESTORE does.
     assert needed(tmp_path, both, [removed(), removed(50)], [action("add")], since=later) == {FILE}
+
+
+def test_a_file_is_removed_with_its_vector_by_a_later_version(tmp_path: Path) -> None:
+    needed(tmp_path, [action("add")], [removed()], [action("add")])
+    assert removed_after(str(tmp_path), 0, 2) == {"part-0.parquet", FILE}
+    assert removed_after(str(tmp_path), 1, 2) == set()
