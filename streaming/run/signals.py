@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,21 +15,39 @@ from typing import NoReturn
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets; a second one has its usual effect."""
+    """Yield an event that the first SIGINT or SIGTERM sets; a second one has its usual effect.
+
+    A thread sets the event. Python calls a handler in the main thread only, and the handler does
+    not wake a main thread that waits for a lock if another thread has taken the signal. That
+    happens while a process is started.
+    """
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
 
-    def request_stop(number: int, _frame: object) -> None:
-        stop.set()
+    def set_event() -> None:
+        while numbers := reading.recv(64):
+            if not before.keys().isdisjoint(numbers):
+                stop.set()
+
+    def restore_handler(number: int, _frame: object) -> None:
         signal.signal(number, before[signal.Signals(number)])
 
+    thread = threading.Thread(target=set_event, name="signals", daemon=True)
+    thread.start()
+    descriptor = signal.set_wakeup_fd(writing.fileno())
     for number in before:
-        signal.signal(number, request_stop)
+        signal.signal(number, restore_handler)
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor)
+        writing.close()
+        thread.join()
+        reading.close()
 
 
 @contextmanager

@@ -91,6 +91,18 @@ def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_signal_that_another_thread_takes_wakes_the_main_thread() -> None:
+    end = threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+    with stop_on_signals() as stop:
+        threading.Timer(0.1, signal.pthread_kill, [other.ident, signal.SIGTERM]).start()
+        is_stopped = stop.wait(20)
+    end.set()
+    other.join()
+    assert is_stopped
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_background_job_of_a_script_can_be_interrupted(number: signal.Signals) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
