@@ -51,10 +51,10 @@ def removed_after(path: str, first: int, last: int) -> set[str]:
     Each file of version `first`, or of a version between the two, is among them or in `last`.
 
     Raises:
-        OSError: the log cannot be read.
+        OSError: the log cannot be read, or lacks an entry.
     """
     files: set[str] = set()
-    for action in _entries(file_system(path), first + 1, last):
+    for action in _entries(file_system(path), first + 1, last, missing_ok=False):
         if (removed := action.get("remove")) is not None:
             files.add(unquote(removed["path"]))
             vector = _deletion_vector(removed.get("deletionVector") or {})
@@ -105,16 +105,21 @@ def _actions(log: FileSystem, version: int, columns: list[str]) -> Iterator[dict
         last = int(_parsed(hint, "_last_checkpoint")["version"])
         with log.open_input_file(f"_delta_log/{last:020}.checkpoint.parquet") as file:
             yield from pq.read_table(file, columns=columns).to_pylist()
-    yield from _entries(log, last + 1, version)
+    # Without a checkpoint, the first entries of a cleaned log are gone.
+    yield from _entries(log, last + 1, version, missing_ok=True)
 
 
-def _entries(log: FileSystem, first: int, last: int) -> Iterator[dict[str, Any]]:
+def _entries(
+    log: FileSystem, first: int, last: int, *, missing_ok: bool
+) -> Iterator[dict[str, Any]]:
     """All actions of the entries from one version to another."""
     for number in range(first, last + 1):
-        entry = _read(log, f"{number:020}.json")
-        # Without a checkpoint, the first entries of a cleaned log are gone.
+        name = f"{number:020}.json"
+        entry = _read(log, name)
+        if entry is None and not missing_ok:
+            raise OSError(f"{name} of the Delta log is missing")
         for line in (entry or b"").splitlines():
-            yield _parsed(line, f"{number:020}.json")
+            yield _parsed(line, name)
 
 
 def _parsed(line: bytes, name: str) -> dict[str, Any]:

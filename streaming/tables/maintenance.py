@@ -169,8 +169,9 @@ def tidy_up(epoch: WriterEpoch) -> None:
 
 def _expire(epoch: WriterEpoch, table: Table) -> None:
     path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
+    now = datetime.now(timezone.utc)
     with delta.writing(path):
-        _delete_expired(epoch, DeltaTable(path), pinned)
+        _delete_expired(epoch, DeltaTable(path), pinned, now)
 
 
 def _compact_tiny(epoch: WriterEpoch, table: Table) -> None:
@@ -207,7 +208,7 @@ def _maintain_table(
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
     if _is_compacted(table, DeltaTable(path)):
         step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
-    step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
+    step("files_deleted", lambda: _delete_files(epoch, path, pinned))
     # Cleaned at the pinned version: the entries that lead to it stay.
     step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))
     done.pop("log_cleaned", None)
@@ -293,7 +294,7 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
         yield _File(None if day is None else str(day), file["size_bytes"], rows)
 
 
-def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
+def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
     """Delete files that no version from the pinned one to the current one needs.
 
     A file that the log does not name may belong to a commit in progress, which only the fence
@@ -301,6 +302,8 @@ def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
     checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files that
     are already deleted, and all files with deletion vectors.
     """
+    now = datetime.now(timezone.utc)
+    opened = DeltaTable(path)
     kept_for = max(_retention(opened), UNREFERENCED_KEPT)
     unreferenced = set(
         opened.vacuum(
@@ -309,26 +312,31 @@ def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
             enforce_retention_duration=False,
         )
     )
-    unreferenced -= removed_after(opened.table_uri, pinned, opened.version())
+    if unreferenced:
+        unreferenced -= removed_after(path, pinned, opened.version())
     if deletion_vectors.may_have_deletion_vectors(opened):
-        since = datetime.now(timezone.utc) - kept_for
-        unreferenced -= deletion_vectors_since(opened.table_uri, opened.version(), since)
-    return _delete_expired(epoch, opened, pinned) + _delete(opened, unreferenced)
+        unreferenced -= deletion_vectors_since(path, opened.version(), now - kept_for)
+    return _delete_expired(epoch, opened, pinned, now) + _delete(opened, unreferenced)
 
 
-def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
+def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int, now: datetime) -> int:
     """Delete the files that were removed before the snapshot retention, up to the pinned version.
 
-    Later versions are commits of an unfinished micro-batch, and compactions beside it. The next
-    snapshot names one of them, however long the micro-batch takes.
+    Later versions are of an unfinished micro-batch, of compactions and fences. The next snapshot
+    may name any of them, however long the micro-batch takes.
+
+    `now` is a time before the table was opened: a later checkpoint of the log, which is read here,
+    may have removed files of later versions.
     """
     epoch.last_write(opened)
-    expired = datetime.now(timezone.utc) - _retention(opened)
-    removed = removed_before(opened.table_uri, opened.version(), expired)
-    removed -= removed_after(opened.table_uri, pinned, opened.version())
+    path, version = opened.table_uri, opened.version()
+    removed = removed_before(path, version, now - _retention(opened))
+    if not removed:
+        return 0
+    removed -= removed_after(path, pinned, version)
     # A rollback adds removed files again. A new deletion vector removes a file and adds it again in
     # one commit.
-    current = opened.file_uris() if removed else []
+    current = opened.file_uris()
     return _delete(opened, {file for file in removed if not _is_among(file, current)})
 
 

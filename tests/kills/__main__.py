@@ -135,7 +135,8 @@ def kill_again_and_again(
 ) -> Survived:
     """Go through a plan with a folder of each kind; everything is written below `folder`.
 
-    A process is killed when it is at a point for the N-th time, with N up to `most_passes`.
+    A process is killed when it is at a point for the N-th time, with N up to `most_passes`. The
+    creation of tables has a point for each table.
     """
     with EmbeddedBroker(folder=folder / "broker", properties=BROKER_PROPERTIES) as broker:
         broker.create_offsets_topic()

@@ -161,7 +161,7 @@ class KilledTables:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            wait_until(lambda: _is_killed(process.pid))
+            wait_until(lambda: _kill_all(process.pid))
             process.wait()
 
     def _ended(self, process: subprocess.Popen[bytes]) -> RuntimeError:
@@ -171,7 +171,7 @@ class KilledTables:
         )
 
 
-def _is_killed(session: int) -> bool:
+def _kill_all(session: int) -> bool:
     """End every process of a session with SIGKILL; true if there was none.
 
     Spark's daemon makes itself a process group of its own, but stays in the session.

@@ -335,6 +335,25 @@ def test_a_micro_batch_that_takes_longer_than_the_retention_keeps_its_files(
     assert len(data_files_of(query, OFFSET_COMMITS)) == 2
 
 
+def test_a_file_that_a_later_checkpoint_removed_is_kept(tmp_path: Path) -> None:
+    """A micro-batch appends, upkeep compacts, and both come after the table was opened."""
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(MOST_FILES):
+        query.micro_batch()
+    path, pinned = OFFSET_COMMITS.path(query.tables), MOST_FILES + 1
+    now, opened = datetime.now(timezone.utc), DeltaTable(path)
+
+    def go_on() -> None:
+        assert maintenance._compact(query.epoch, DeltaTable(path)) == MOST_FILES + 1
+        DeltaTable(path).create_checkpoint()
+        assert maintenance._delete_expired(query.epoch, opened, pinned, now) == 0
+
+    query.start(fault=OFFSET_COMMITS.name, happens=go_on)
+    query.micro_batch()
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == (MOST_FILES + 1) * len(KEYS)
+
+
 def test_files_go_without_a_commit(tmp_path: Path) -> None:
     """On a table that is written each second a commit of VACUUM fails more often than not."""
     query = Query(tmp_path / "tables", timedelta(0))
