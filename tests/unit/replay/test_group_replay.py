@@ -28,7 +28,7 @@ from coordinator_state.replay.groups import (
     Group,
     simple_group,
 )
-from coordinator_state.replay.modern_groups import LEFT_EPOCH, Part
+from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.group_log import TYPES, Log, a_group, classic, every_type, value
 
@@ -90,7 +90,7 @@ def test_tombstone_of_a_member_that_is_not_there(group_type: str, part: Part) ->
 def test_a_member_leaves_and_comes_back(group_type: str) -> None:
     log = a_group(group_type, "m", "n")
     log.drop(group_type, Part.CURRENT, "m")
-    assert [member.member_epoch for member in log.group.members] == [LEFT_EPOCH, 1]
+    assert [member.member_epoch for member in log.group.members] == [-1, 1]
     log.drop(group_type, Part.TARGET, "m")
     log.drop(group_type, Part.MEMBER, "m")
     assert [member.member_id for member in log.group.members] == ["n"]
@@ -108,7 +108,7 @@ def test_a_group_is_deleted_as_brokers_do_it(group_type: str) -> None:
     for part in (Part.CURRENT, Part.TARGET):
         log.drop(group_type, part, "m")
     log.drop(group_type, Part.TARGET_EPOCH)
-    assert log.group.assignment_epoch == LEFT_EPOCH
+    assert log.group.assignment_epoch == -1
     log.drop(group_type, Part.MEMBER, "m")
     assert log.group.state == EMPTY
     log.drop(group_type, Part.GROUP)
@@ -156,7 +156,7 @@ def test_a_tombstone_out_of_order_is_applied_with_a_warning(
     elif part is Part.MEMBER:
         assert log.group.members == ()
     else:
-        assert log.group.assignment_epoch == LEFT_EPOCH
+        assert log.group.assignment_epoch == -1
         assert log.group.replay_warning == f"record offset {log.next_offset - 1}: {log.reasons[0]}"
 
 
