@@ -45,8 +45,9 @@ def stop_on_signals() -> Iterator[threading.Event]:
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(descriptor)
-        writing.close()
+        writing.shutdown(socket.SHUT_WR)
         thread.join()
+        writing.close()
         reading.close()
 
 

@@ -171,7 +171,8 @@ def _expire(epoch: WriterEpoch, table: Table) -> None:
     path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
     now = datetime.now(timezone.utc)
     with delta.writing(path):
-        _delete_expired(epoch, DeltaTable(path), pinned, now)
+        opened = DeltaTable(path)
+        _delete_unneeded(epoch, opened, pinned, _expired(opened, now))
 
 
 def _compact_tiny(epoch: WriterEpoch, table: Table) -> None:
@@ -295,7 +296,7 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
 
 
 def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
-    """Delete files that no version from the pinned one to the current one needs.
+    """Delete expired files, and files that the log does not name.
 
     A file that the log does not name may belong to a commit in progress, which only the fence
     limits in time; it is kept for at least an hour. Such files come from killed writers, and from
@@ -312,32 +313,36 @@ def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
             enforce_retention_duration=False,
         )
     )
-    if unreferenced:
-        unreferenced -= removed_after(path, pinned, opened.version())
     if deletion_vectors.may_have_deletion_vectors(opened):
         unreferenced -= deletion_vectors_since(path, opened.version(), now - kept_for)
-    return _delete_expired(epoch, opened, pinned, now) + _delete(opened, unreferenced)
+    return _delete_unneeded(epoch, opened, pinned, unreferenced | _expired(opened, now))
 
 
-def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int, now: datetime) -> int:
-    """Delete the files that were removed before the snapshot retention, up to the pinned version.
-
-    Later versions are of an unfinished micro-batch, of compactions and fences. The next snapshot
-    may name any of them, however long the micro-batch takes.
+def _expired(opened: DeltaTable, now: datetime) -> set[str]:
+    """The files that were removed before the snapshot retention.
 
     `now` is a time before the table was opened: a later checkpoint of the log, which is read here,
     may have removed files of later versions.
     """
+    return removed_before(opened.table_uri, opened.version(), now - _retention(opened))
+
+
+def _delete_unneeded(
+    epoch: WriterEpoch, opened: DeltaTable, pinned: int, candidates: set[str]
+) -> int:
+    """Delete the files that no version from the pinned one to the current one needs.
+
+    Versions after the pinned one are of an unfinished micro-batch, of compactions and fences. The
+    next snapshot may name any of them, however long the micro-batch takes.
+    """
     epoch.last_write(opened)
-    path, version = opened.table_uri, opened.version()
-    removed = removed_before(path, version, now - _retention(opened))
-    if not removed:
+    if not candidates:
         return 0
-    removed -= removed_after(path, pinned, version)
+    files = candidates - removed_after(opened.table_uri, pinned, opened.version())
     # A rollback adds removed files again. A new deletion vector removes a file and adds it again in
     # one commit.
     current = opened.file_uris()
-    return _delete(opened, {file for file in removed if not _is_among(file, current)})
+    return _delete(opened, {file for file in files if not _is_among(file, current)})
 
 
 def _is_among(file: str, uris: list[str]) -> bool:

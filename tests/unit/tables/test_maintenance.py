@@ -314,7 +314,7 @@ def test_a_commit_under_way_keeps_its_files(
 def test_a_micro_batch_that_takes_longer_than_the_retention_keeps_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Maintenance compacts and deletes files before `load_progress` names what was appended."""
+    """Maintenance runs between an append and the commit of `load_progress`."""
     monkeypatch.setattr(maintenance, "UNREFERENCED_KEPT", timedelta(0))
     query = Query(tmp_path / "tables", timedelta(0))
     for _ in range(MOST_FILES):
@@ -346,7 +346,8 @@ def test_a_file_that_a_later_checkpoint_removed_is_kept(tmp_path: Path) -> None:
     def go_on() -> None:
         assert maintenance._compact(query.epoch, DeltaTable(path)) == MOST_FILES + 1
         DeltaTable(path).create_checkpoint()
-        assert maintenance._delete_expired(query.epoch, opened, pinned, now) == 0
+        expired = maintenance._expired(opened, now)
+        assert maintenance._delete_unneeded(query.epoch, opened, pinned, expired) == 0
 
     query.start(fault=OFFSET_COMMITS.name, happens=go_on)
     query.micro_batch()

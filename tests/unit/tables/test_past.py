@@ -154,10 +154,16 @@ class Live:
         self._keep_moment()
 
 
-def _next_ms() -> int:
-    # Records have milliseconds, snapshots microseconds.
-    time.sleep(0.003)
+def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _next_ms() -> int:
+    """A later millisecond: records have milliseconds, snapshots microseconds."""
+    before_ms = _now_ms()
+    while (next_ms := _now_ms()) == before_ms:
+        pass
+    return next_ms
 
 
 def rows_of(
