@@ -151,7 +151,7 @@ def test_tables_equal_simulated_coordinators(
             groups=8,
             commit_interval_ms=MINUTE_MS,
             rebalances_per_hour=20,
-            stops_per_hour=2,
+            stops_per_hour=1,
             offsets_retention_ms=10 * MINUTE_MS,
             clean_every_ms=clean_every_ms,
             delete_retention_ms=MINUTE_MS,
