@@ -242,7 +242,8 @@ def _of_current_log(present: LogSamples) -> LogSamples:
 
 def _first_past(sorted_values: Int64s, first: Int64s, past: Int64s, value: Int64s) -> Int64s:
     """Return the index of the first greater value from `first` up to `past`, by binary search."""
-    low, high = first.copy(), past.copy()
+    low: Int64s = first.copy()
+    high: Int64s = past.copy()
     while (is_open := low < high).any():
         middle = (low + high) // 2
         is_greater = sorted_values[np.where(is_open, middle, 0)] > value
