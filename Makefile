@@ -10,7 +10,8 @@ WHEELHOUSE := .cache/wheelhouse
 PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL    := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PYTEST     := $(BIN)/python -m pytest
-TWO_FILES  := -n 2 --dist loadfile
+# In the order of tests/conftest.py: real servers first, which have few tests in a file.
+TWO_FILES  := -n 2 --dist loadfile --no-loadscope-reorder
 # One worker has all tests with a JVM (tests/conftest.py).
 TWO_HALVES := -n 2 --dist loadgroup --no-loadscope-reorder
 LINT_LOG   := .cache/lint.log
@@ -86,14 +87,14 @@ test: check-java venv ## Lint beside the tests of every module, 6 to 13 minutes 
 	wait $$! || { cat $(LINT_LOG); echo "Error: make lint fails"; exit 1; }; \
 	exit $$tests
 
-test-long: check-java venv ## Unit tests on other Pythons from 3.10, then the long tests (PYTEST_ARGS=...)
-	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
-	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
+test-long: check-java venv ## Some unit tests on the oldest and newest Python, then the long tests (PYTEST_ARGS=...)
+	@pythons=0; $(BIN)/python -m tests.every_python $(PYTEST_ARGS) || pythons=$$?; \
+	$(PYTEST) $(TWO_FILES) -m "long and not cluster and not release" $(PYTEST_ARGS) && exit $$pythons
 
 test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
 	$(PYTEST) -m cluster $(PYTEST_ARGS)
 
-test-all: check-java lint ## Every test, also those that CI leaves out, and all unit tests on every Python; about two hours
+test-all: check-java lint ## Every test, also those that CI leaves out, and all unit tests on every Python (two hours)
 	$(PYTEST) $(TWO_FILES) -m "not cluster" $(PYTEST_ARGS)
 	$(PYTEST) -m cluster $(PYTEST_ARGS)
 	$(BIN)/python -m tests.every_python --all $(PYTEST_ARGS)

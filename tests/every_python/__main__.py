@@ -1,12 +1,13 @@
 """`python -m tests.every_python`: unit tests on the other Pythons that this machine has.
 
-The oldest and the newest run all unit tests and doctests, the ones between them a choice: the code
-that depends on the version of Python, the codec and the loader rules. Long tests run on one Python
-only, except those of packaging and of the kernel cache, which differ by Python.
+The oldest and the newest run a choice of them: the codec, the loader rules, and the code that
+depends on the version of Python. mypy compares all code with the standard library of the oldest
+one. Long tests run on one Python only, except those of packaging and of the kernel cache, which
+differ by Python.
 
 Each Python has its own virtual environment, `.cache/python3.N`, installed from
-requirements/dev.lock the first time and when a lock file has changed. `--all` runs all unit tests,
-long ones too, on every Python. Further arguments go to pytest.
+requirements/dev.lock the first time and when a lock file has changed. `--all` runs all unit tests
+and doctests, long ones too, on every Python. Further arguments go to pytest.
 
 No Python begins within 15 minutes of LONG_TESTS_UNTIL, a Unix time that CI sets.
 """
@@ -36,7 +37,9 @@ _TESTS: Final = ("coordinator_state", "streaming", "tests/unit", "tests/bench")
 _SMOKE_TESTS: Final = (
     *("coordinator_state", "tests/unit/log", "tests/unit/records", "tests/unit/replay"),
     *("tests/unit/wire", "tests/unit/engine", "tests/unit/project/test_packaging.py"),
+    *("tests/unit/cli", "tests/unit/kafka", "tests/unit/run"),
 )
+"""The codec and rules, the engine, the wheel, and what calls the operating system."""
 _CHOICE: Final = "not integration and (not long or python_version)"
 _ALL: Final = "not integration"
 _INPUTS: Final = ("pyproject.toml", "requirements/core.lock", "requirements/dev.lock")
@@ -61,17 +64,17 @@ def main(arguments: list[str]) -> int:
             results.append(f"{name}: left out, `make test` runs on it")
         elif minor not in others:
             results.append(f"{name}: left out, this machine does not have it")
+        elif not is_all and minor not in (min(others), max(others)):
+            results.append(f"{name}: left out, `make test-all` runs on it")
         elif time.time() + _LONGEST_S > _LONG_TESTS_UNTIL:
             results.append(f"{name}: left out, no time is left (LONG_TESTS_UNTIL)")
         else:
             say(f"{name}: {others[minor]}")
-            is_whole = is_all or minor in (min(others), max(others))
-            tests = _TESTS if is_whole else _SMOKE_TESTS
+            tests = (*_TESTS, "-m", _ALL) if is_all else (*_SMOKE_TESTS, "-m", _CHOICE)
             python = environment_of(others[minor], minor)
-            chosen = ("-m", _ALL if is_all else _CHOICE)
-            status = run_tests(python, [*tests, *chosen, *pytest_arguments])
+            status = run_tests(python, [*tests, *pytest_arguments])
             outcome = "passed" if status == 0 else f"FAILED ({status})"
-            results.append(f"{name}: {outcome}{'' if is_whole else ' (a choice of tests)'}")
+            results.append(f"{name}: {outcome}{'' if is_all else ' (a choice of tests)'}")
     say(*results)
     return any("FAILED" in result for result in results)
 

@@ -59,13 +59,17 @@ LOGS_PER_RUN = 40
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "280")) // LOGS_PER_RUN)
 SHORT_RUNS = 2
 """The runs for each semantics in `make test`."""
+CI_RUNS = 4
+"""The runs for each semantics in CI."""
 MICRO_BATCHES = 3
 
 
 def seeds(short: int) -> list[Any]:
-    """A seed for each run; those after the first few have the mark `long`."""
+    """A seed for each run; those after the first few have the mark `long`, then also `release`."""
+    marks = [pytest.mark.long, pytest.mark.release]
     return [
-        pytest.param(seed, marks=pytest.mark.long if seed >= short else ()) for seed in range(RUNS)
+        pytest.param(seed, marks=marks[: (seed >= short) + (seed >= CI_RUNS)])
+        for seed in range(RUNS)
     ]
 
 
@@ -127,8 +131,8 @@ def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics, seed: int
     [
         ("either", Semantics.COORDINATOR, 0),
         ("either", Semantics.SCALA, 1),
-        ("spark", Semantics.COORDINATOR, 2),
-        ("spark", Semantics.SCALA, 3),
+        pytest.param("spark", Semantics.COORDINATOR, 2, marks=pytest.mark.release),
+        pytest.param("spark", Semantics.SCALA, 3, marks=pytest.mark.release),
     ],
     indirect=["sessions"],
 )

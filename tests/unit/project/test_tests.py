@@ -18,7 +18,7 @@ AT_LEAST = {
 }
 CHOICES = {
     "test": '"not long"',
-    "test-long": '"long and not cluster"',
+    "test-long": '"long and not cluster and not release"',
     "test-cluster": "cluster",
 }
 
@@ -135,14 +135,14 @@ def test_each_kind_of_server_is_used_by_a_short_test(repository: Path, name: str
 
 
 def test_the_targets_run_all_tests(repository: Path) -> None:
-    """A test with the mark `cluster` has the mark `long`, too."""
+    """A test with the mark `cluster` or `release` has the mark `long`, too."""
     makefile = (repository / "Makefile").read_text()
     for target, choice in CHOICES.items():
         (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
         assert f" -m {choice} $(PYTEST_ARGS)" in recipe
     for file in (repository / "tests").rglob("test_*.py"):
         text = file.read_text()
-        assert "pytest.mark.long" in text or "pytest.mark.cluster" not in text, file
+        assert "mark.long" in text or not re.search(r"mark\.(cluster|release)", text), file
 
 
 def test_no_long_test_begins_once_its_time_is_over(

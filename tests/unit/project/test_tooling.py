@@ -110,3 +110,21 @@ def test_no_python_begins_when_no_time_is_left(
     monkeypatch.setattr(every_python, "_LONG_TESTS_UNTIL", time.time() + 60)
     assert every_python.main([]) == 0
     assert f"3.{MINOR + 1}: left out, no time is left (LONG_TESTS_UNTIL)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "minors"), [([], [1, 3]), (["--all"], [1, 2, 3])])
+def test_a_python_between_the_oldest_and_the_newest_is_for_all(
+    arguments: list[str], minors: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+
+    def run_tests(python: Path, _arguments: list[str]) -> int:
+        runs.append(int(python.name))
+        return 0
+
+    monkeypatch.setattr(every_python, "MINORS", range(1, 4))
+    monkeypatch.setattr(every_python, "find_python", lambda minor: Path(str(minor)))
+    monkeypatch.setattr(every_python, "environment_of", lambda python, _minor: python)
+    monkeypatch.setattr(every_python, "run_tests", run_tests)
+    assert every_python.main(arguments) == 0
+    assert runs == minors

@@ -191,7 +191,9 @@ def test_samples(tables: str, damage: Callable[[Path], None]) -> None:
     assert TableReader(tables).read(LOG_OFFSETS.name)["partition"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(n, marks=pytest.mark.release) for n in range(5, 12))]
+)
 def test_any_files_of_the_last_seconds(tmp_path: Path, seed: int) -> None:
     """Every file that was written after some moment is as it was, damaged, or not there."""
     choose = random.Random(seed)
