@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from streaming.cli.loading_note import write_loading_note
 from streaming.cli.options import Choice, as_of_option, consistent_option, option, tables_option
 from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.views.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
@@ -63,6 +64,7 @@ def sql(
     text = sys.stdin.read() if select == "-" else select
     opened = CoordinatorTables(tables, as_of=as_of, consistent=consistent)
     write_rebuilt_note(opened.reader)
+    write_loading_note(opened.reader)
     found = opened.sql(text)
     if parquet is None:
         _OUTPUTS[output]().table(found.arrow, found.arrow.column_names)

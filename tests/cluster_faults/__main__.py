@@ -29,7 +29,7 @@ from streaming.tables.reader import TableReader
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
-from streaming.views.output import output_of
+from streaming.views.output import OUTPUTS, output_of
 from tests.cluster_faults.faults import FAULTS, unclean_election
 from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, Stage, poll
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
@@ -76,9 +76,7 @@ class Endured:
     differences: list[str] = field(default_factory=list)
 
 
-def endure(
-    folder: Path, faults: Iterable[str], seed: int, *, pause: float = 1
-) -> Iterator[Endured]:
+def endure(folder: Path, faults: Iterable[str], seed: int, pause: float) -> Iterator[Endured]:
     """Do one fault after another; everything that is written is below `folder`."""
     with EmbeddedCluster(folder=folder / "cluster", properties=CLUSTER_PROPERTIES) as cluster:
         cluster.create_offsets_topic()
@@ -204,16 +202,18 @@ def _differences(servers: str, tables: Path, undisturbed: Path) -> list[str]:
 @click.command()
 @click.option("--fault", "faults", multiple=True, type=click.Choice(list(FAULTS)), help="Which.")
 @click.option("--seed", default=time.time_ns, help="What is chosen by.  [default: new]")
-def main(faults: tuple[str, ...], seed: int) -> None:
+@click.option("--pause", default=1.0, help="A share of the usual length of faults.  [default: 1]")
+@click.option("--output", default="text", type=click.Choice(list(OUTPUTS)), help="Of the rows.")
+def main(faults: tuple[str, ...], seed: int, pause: float, output: str) -> None:
     """Do faults to a cluster, all of them without --fault, and compare."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="coordinator-state-faults-") as folder:
-        for endured in endure(Path(folder), faults or FAULTS, seed):
+        for endured in endure(Path(folder), faults or FAULTS, seed, pause):
             write_note(f"{endured.fault}: {len(endured.differences)} differences")
             for difference in endured.differences[:_DIFFERENCES_SHOWN]:
                 write_note(difference)
             rows.append({**asdict(endured), "differences": len(endured.differences)})
-    output_of("text").rows(rows, list(rows[0]))
+    output_of(output).rows(rows, list(rows[0]))
     sys.exit(1 if any(row["differences"] for row in rows) else 0)
 
 

@@ -69,9 +69,11 @@ def run_demo(
         work = _work_folder(running, folder)
         until = "" if folder is not None else " (`demo` deletes them at its end)"
         write_note(f"the tables will be in {work / 'tables'}{until}")
-        report = _run(running, work, seconds, dashboard, kafka_version)
-        show_report(report, output_of(output), is_json=output == "json")
-        write_note("stopping the query, the groups and the broker ...")
+        try:
+            report = _run(running, work, seconds, dashboard, kafka_version)
+            show_report(report, output_of(output), is_json=output == "json")
+        finally:
+            write_note("stopping the query, the groups and the broker ...")
     return 0 if report.is_equal else EXIT_DIFFERENT
 
 

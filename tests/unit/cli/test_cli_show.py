@@ -314,6 +314,12 @@ def test_empty_rows_come_with_the_reason(first_load: str, what: str, output: str
     assert json_lines(shown) == [] if output == "json" else "\n" in shown.stdout
 
 
+def test_a_query_has_the_reason_too(first_load: str) -> None:
+    answer = call("sql", "SELECT count(*) FROM group_offsets", "--tables", first_load)
+
+    assert answer.stderr.startswith("Warning: loading: 0 of 4 log partitions are current;")
+
+
 def test_progress_is_always_there(first_load: str) -> None:
     assert call("show", "progress", "--tables", first_load).stderr == ""
 

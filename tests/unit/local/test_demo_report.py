@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streaming.local.demo import demo
 from streaming.local.demo.report import DemoReport, show_report
 from streaming.verify.verification import Verification
 from streaming.views.output import output_of
@@ -101,3 +103,15 @@ def test_any_difference_counts_and_is_shown(
     assert not report.is_equal
     assert not json.loads(shown(report, "json", capsys))["is_equal"]
     assert part in shown(report, "text", capsys)
+
+
+def test_ctrl_c_says_what_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        demo.run_demo(seconds=40, folder=tmp_path)
+    assert "stopping the query, the groups and the broker ..." in capsys.readouterr().err
