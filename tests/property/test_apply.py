@@ -65,11 +65,12 @@ MICRO_BATCHES = 3
 
 
 def seeds(short: int) -> list[Any]:
-    """A seed for each run; those after the first few have the mark `long`, then also `release`."""
-    marks = [pytest.mark.long, pytest.mark.release]
+    """A seed for each run: without a mark, then with the mark `long`, then also with `release`."""
+    long, release = pytest.mark.long, pytest.mark.release
     return [
-        pytest.param(seed, marks=marks[: (seed >= short) + (seed >= CI_RUNS)])
-        for seed in range(RUNS)
+        *range(min(short, RUNS)),
+        *(pytest.param(seed, marks=long) for seed in range(short, min(CI_RUNS, RUNS))),
+        *(pytest.param(seed, marks=(long, release)) for seed in range(CI_RUNS, RUNS)),
     ]
 
 
