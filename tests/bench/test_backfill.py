@@ -33,7 +33,10 @@ def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshBrok
         yield start
 
 
-@pytest.mark.parametrize("in_transactions", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "in_transactions",
+    [False, pytest.param(True, marks=(pytest.mark.long, pytest.mark.release))],
+)
 def test_a_whole_log_is_materialised_equal(
     fresh_broker: FreshBroker, tmp_path: Path, in_transactions: bool
 ) -> None:

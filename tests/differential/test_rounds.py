@@ -31,7 +31,7 @@ EACH_RELEASE = [
     SCALA_VERSION,
     KAFKA_VERSION,
     *(
-        pytest.param(release, marks=pytest.mark.long)
+        pytest.param(release, marks=(pytest.mark.long, pytest.mark.release))
         for release in RELEASES
         if release not in (SCALA_VERSION, KAFKA_VERSION)
     ),
@@ -62,7 +62,7 @@ def test_a_broker_says_what_the_reference_loader_says(rounds: BrokerRounds) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["driver", "spark"])
+@pytest.mark.parametrize("engine", ["driver", pytest.param("spark", marks=pytest.mark.release)])
 @pytest.mark.parametrize("rounds", [KAFKA_VERSION], indirect=True)
 def test_tables_of_random_logs_answer_as_the_broker(
     rounds: BrokerRounds, spark: SparkSession, engine: EngineName

@@ -30,10 +30,11 @@ Json = dict[str, Any]
 SEQUENCES = 3_000
 GROUP_ID, TOPIC_ID = "g", "Uj5wn_FqTXirEASvVZRY1w"
 EARLY_ACCESS = "4.0.0"
+OLDEST, *BETWEEN, NEWEST = (release for release in RELEASES if release != SCALA_VERSION)
 RELEASE_PARAMETERS = [
-    pytest.param(release, marks=[] if release == KAFKA_VERSION else pytest.mark.long)
-    for release in RELEASES
-    if release != SCALA_VERSION
+    pytest.param(OLDEST, marks=pytest.mark.long),
+    *(pytest.param(release, marks=(pytest.mark.long, pytest.mark.release)) for release in BETWEEN),
+    NEWEST,
 ]
 
 

@@ -39,7 +39,7 @@ GROUPS = 200
 _MOST_TASKS = re.compile(r"starting the query with up to (\d+) tasks")
 
 
-@pytest.mark.parametrize("engine", ["driver", "spark"])
+@pytest.mark.parametrize("engine", ["spark", pytest.param("driver", marks=pytest.mark.release)])
 def test_a_cluster_makes_the_same_tables(
     loaded_broker: tuple[EmbeddedBroker, PlainCommits], tmp_path: Path, engine: str
 ) -> None:

@@ -32,6 +32,7 @@ def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert survived.rows["quarantine"] > 0
 
 
+@pytest.mark.release
 def test_a_run_on_spark_that_is_killed_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,12 @@ from tests.shard_oracle.shard_process import ShardProcess
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 
 SHORT_RUNS, RUNS, STEPS, REPLAYS = 10, 80, 60, 15
-COORDINATOR_RELEASES = [release for release in RELEASES if release != SCALA_VERSION]
+OLDEST, *BETWEEN, NEWEST = (release for release in RELEASES if release != SCALA_VERSION)
+COORDINATOR_RELEASES = [
+    OLDEST,
+    *(pytest.param(release, marks=pytest.mark.release) for release in BETWEEN),
+    NEWEST,
+]
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,10 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize(
+    "semantics",
+    [Semantics.COORDINATOR, pytest.param(Semantics.SCALA, marks=pytest.mark.release)],
+)
 def test_every_row_is_that_of_the_driver(
     spark: SparkSession, tmp_path: Path, semantics: Semantics
 ) -> None:

@@ -98,7 +98,9 @@ def test_what_is_counted_adds_up(
     ("engine_session", "fault"),
     [
         *(("driver", fault) for fault in ("", PENDING_OFFSETS.name, LOAD_PROGRESS.name)),
-        pytest.param("spark", PENDING_OFFSETS.name, marks=SPARK_ENGINE.marks),
+        pytest.param(
+            "spark", PENDING_OFFSETS.name, marks=(*SPARK_ENGINE.marks, pytest.mark.release)
+        ),
     ],
     indirect=["engine_session"],
 )

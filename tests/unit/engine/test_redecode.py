@@ -191,7 +191,7 @@ def test_redecode_is_repeated_after_a_crash(
     ("engine_session", "table"),
     [
         *(("driver", table) for table in (QUARANTINE, LOAD_PROGRESS)),
-        pytest.param("spark", QUARANTINE, marks=SPARK_ENGINE.marks),
+        pytest.param("spark", QUARANTINE, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
     ],
     indirect=["engine_session"],
     ids=lambda value: value if isinstance(value, str) else value.name,

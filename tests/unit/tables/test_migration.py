@@ -186,7 +186,8 @@ def old_properties(version: int) -> dict[str, str]:
     [
         *(("driver", version) for version in (2, 6, 8)),
         *(pytest.param("driver", version, marks=pytest.mark.long) for version in (3, 4, 5, 7)),
-        *(pytest.param("spark", version, marks=SPARK_ENGINE.marks) for version in (2, 6)),
+        pytest.param("spark", 2, marks=SPARK_ENGINE.marks),
+        pytest.param("spark", 6, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
     ],
     indirect=["engine_session"],
 )

@@ -192,7 +192,7 @@ def test_samples(tables: str, damage: Callable[[Path], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(n, marks=pytest.mark.release) for n in range(5, 12))]
+    "seed", [*range(3), *(pytest.param(n, marks=pytest.mark.release) for n in range(3, 12))]
 )
 def test_any_files_of_the_last_seconds(tmp_path: Path, seed: int) -> None:
     """Every file that was written after some moment is as it was, damaged, or not there."""

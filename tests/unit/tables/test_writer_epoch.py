@@ -65,13 +65,13 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return f"s3a://bucket/{tmp_path.name}"
 
 
-def taken_over_after(where: str, is_loaded: bool, *names: str) -> list[Any]:
+def taken_over_after(where: str, is_loaded: bool, *names: str, marks: Any = ()) -> list[Any]:
     return [
         pytest.param(
             where,
             is_loaded,
             name,
-            marks=() if where == HERE and name in SOON else pytest.mark.long,
+            marks=marks if where == HERE and name in SOON else (pytest.mark.long, *marks),
         )
         for name in names
     ]
@@ -82,8 +82,9 @@ def taken_over_after(where: str, is_loaded: bool, *names: str) -> list[Any]:
     [
         *taken_over_after(HERE, True, "", *(table.name for table in TABLES)),
         *taken_over_after(HERE, False, "", GROUP_OFFSETS.name, LOAD_PROGRESS.name),
-        *taken_over_after(STORE, False, "", LOAD_PROGRESS.name),
-        *taken_over_after(STORE, True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
+        *taken_over_after(STORE, True, OFFSET_COMMITS.name),
+        *taken_over_after(STORE, False, "", LOAD_PROGRESS.name, marks=[pytest.mark.release]),
+        *taken_over_after(STORE, True, GROUP_OFFSETS.name, marks=[pytest.mark.release]),
     ],
     indirect=["tables"],
 )
