@@ -22,6 +22,8 @@ from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 Int32 = Annotated[int, pa.int32()]
 """An integer that Arrow stores in 32 bits; `int` itself has 64."""
 
+Integers = np.ndarray[Any, Any]
+
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MS: Final = pa.timestamp("ms", tz="UTC")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -129,6 +131,18 @@ def _column(values: Iterable[Any], data_type: pa.DataType) -> pa.Array:
         type=data_type,
         mask=pa.array([found is None for found in lists], pa.bool_()),
     )
+
+
+def distinct_keys(keys: pa.Table) -> Integers:
+    """One integer for each row of keys; equal rows have the same integer."""
+    ids = np.zeros(keys.num_rows, dtype=np.int64)
+    for name in keys.column_names:
+        column = keys[name].combine_chunks().dictionary_encode()
+        indices = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        ids = ids * max(1, len(column.dictionary)) + indices
+        # Renumber from 0: otherwise the next product could overflow.
+        _, ids = np.unique(ids, return_inverse=True)
+    return ids
 
 
 def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:

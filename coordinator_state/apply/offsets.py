@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
-from coordinator_state.apply.columns import columns_of
+from coordinator_state.apply.columns import Integers, columns_of, distinct_keys
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay_exactly
 from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
@@ -32,8 +31,6 @@ from coordinator_state.apply.rows import (
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.records.record_types import NO_PRODUCER_ID
 from coordinator_state.replay.offsets import Outcome, Semantics
-
-Integers = np.ndarray[Any, Any]
 
 _COLUMNS = (
     *(name for name in PENDING_OFFSET_ROW.names if name in LOG_ROW_SCHEMA.names),
@@ -174,18 +171,6 @@ def _marker_counts(
         applied=by_log_partition(markers, is_applied),
         ignored=by_log_partition(markers, ~is_applied),
     )
-
-
-def distinct_keys(keys: pa.Table) -> Integers:
-    """One integer for each row; rows with the same key (`OFFSET_KEY`) have the same integer."""
-    ids = np.zeros(keys.num_rows, dtype=np.int64)
-    for name in ("group_id", "topic", "partition", "log_partition"):
-        column = keys[name].combine_chunks().dictionary_encode()
-        indices = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        ids = ids * max(1, len(column.dictionary)) + indices
-        # Renumber from 0: otherwise the next product could overflow.
-        _, ids = np.unique(ids, return_inverse=True)
-    return ids
 
 
 def _last_of_each_key(offsets: pa.Table, key_ids: Integers, is_committed: Mask) -> pa.Array:

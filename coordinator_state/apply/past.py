@@ -27,7 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, distinct_groups, group_ids
-from coordinator_state.apply.columns import columns_of, nullable, numbers, per_row, schema_of
+from coordinator_state.apply.columns import (
+    columns_of,
+    distinct_keys,
+    nullable,
+    numbers,
+    per_row,
+    schema_of,
+)
 from coordinator_state.apply.group_rows import (
     MEMBER_STATE_COLUMNS,
     RAW_RECORD_COLUMNS,
@@ -38,7 +45,6 @@ from coordinator_state.apply.group_rows import (
     restored_groups,
 )
 from coordinator_state.apply.groups import GroupChange
-from coordinator_state.apply.offsets import distinct_keys
 from coordinator_state.apply.rows import (
     OFFSET_KEY,
     CommittedOffsetRow,

@@ -18,20 +18,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId
+from coordinator_state.apply.columns import distinct_keys, numbers
 from coordinator_state.apply.outcomes import is_ended
-from coordinator_state.insight.group_events import owner
+from coordinator_state.insight.group_events import TopicPartition, owners
 from coordinator_state.records.record_types import NO_PRODUCER_ID
-from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group
+from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group, GroupMember
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, OffsetReplay, Semantics
 
 RecordId = tuple[int, int]
 """Log partition and record offset."""
 
 _RECORD_ID = ("log_partition", "record_offset")
+_PRODUCER = ["log_partition", "group_id", "producer_id"]
 
 
 class Client(NamedTuple):
@@ -101,13 +104,32 @@ def open_transactions(
     if commits.num_rows:
         groups = pc.unique(commits["group_id"])
         is_tombstone = pc.and_(offsets["is_tombstone"], pc.is_in(offsets["group_id"], groups))
-        of_groups = before.filter(pc.is_in(before["group_id"], groups))
-        stored = _still_open(of_groups, markers, semantics)
-        for rows in (commits, offsets.filter(is_tombstone), stored):
+        tombstones = offsets.filter(is_tombstone)
+        stored = _still_open(_of_producers(commits, before), markers, semantics)
+        # A tombstone clears one pending commit of a producer at most.
+        newest = _newest_of_producers(stored, tombstones.num_rows + 1)
+        for rows in (commits, tombstones, newest):
             for row in rows.to_pylist():
                 group = row["log_partition"], row["group_id"]
                 found[group].append(TransactionRecord.from_row(row))
     return found
+
+
+def _of_producers(commits: pa.Table, before: pa.Table) -> pa.Table:
+    """The pending offsets of the producers and groups of these commits."""
+    producers = commits.select(_PRODUCER).group_by(_PRODUCER).aggregate([])
+    return before.join(producers, _PRODUCER, join_type="left semi")
+
+
+def _newest_of_producers(pending: pa.Table, count: int) -> pa.Table:
+    """The newest pending offsets of each producer and group, at most `count` of each."""
+    producers = distinct_keys(pending.select(_PRODUCER))
+    order = np.lexsort((-numbers(pending["record_offset"]), producers))
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = producers[order[1:]] != producers[order[:-1]]
+    starts = np.flatnonzero(is_first)
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
+    return pending.take(order[rank < count])
 
 
 def _still_open(commits: pa.Table, markers: pa.Table, semantics: Semantics) -> pa.Table:
@@ -123,6 +145,12 @@ class PendingClients:
 
     offsets: OffsetReplay
     found: dict[int, Client | None] = field(default_factory=dict)
+    _commits: dict[int, list[tuple[OffsetKey, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """By producer id: the keys and record offsets of its commits, the newest last."""
+    _owned: tuple[Group, Mapping[TopicPartition, GroupMember]] | None = None
+    """The last group, and the owner of each of its topic partitions."""
 
     def replay(self, record: TransactionRecord, group: Group) -> None:
         """Replay the next record; `group` is its group at its record offset."""
@@ -135,18 +163,31 @@ class PendingClients:
         else:
             client = self._client(record, group) if record.is_new else record.client
             self.found[record.record_offset] = client
+            self._commits[record.producer_id].append((record.key, record.record_offset))
             self.offsets.replay_commit(record.key, record.value, is_transactional=True)
 
     def _client(self, record: TransactionRecord, group: Group) -> Client | None:
-        member = owner(group, record.key)
+        if self._owned is None or self._owned[0] is not group:
+            self._owned = group, owners(group)
+        member = self._owned[1].get((record.key.topic, record.key.partition))
         if member is None:
-            pending = self.offsets.pending.get(record.producer_id, {}).values()
-            newest = max((one.record_offset for one in pending), default=NO_RECORD_OFFSET)
-            client = self.found.get(newest)
+            client = self.found.get(self._newest_pending(record.producer_id))
             if client is not None or len(group.members) != 1:
                 return client
             (member,) = group.members
         return Client(member.client_id, member.client_host)
+
+    def _newest_pending(self, producer_id: int) -> int:
+        """The record offset of the newest pending commit of a producer."""
+        commits = self._commits[producer_id]
+        pending = self.offsets.pending.get(producer_id, {})
+        while commits:
+            key, record_offset = commits[-1]
+            if key in pending and pending[key].record_offset == record_offset:
+                return record_offset
+            # A tombstone cleared it, for good: each commit is removed once at most.
+            commits.pop()
+        return NO_RECORD_OFFSET
 
 
 def with_clients(

@@ -151,7 +151,7 @@ class GroupEventReplay:
             offset_after=after.committed_offset,
             producer_id=after.producer_id,
         )
-        return _by(event, owner(group, key))
+        return _by(event, owners(group).get((key.topic, key.partition)))
 
     def replay_tombstone(
         self,
@@ -217,13 +217,17 @@ def _of_offset(
     )
 
 
-def owner(group: Group, key: OffsetKey) -> GroupMember | None:
-    """Return the member with this topic partition in its assignment, None if there is none."""
-    for member in group.members:
-        for assigned in member.assignment or ():
-            if (assigned.topic, assigned.partition) == (key.topic, key.partition):
-                return member
-    return None
+TopicPartition = tuple[str | None, int]
+"""The topic is None if its name is unknown."""
+
+
+def owners(group: Group) -> dict[TopicPartition, GroupMember]:
+    """Return the member with each topic partition in its assignment, the first one of several."""
+    return {
+        (assigned.topic, assigned.partition): member
+        for member in reversed(group.members)
+        for assigned in member.assignment or ()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ a replay record by record.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,7 +17,7 @@ from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
-from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, record, table_of
 from tests.support.logs.logs import group_record_value, group_value
 from tests.support.tables.plan_tables import PlanTables
@@ -116,3 +117,35 @@ def test_a_tombstone_clears_the_pending_commit_and_its_client() -> None:
     tables.apply_rows(record(3, group_value([])), commit(4, None), commit(5, 5, producer_id=9))
     (pending,) = tables.pending.to_pylist()
     assert (pending["record_offset"], pending["client_id"]) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("tombstones", "owner"),
+    [((), "client of b"), ((1,), "client of a"), ((0, 1), None)],
+)
+def test_the_newest_commit_that_is_still_pending_gives_the_client(
+    tombstones: Sequence[int], owner: str | None
+) -> None:
+    """The group had its members when the producer began, in an earlier micro-batch."""
+    tables = PlanTables(COORDINATOR)
+    tables.apply_rows(
+        record(1, group_value(["a", "b"])),
+        *(commit(2 + n, 1, producer_id=9, key=OffsetKey("g", "t", n)) for n in range(2)),
+        *(commit(4 + n, 1, producer_id=9, key=OffsetKey("other", "t", n)) for n in range(3)),
+    )
+    tables.apply_rows(
+        record(10, group_value([])),
+        *(commit(11 + n, None, key=OffsetKey("g", "t", n)) for n in tombstones),
+        commit(20, 1, producer_id=9, key=OffsetKey("g", "u", 0)),
+    )
+    clients = {row["record_offset"]: row["client_id"] for row in tables.pending.to_pylist()}
+    assert clients[20] == owner
+
+
+def test_a_large_open_transaction_takes_no_time_for_each_of_its_pairs() -> None:
+    """Of 100,000 partitions. Compared pair by pair, they would take longer than a test may."""
+    tables, count = PlanTables(COORDINATOR), 100_000
+    rows = [commit(n, n, producer_id=9, key=OffsetKey("g", "u", n)) for n in range(count)]
+    tables.apply_rows(record(0, group_value(["a"])), *rows)
+    assert tables.pending.num_rows == count
+    assert set(tables.pending["client_id"].to_pylist()) == {"client of a"}
