@@ -142,7 +142,8 @@ def test_the_targets_run_all_tests(repository: Path) -> None:
         assert f" -m {choice} $(PYTEST_ARGS)" in recipe
     for file in (repository / "tests").rglob("test_*.py"):
         text = file.read_text()
-        assert "mark.long" in text or not re.search(r"mark\.(cluster|release)", text), file
+        is_long = re.search(r"mark\.long|SPARK_ENGINE\.marks", text)
+        assert is_long or not re.search(r"mark\.(cluster|release)", text), file
 
 
 def test_no_long_test_begins_once_its_time_is_over(
