@@ -17,6 +17,7 @@ from streaming.http.attempts import TooManyAttempts
 from streaming.http.server import address_of, listening_socket
 
 PATH: Final = "/mcp"
+_MOST_BODY_BYTES: Final = 1 << 20
 _SHUTDOWN_S: Final = 2
 _JOIN_S: Final = 10.0
 
@@ -80,10 +81,16 @@ class GuardedApp:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it."""
-        refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
-        if refusal is None:
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        refusal = self._refusal(scope)
+        if refusal is None:
+            body = await _read_body(receive)
+            if body is not None:
+                await self._app(scope, _received_again(body, receive), send)
+                return
+            refusal = _Refusal(413, f"A request has at most {_MOST_BODY_BYTES} bytes.")
         text = ("content-type", "text/plain; charset=utf-8")
         headers = [tuple(part.encode() for part in text), *refusal.headers]
         await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
@@ -114,6 +121,28 @@ class GuardedApp:
             return _Refusal(429, f"There were {error}.", ((b"retry-after", wait_s),))
         bearer = ((b"www-authenticate", b"Bearer"),)
         return _Refusal(401, "The token is missing or wrong: send it as a bearer token.", bearer)
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The body of a request; None if it is too large."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > _MOST_BODY_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _received_again(body: bytes, receive: Receive) -> Receive:
+    """What an application receives of a request whose body was read before."""
+    messages = [{"type": "http.request", "body": body}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 def _is_from_another_site(headers: Mapping[str, str]) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _SHUTDOWN_S = 5
 _THREADS = 16
 """More than all running and waiting queries and expensive pages use together."""
+_MOST_BODY_BYTES = 16 << 10
+"""Only the form of the token has a body."""
 _CONNECTIONS = 512
 """A browser keeps up to six connections open."""
 
@@ -51,6 +53,7 @@ def serving(
         sockets=[listening],
         threads=_THREADS + streams,
         connection_limit=_CONNECTIONS,
+        max_request_body_size=_MOST_BODY_BYTES,
         # select() cannot wait for so many.
         asyncore_use_poll=True,
         # Reads on during a response and so notices that the client of a stream has left. A client

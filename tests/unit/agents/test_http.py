@@ -110,6 +110,20 @@ def test_only_own_names_or_a_proxy_and_no_web_pages(tables: DashboardTables) -> 
         assert post(address, X_User="me").status_code == 200
 
 
+def test_a_large_body_is_refused(tables: DashboardTables) -> None:
+    with served(tables) as address:
+        padded = {**LIST, "params": {"padding": "x" * (1 << 20)}}
+        refused = requests.post(address, json=padded, headers=ACCEPT, timeout=30)
+        assert (refused.status_code, refused.text) == (
+            413,
+            "A request has at most 1048576 bytes.\n",
+        )
+        chunks = requests.post(
+            address, data=(bytes(1 << 16) for _ in range(17)), headers=ACCEPT, timeout=30
+        )
+        assert chunks.status_code == 413
+
+
 def test_elsewhere_it_asks_for_the_token(tables: DashboardTables) -> None:
     with served(tables, EVERY_ADDRESS, token=TOKEN) as address:
         assert post(address).status_code == 401
