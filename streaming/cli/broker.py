@@ -56,11 +56,13 @@ def broker(
       coordinator-state broker --folder kafka --broker-property offsets.topic.num.partitions=4
     """
     from streaming.local.broker.embedded import EmbeddedBroker
+    from streaming.run.stderr import write_note
 
     properties = _pairs(broker_property)
     options: dict[str, Any] = {"folder": folder, "port": port, "properties": properties}
     if kafka_version is not None:
         options["version"] = kafka_version
+    write_note("starting the broker; the first time its jars are fetched ...")
     with interrupt_on_signals(), EmbeddedBroker(**options) as running:
         output_of(output).result(
             {

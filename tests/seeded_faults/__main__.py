@@ -3,8 +3,9 @@
 Each fault is put into a copy of the repository, where the tests of its area run until one fails. A
 fault that no test notices has survived; some faults change no behaviour. Compare the survivors
 before and after a change of tests. The copies have the tests of `--repository`, which may be
-another checkout. The tests that have the name of the changed file run first, and those that noticed
-an earlier fault there.
+another checkout. The faults of all areas alternate, so that a run that is ended early is a sample.
+The tests that most likely notice a fault run first: those that noticed an earlier one in its file,
+those with the name of the file, and those that noticed most faults of its area.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -33,6 +35,8 @@ _FIRST_FAILURE: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _SOUND_TIMEOUT_S: Final = 3_600.0
 _NO_TESTS: Final = 5
 """Pytest's exit status if all tests are left out by their marks."""
+_LIKELY: Final = 3
+"""Test files of an area that run first."""
 _SLOWER: Final = 4.0
 """A fault is noticed by a timeout if the tests take so many times as long as without it."""
 
@@ -44,6 +48,25 @@ class Outcome:
     fault: Fault
     noticed_by: str | None
     seconds: float
+
+
+@dataclass(slots=True)
+class Noticing:
+    """The test files that noticed faults, by source file and by area."""
+
+    by_path: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    by_area: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, fault: Fault, file: str) -> None:
+        self.by_path[fault.path].insert(0, file)
+        self.by_area[fault.area.name][file] += 1
+
+    def likely(self, fault: Fault, copy: Path) -> list[str]:
+        """The files to run first; empty if nothing is known."""
+        tests = copy.glob(f"tests/**/test_{Path(fault.path).stem}.py")
+        named = sorted(str(test.relative_to(copy)) for test in tests)
+        of_area = [file for file, _ in self.by_area[fault.area.name].most_common(_LIKELY)]
+        return list(dict.fromkeys([*self.by_path[fault.path], *named, *of_area]))
 
 
 def main() -> int:
@@ -68,7 +91,7 @@ def main() -> int:
             if not all(seconds.values()):
                 return 1
             survivors = 0
-            noticing: dict[str, list[str]] = {}
+            noticing = Noticing()
             for outcome in pool.map(
                 lambda fault: _tried(fault, copies, noticing, seconds[fault.area.name] * _SLOWER),
                 faults,
@@ -108,22 +131,21 @@ def _without_faults(area: Area, copies: SimpleQueue[Path]) -> float:
 
 
 def _tried(
-    fault: Fault, copies: SimpleQueue[Path], noticing: dict[str, list[str]], timeout_s: float
+    fault: Fault, copies: SimpleQueue[Path], noticing: Noticing, timeout_s: float
 ) -> Outcome:
-    """Run the tests on a fault. `noticing` has the test files that noticed one, by source file."""
     copy = copies.get()
     path = copy / fault.path
-    named = [str(test.relative_to(copy)) for test in copy.glob(f"tests/**/test_{path.stem}.py")]
-    likely = [*noticing.get(fault.path, []), *sorted(named)]
+    likely = noticing.likely(fault, copy)
     source, stat = path.read_bytes(), path.stat()
     started = time.monotonic()
     path.write_bytes(fault.applied_to(source))
     os.utime(path)
     try:
         # One run would collect all of them in the order of the folders.
-        status, output = _run_tests(dict.fromkeys(likely), copy, timeout_s) if likely else (0, "")
+        status, output = _run_tests(likely, copy, timeout_s) if likely else (0, "")
         if status in (0, _NO_TESTS):
-            status, output = _run_tests(_tests(fault.area, copy), copy, timeout_s)
+            others = [*_tests(fault.area, copy), *(f"--ignore={file}" for file in likely)]
+            status, output = _run_tests(others, copy, timeout_s)
     finally:
         path.write_bytes(source)
         # Python compiles a file again if its time, in seconds, has changed.
@@ -134,7 +156,7 @@ def _tried(
         failure = _FIRST_FAILURE.search(output)
         noticed_by = failure[1] if failure else "a timeout" if status is None else "pytest's start"
         if failure:
-            noticing.setdefault(fault.path, []).insert(0, failure[1].split("::")[0])
+            noticing.add(fault, failure[1].split("::")[0])
     return Outcome(fault, noticed_by, time.monotonic() - started)
 
 

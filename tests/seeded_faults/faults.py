@@ -113,15 +113,16 @@ class Fault:
 
 
 def chosen_faults(repository: Path, count: int, seed: int) -> list[Fault]:
-    """`count` faults, distributed over the areas by their shares."""
+    """`count` faults, distributed over the areas by their shares; those of all areas alternate."""
     shares = sum(area.share for area in AREAS)
-    chosen = []
+    chosen: list[tuple[float, Fault]] = []
     for area in AREAS:
         paths = sorted({path for glob in area.sources for path in repository.glob(glob)})
         possible = [fault for path in paths for fault in _faults(area, path, repository)]
         choose = random.Random(f"{seed} {area.name}")
-        chosen += choose.sample(possible, min(len(possible), round(count * area.share / shares)))
-    return chosen
+        of_area = choose.sample(possible, min(len(possible), round(count * area.share / shares)))
+        chosen += [((number + 0.5) / len(of_area), fault) for number, fault in enumerate(of_area)]
+    return [fault for _, fault in sorted(chosen, key=lambda placed: placed[0])]
 
 
 def _faults(area: Area, path: Path, repository: Path) -> Iterator[Fault]:

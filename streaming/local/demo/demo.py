@@ -82,7 +82,7 @@ def _run(
 ) -> DemoReport:
     tables = str(work / "tables")
     with ProgressDisplay(is_terminal=is_live()) as display, compiling_loops():
-        write_note("starting the broker ...")
+        write_note("starting the broker; the first time its jars are fetched ...")
         enter_stage("starting the broker")
         broker = EmbeddedBroker(kafka_version, folder=work / "broker", properties=BROKER_PROPERTIES)
         servers = running.enter_context(broker).bootstrap_servers
