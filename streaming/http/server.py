@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from waitress.channel import HTTPChannel
 from waitress.server import create_server
 from waitress.wasyncore import close_all
 
@@ -26,6 +28,32 @@ _MOST_BODY_BYTES = 16 << 10
 """Only the form of the token has a body."""
 _CONNECTIONS = 512
 """A browser keeps up to six connections open."""
+_CONNECTIONS_OF_CLIENT = _CONNECTIONS // 2
+"""Probes of `/health` come from another address than a client that opens all that it can."""
+_REQUEST_S = 10.0
+"""For a whole request to arrive."""
+
+
+class _Channel(HTTPChannel):
+    """A connection; it is closed if its client has too many, or is too slow to send a request."""
+
+    def __init__(self, server: Any, sock: socket.socket, addr: Any, *arguments: Any, **named: Any):
+        super().__init__(server, sock, addr, *arguments, **named)
+        self._began_at = time.monotonic()
+        channels = server.active_channels.values()
+        if sum(channel.addr[0] == addr[0] for channel in channels) > _CONNECTIONS_OF_CLIENT:
+            self.handle_close()
+
+    def received(self, data: bytes) -> bool:
+        if self.request is None:
+            self._began_at = time.monotonic()
+        return bool(super().received(data))
+
+    def readable(self) -> bool:
+        """Called at least once a second."""
+        if self.request is not None and time.monotonic() - self._began_at > _REQUEST_S:
+            self.will_close = True
+        return bool(super().readable())
 
 
 @contextmanager
@@ -61,6 +89,7 @@ def serving(
         channel_request_lookahead=1 if streams else 0,
         ident=None,
     )
+    server.channel_class = _Channel
     thread = Thread(target=server.run, name="page", daemon=True)
     thread.start()
     try:

@@ -1,17 +1,20 @@
-"""A server that ends, and bodies that it does not take."""
+"""A server that ends, and takes neither large bodies nor slow requests."""
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 import requests
 from waitress import trigger
 
+from streaming.http import server
 from streaming.http.server import serving
 from tests.support.eventually import wait_until
 
@@ -19,6 +22,20 @@ from tests.support.eventually import wait_until
 def app(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"answer"]
+
+
+def address_of(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").rstrip("/").partition(":")
+    return host, int(port)
+
+
+def connected(address: tuple[str, int], client: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(address, timeout=60, source_address=(client, 0))
+
+
+def all_of(client: socket.socket) -> bytes:
+    """Everything that the server sends until it closes the connection."""
+    return b"".join(iter(lambda: client.recv(4096), b""))
 
 
 @pytest.mark.parametrize(
@@ -30,12 +47,31 @@ def app(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
 )
 def test_a_large_body_is_refused_before_it_is_read(header: str, sent: bytes) -> None:
     """The client has sent little or nothing of it when it gets the answer."""
-    with serving(app) as address:
-        host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
-        with socket.create_connection((host, int(port)), timeout=60) as client:
-            client.sendall(f"POST / HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n".encode() + sent)
-            answer = b"".join(iter(lambda: client.recv(4096), b""))
-    assert answer.startswith(b"HTTP/1.1 413 ")
+    with serving(app) as address, connected(address_of(address)) as client:
+        client.sendall(f"POST / HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode() + sent)
+        assert all_of(client).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_client_with_many_slow_connections_leaves_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_REQUEST_S", math.inf)
+    with serving(app) as address, ExitStack() as stack:
+        place = address_of(address)
+        slow = [stack.enter_context(connected(place)) for _ in range(520)]
+        for client in slow:
+            with suppress(OSError):
+                client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        with connected(place, "127.0.0.2") as other:
+            other.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert all_of(other).endswith(b"answer")
+
+
+def test_a_request_that_does_not_arrive_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_REQUEST_S", 0.1)
+    with serving(app) as address, connected(address_of(address)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        assert all_of(client) == b""
 
 
 def test_it_ends_beside_a_worker_thread_that_wakes_the_server_thread(
