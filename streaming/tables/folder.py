@@ -16,7 +16,7 @@ from streaming.tables.creation import create_tables, keep_snapshots, set_propert
 from streaming.tables.damage import cut_damaged_logs
 from streaming.tables.format_version import require_migratable
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.locations import local_path
+from streaming.tables.locations import local_path, require_usable
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     DEFAULT_OFFSETS_RETENTION_MS,
@@ -57,6 +57,7 @@ def locked(
         ConfigurationError: another process holds the lock, the folder cannot be created, or its
             tables are damaged.
     """
+    require_usable(tables)
     folder = local_path(tables)
     if folder is None:
         yield

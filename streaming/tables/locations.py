@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from streaming.errors import ConfigurationError
+
+_UNUSABLE = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 _SCHEMA_NAME = re.compile(r"[a-z_]\w*\.[a-z_]\w*", re.ASCII | re.IGNORECASE)
 
 
@@ -22,6 +25,23 @@ def local_path(location: str) -> Path | None:
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     return None if "://" in location else Path(location).absolute()
+
+
+def require_usable(location: str) -> None:
+    """Refuse a local folder that delta-rs would take for another one, or not open.
+
+    delta-rs (1.6) writes the log of a table below `a%20b` into `a b`, and its data into `a%20b`.
+
+    Raises:
+        ConfigurationError: the path has such characters.
+    """
+    path = local_path(location)
+    unusable = None if path is None else _UNUSABLE.search(str(path))
+    if unusable is not None:
+        raise ConfigurationError(
+            f"Delta tables cannot be in {str(path)!r}, because of {unusable[0]!r}: name a folder "
+            "without it"
+        )
 
 
 def is_schema_name(tables: str) -> bool:

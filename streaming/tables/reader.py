@@ -31,6 +31,7 @@ from streaming.tables.external_offsets import UNITED, ExternalOffsets
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
+from streaming.tables.locations import require_usable
 from streaming.tables.moments import TIME, CommitMoments
 from streaming.tables.properties import TableProperties
 from streaming.tables.readable_moments import ReadableMoments
@@ -96,6 +97,7 @@ class TableReader(TableProperties):
                 "--as-of reads a snapshot, whose tables are consistent: leave out --newest"
             )
         self.tables = str(tables)
+        require_usable(self.tables)
         self.began_at = datetime.now(timezone.utc)
         """Every version of a table from before this time was there to be read."""
         progress = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)

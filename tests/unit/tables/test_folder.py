@@ -12,8 +12,9 @@ from streaming.local.broker.configuration import free_port
 from streaming.run.settings import RunSettings
 from streaming.tables.folder import has_tables, locked
 from streaming.tables.locations import is_schema_name
+from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
-from tests.support.tables.tables_folder import create_tables
+from tests.support.tables.tables_folder import create_tables, write_rows
 
 ADDRESSES: dict[str, Callable[[Path], str]] = {
     "path": str,
@@ -31,6 +32,27 @@ def folder(tmp_path: Path) -> Path:
     create_tables(tables)
     (tmp_path / "link").symlink_to(tables)
     return tables
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a#b", "100%", "a%b", "a:b", "a?b", "a{1}", "\u00e4\u2603"]
+)
+def test_the_files_of_tables_are_below_the_named_folder(tmp_path: Path, name: str) -> None:
+    tables = create_tables(tmp_path / name / "tables")
+    write_rows(tables, "groups", [{"group_id": "g"}])
+    assert TableReader(tables, consistent=False).read("groups")["group_id"].to_pylist() == ["g"]
+    assert [*tmp_path.iterdir()] == [tmp_path / name]
+    assert list((tmp_path / name / "tables/groups").glob("*.parquet"))
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a%2fb", "a\\b", "[a", "a]", "a^b", "a|b", "a\nb"])
+def test_a_folder_that_delta_rs_cannot_use_is_refused(tmp_path: Path, name: str) -> None:
+    tables = str(tmp_path / name / "tables")
+    with pytest.raises(ConfigurationError, match="name a folder"):
+        TableReader(tables)
+    with pytest.raises(ConfigurationError, match="name a folder"), locked(tables):
+        pass
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
