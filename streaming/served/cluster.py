@@ -43,6 +43,7 @@ class Cluster:
     _past: OrderedDict[datetime, ServedSnapshot] = field(default_factory=OrderedDict)
     _since: dict[str, tuple[str, datetime]] = field(default_factory=dict)
     _since_known_at: datetime | None = None
+    _search: threading.Thread | None = None
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.tables)
@@ -98,9 +99,10 @@ class Cluster:
         took_s = time.monotonic() - began
         self._cached_until = time.monotonic() + max(_CACHE_S, _CACHE_FACTOR * took_s)
         # A slow search continues in its thread; the next refresh of the page shows its result.
-        search = threading.Thread(target=self._find_since, args=(newest,), daemon=True)
-        search.start()
-        search.join(_SINCE_TIMEOUT_S)
+        if self._search is None or not self._search.is_alive():
+            self._search = threading.Thread(target=self._find_since, args=(newest,), daemon=True)
+            self._search.start()
+        self._search.join(_SINCE_TIMEOUT_S)
         return newest
 
     def _find_since(self, snapshot: ServedSnapshot) -> None:

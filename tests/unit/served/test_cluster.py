@@ -77,6 +77,33 @@ def test_since_when_a_group_is_in_trouble(
     assert since() is None
 
 
+def test_a_slow_search_is_the_only_one(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    go_on, searches = threading.Event(), list[object]()
+
+    def slowly(*arguments: object) -> dict[str, datetime]:
+        searches.append(arguments)
+        assert go_on.wait(30)
+        return {}
+
+    monkeypatch.setattr(module, "standing_since", slowly)
+    monkeypatch.setattr(module, "_SINCE_TIMEOUT_S", 0.01)
+    cluster = Cluster("c", tables.folder)
+    try:
+        for _ in range(3):
+            cluster._cached_until = 0
+            cluster.snapshot()
+        assert len(searches) == 1
+    finally:
+        go_on.set()
+    # The next refresh searches again.
+    eventually(lambda: cluster._search is not None and not cluster._search.is_alive())
+    cluster._cached_until = 0
+    cluster.snapshot()
+    assert len(searches) == 2
+
+
 def test_past_snapshots_are_few(tables: DashboardTables) -> None:
     cluster = Cluster("c", tables.folder)
     for number in range(12):
