@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from streaming.api.cursors import page_of
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
+
+_MOST_OFFSETS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,9 @@ class Transaction:
     abort_timestamp: datetime | None
     is_marker_lost: bool
     offsets: list[PendingOffset]
-    """Pending offsets of the transaction."""
+    """Pending offsets of the transaction, at most 1,000, by topic and partition."""
+    offset_count: int
+    """Number of all pending offsets of the transaction."""
     commands: list[str]
     """Commands of Kafka's tools that find and end the transaction."""
 
@@ -76,7 +80,12 @@ def list_transactions(clusters: Clusters, query: TransactionsQuery) -> Transacti
     """Open transactions with pending offsets, oldest first."""
     shown = clusters.snapshot(query)
     rows = [
-        {**row, "age_ms": round(row["age_ms"])}
+        {
+            **row,
+            "age_ms": round(row["age_ms"]),
+            "offsets": row["offsets"][:_MOST_OFFSETS],
+            "offset_count": len(row["offsets"]),
+        }
         for row in shown.snapshot.transactions
         if (not query.group or row["group_id"] in query.group)
         and (row["is_hanging"] or not query.is_hanging)

@@ -120,8 +120,15 @@ def test_a_group_now_and_in_the_past(client: FlaskClient, tables: DashboardTable
     assert (transaction["group_id"], transaction["producer_id"]) == (HOSTILE, 7)
     assert transaction["is_hanging"] is True
     assert [row["committed_offset"] for row in transaction["offsets"]] == [999]
+    assert transaction["offset_count"] == 1
     assert items(client, "transactions", group=REWOUND) == []
     assert items(client, "alerts") == []
+
+
+def test_a_large_transaction_is_cut(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.api.transactions._MOST_OFFSETS", 0)
+    (transaction,) = items(client, "transactions")
+    assert (transaction["offsets"], transaction["offset_count"]) == ([], 1)
 
 
 @pytest.mark.parametrize("limit", [1, 10])
