@@ -94,6 +94,21 @@ def test_a_rule_without_end_holds_up_no_other(
     assert sent_rules(receiver) == {"behind", "well"}
 
 
+def test_a_slow_query_pauses_as_long_as_it_took(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    with running(tables, tmp_path, receiver, well=WELL) as run:
+        run.round()
+        state = run._sql._queries[WELL]
+        state.is_slow = True
+        run.round()
+        eventually(lambda: state.answer is not None and state.answer.done())
+        state.took_s = 1_000
+        for _ in range(2):
+            run.round()
+            assert state.answer is None
+
+
 def test_a_query_that_cannot_be_bound_in_time_is_refused(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_member_of_a_consumer_group() -> None:
     )
     state = log.replay.states["g"]
     assert not isinstance(state, Group)
+    assert state.unnamed_topic_ids() == {uuid_text(T), uuid_text(U)}
     group = state.described({uuid_text(T): "t"})
     (member,) = group.members
 
