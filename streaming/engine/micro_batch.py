@@ -41,13 +41,15 @@ logger = logging.getLogger(__name__)
 class MicroBatchApply(Generic[Rows]):
     """Applies micro-batches, one after the other, to one tables folder.
 
-    `progress` is that of the newest snapshot; no table has rows after it. `fault` is called with
-    the name of `load_progress` right after its write; tests crash there.
+    `progress` is that of the newest snapshot; no table has rows after it. `require_awake` raises if
+    the machine was suspended for too long to go on. `fault` is called with the name of
+    `load_progress` right after its write; tests crash there.
     """
 
     engine: Engine[Rows]
     progress: LoadProgress
     on_progress: OnProgress | None = None
+    require_awake: Callable[[], None] = lambda: None
     fault: Callable[[str], None] = lambda _table: None
 
     @property
@@ -67,7 +69,10 @@ class MicroBatchApply(Generic[Rows]):
         """Apply the rows of a micro-batch that began at `started`."""
         started = time.monotonic() if started is None else started
         read_at = datetime.now(timezone.utc)
+        self.require_awake()
         outcome = self.engine.apply(rows, self.progress)
+        # Its rows were read until now. Without the write below, the next start undoes it.
+        self.require_awake()
         self.progress.finish_reload(outcome.replaced, read_at)
         read = self.progress.advance(
             outcome.reports,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
@@ -19,6 +18,7 @@ from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
 from streaming.run.leaderless import LeaderWatch, numbers_text
 from streaming.run.other_topics_watch import OtherTopicsWatch
+from streaming.run.suspension import Suspension, clock_s
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
 
@@ -45,7 +45,10 @@ class LogWatch:
         kafka_config: keyword arguments for kafka-python.
         delete_retention: the topic's `delete.retention.ms`.
         ask_rules: asks the cluster for the loader's rules, without retries.
-        clock: a monotonic clock in seconds.
+        clock: a clock in seconds that a suspend of the machine does not stop.
+
+    Attributes:
+        suspension: the check whether the machine was suspended for too long.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class LogWatch:
         kafka_config: Mapping[str, Any],
         delete_retention: timedelta,
         ask_rules: Callable[[], LoaderRules],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = clock_s,
     ) -> None:
         self.restart = threading.Event()
         self._epoch = epoch
@@ -70,6 +73,7 @@ class LogWatch:
         self._client = self._new_client()
         self._others = OtherTopicsWatch(lambda topic: self._new_client(topic=topic), clock)
         self._delete_retention_s = delete_retention.total_seconds()
+        self.suspension = Suspension(self._delete_retention_s)
         self._ask_rules = ask_rules
         self._clock = clock
         self._leaders_of_rules: Mapping[int, tuple[int, int]] = {}
@@ -93,6 +97,7 @@ class LogWatch:
             for p, row in start.progress.rows.items()
             if p in start.log_partitions and row.current_at and row.state != STATE_LOADING
         }
+        self.suspension.begin()
         self.restart.clear()
 
     def last_at_end(self) -> dict[int, datetime]:
@@ -107,6 +112,7 @@ class LogWatch:
             return
         try:
             self._epoch.require_current()
+            self.suspension.require_none()
             reason = next(self._reasons(start), None)
         except LogChanged as error:
             reason = str(error)

@@ -310,6 +310,7 @@ class _Queries:
                 ),
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
+                require_awake=watch.suspension.require_none,
             )
             stoppable = StoppableApply(apply, self.stop, threading.Lock(), _reading(start))
             if start.unread:

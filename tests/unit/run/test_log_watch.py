@@ -22,6 +22,7 @@ from streaming.run.log_watch import LogWatch
 from streaming.run.other_topics import OtherTopic, OtherTopics
 from streaming.run.other_topics_watch import OtherTopicsWatch
 from streaming.run.start import Start
+from streaming.run.suspension import Suspension
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
@@ -181,6 +182,15 @@ def test_a_busy_log_partition_is_read_to_its_end_by_micro_batches(watched: Watch
         row.current_at = datetime.now(timezone.utc) + timedelta(seconds=number)
         watched.log.ends[0] = row.next_offset + 1
         assert not watched.after(DELETE_RETENTION_S / 2)
+
+
+def test_a_suspend_that_is_too_long_restarts_the_query(watched: Watched) -> None:
+    suspended_s = 100.0
+    watched.watch.suspension = Suspension(DELETE_RETENTION_S, lambda: suspended_s)
+    suspended_s += DELETE_RETENTION_S + 1
+    assert watched.after(1)
+    watched.watch.begin(watched.start)
+    assert not watched.after(1)
 
 
 def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
