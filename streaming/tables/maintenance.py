@@ -7,7 +7,8 @@ maintenance
 * makes a base from time to time, from which later moments are rebuilt (`base_maintenance`);
 * deletes files that only snapshots older than the snapshot retention need, and the entries of the
   Delta log that lead to them;
-* deletes days of history that are older than the history retention;
+* deletes days of history that are older than the history retention, both by the clock and by the
+  newest records: a clock that is ahead deletes nothing;
 * compacts small files of history by day, and those of tables of keys with a change data feed,
   because delta-rs's MERGE writes small files.
 
@@ -25,10 +26,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -125,10 +127,33 @@ def maintain_tables(
         ConfigurationError: there are no tables.
         WriterFenced: a newer writer has taken over.
     """
-    yield _maintain_bases(epoch, history_retention, now)
+    days = _days(epoch.tables, *_HISTORY)
+    yield _maintain_bases(epoch, history_retention, _until(days, now) or now)
     for table in ALL_TABLES:
+        if table in BESIDE_TABLES:
+            # This machine's clock gave them their days: it may have been ahead for a while.
+            until = _until(_days(epoch.tables, table)[:-1], now)
+        else:
+            until = _until(days, now)
+        kept_since = None if until is None else until - history_retention
         # Read the newest snapshot for each table, because the query writes meanwhile.
-        yield _maintain_table(epoch, table, _pinned(epoch.tables, table), now - history_retention)
+        yield _maintain_table(epoch, table, _pinned(epoch.tables, table), kept_since)
+
+
+def _days(tables: str, *of_tables: Table) -> list[date]:
+    """The days with rows in any of these tables; none if one cannot be read."""
+    try:
+        partitions = [DeltaTable(table.path(tables)).partitions() for table in of_tables]
+    except (DeltaError, OSError):
+        # The maintenance of the table says why.
+        return []
+    days = {str(values[_DAY]) for values in chain.from_iterable(partitions)}
+    return sorted(date.fromisoformat(day) for day in days if day != str(None))
+
+
+def _until(days: Sequence[date], now: datetime) -> datetime | None:
+    """The end of the newest of these days, or the current time if that is earlier."""
+    return min(now, datetime.combine(days[-1], time.max, timezone.utc)) if days else None
 
 
 def _maintain_bases(
@@ -192,9 +217,12 @@ def _pinned(tables: str, table: Table) -> int:
 
 
 def _maintain_table(
-    epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime
+    epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime | None
 ) -> TableMaintenance:
-    """Maintain one table; a failed step does not stop the other steps."""
+    """Maintain one table; a failed step does not stop the other steps.
+
+    Days before `kept_since` are deleted; if it is None, none are.
+    """
     path = table.path(epoch.tables)
     done: dict[str, int] = {}
     errors: list[str] = []
@@ -205,7 +233,7 @@ def _maintain_table(
         except (DeltaError, OSError) as error:
             errors.append(f"maintenance of {path} failed: {delta.error_text(error)}")
 
-    if _DAY in table.partition_by:
+    if kept_since is not None and _DAY in table.partition_by:
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
     if _is_compacted(table, DeltaTable(path)):
         step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))

@@ -29,6 +29,7 @@ from streaming.tables.schemas import (
     DEFAULT_SNAPSHOT_RETENTION,
     GROUP_OFFSETS,
     LOAD_PROGRESS,
+    LOG_OFFSETS,
     OFFSET_COMMITS,
     Table,
 )
@@ -36,7 +37,7 @@ from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import NOW_MS, commit, progress_row, table_of
 from tests.support.tables.every_table import create
-from tests.support.tables.tables_folder import Crash, start_apply
+from tests.support.tables.tables_folder import Crash, start_apply, write_rows
 
 NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
 HOUR = timedelta(hours=1)
@@ -209,6 +210,27 @@ def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) 
     assert commits.num_rows == (2 * (MOST_FILES + 1) + 1) * len(KEYS)
     query.maintain()
     assert query.maintain()[OFFSET_COMMITS.name].is_nothing
+
+
+def test_a_clock_that_is_ahead_deletes_nothing(tmp_path: Path) -> None:
+    """Ten days ahead, as the machine of `run` may be for a minute."""
+    query = Query(tmp_path / "tables", timedelta(0))
+    for days in (6, 0):
+        query.micro_batch(NOW_MS - days * DAY_MS)
+    tables, ahead = query.tables, NOW + timedelta(days=10)
+    samples = [
+        {"topic": "t", "partition": 0, "sampled_at": at, "state": "known", "day": at.date()}
+        for at in (NOW - timedelta(days=6), NOW, ahead)
+    ]
+    write_rows(tables, LOG_OFFSETS.name, samples)
+    epoch = WriterEpoch.current(tables)
+    done = {one.table: one for one in maintain_tables(epoch, timedelta(days=7), now=ahead)}
+    assert [name for name, of_table in done.items() if of_table.days_deleted] == []
+    # A week after the last record and sample it is over.
+    query.micro_batch(NOW_MS + 9 * DAY_MS)
+    done = {one.table: one for one in maintain_tables(epoch, timedelta(days=7), now=ahead)}
+    assert done[OFFSET_COMMITS.name].days_deleted == 2
+    assert done[LOG_OFFSETS.name].days_deleted == 0
 
 
 def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: Path) -> None:
