@@ -274,10 +274,7 @@ class _DeltaLog:
             # The power loss hit the creation of the table, which has no rows.
             return True
         if self._is_missing:
-            raise TablesUnavailable(
-                f"{self._folder} is missing: restore it from a backup, or move {self.tables} away "
-                "and start `run`, which loads the log from its start"
-            )
+            raise delta.missing(self._folder, self.tables)
         if self.newest_version is None or version > self.newest_version:
             return False
         if not self._has_whole_entries(version):

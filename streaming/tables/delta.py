@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import deletion_vectors
 from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path
-from streaming.tables.schemas import Table
+from streaming.tables.schemas import LOAD_PROGRESS, Table
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
@@ -184,11 +185,21 @@ def open_version(path: str, tables: str, version: int | None = None) -> DeltaTab
         folder = local_path(tables)
         if folder is not None and not folder.exists():
             message = f"there is no folder {tables}: coordinator-state run creates it"
+        elif folder is not None and (folder / LOAD_PROGRESS.name).is_dir():
+            raise missing(Path(path), tables) from error
         else:
             message = f"{path} is not a Delta table: {tables} has no tables of coordinator-state"
         raise ConfigurationError(message) from error
     except (DeltaError, OSError) as error:
         raise ConfigurationError(f"cannot read {path}: {error_text(error)}") from error
+
+
+def missing(folder: Path, tables: str) -> TablesUnavailable:
+    """The error about a table that somebody deleted, from a local folder that has others."""
+    return TablesUnavailable(
+        f"{folder} is missing: restore it from a backup, or move {tables} away and start `run`, "
+        "which loads the log from its start"
+    )
 
 
 def counted_rows(opened: DeltaTable) -> int:

@@ -39,8 +39,7 @@ def require_usable(location: str) -> None:
     unusable = None if path is None else _UNUSABLE.search(str(path))
     if unusable is not None:
         raise ConfigurationError(
-            f"Delta tables cannot be in {str(path)!r}, because of {unusable[0]!r}: name a folder "
-            "without it"
+            f"Delta tables cannot be in {path}, because of {unusable[0]}: name a folder without it"
         )
 
 

@@ -31,7 +31,7 @@ from streaming.tables.external_offsets import UNITED, ExternalOffsets
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
-from streaming.tables.locations import require_usable
+from streaming.tables.locations import local_path, require_usable
 from streaming.tables.moments import TIME, CommitMoments
 from streaming.tables.properties import TableProperties
 from streaming.tables.readable_moments import ReadableMoments
@@ -124,6 +124,15 @@ class TableReader(TableProperties):
         """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
         if self._rebuilt is None:
             self._progress = self._rows(progress)
+        folder = local_path(self.tables)
+        if folder is not None and not any_format:
+            self._require_tables(folder)
+
+    def _require_tables(self, folder: Path) -> None:
+        """Refuse a folder that lacks a table, also if nobody reads that one."""
+        for name in self.table_versions:
+            if not (folder / name).is_dir():
+                raise delta.missing(folder / name, self.tables)
 
     @cached_property
     def load_states(self) -> dict[int, LoadState]:

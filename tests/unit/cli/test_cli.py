@@ -87,7 +87,8 @@ def test_bad_configuration_is_one_line_and_a_trace_if_asked_for() -> None:
     first, *trace = call(*arguments, "--verbose", exit_code=2).stderr.splitlines()
 
     assert (refused.stdout, refused.stderr) == ("", f"{first}\n")
-    assert first.startswith(r"Error: there is no folder \x1b[2Jnowhere")
+    assert first.startswith("Error: Delta tables cannot be in ")
+    assert first.endswith(r"\x1b[2Jnowhere, because of \x1b: name a folder without it")
     assert any("Traceback" in line for line in trace)
     assert "\x1b" not in first
 

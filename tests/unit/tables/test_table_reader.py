@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -8,7 +9,7 @@ from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from coordinator_state.replay.releases import Release
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.creation import set_properties
 from streaming.tables.delta import error_text
 from streaming.tables.load_state import LoadState
@@ -128,6 +129,20 @@ def test_a_folder_that_vanishes_while_it_is_read_is_named(tables: str) -> None:
 def test_a_missing_file_is_no_kernel_error(error: Exception, file: str) -> None:
     said = f"the file {file} is missing; was the folder deleted or moved?"
     assert error_text(error) == said
+
+
+@pytest.mark.parametrize("name", ["group_events", "transactions"])
+def test_a_folder_that_lacks_a_table_is_refused_whatever_is_read(tables: str, name: str) -> None:
+    shutil.rmtree(Path(tables, name))
+    with pytest.raises(TablesUnavailable, match=f"{name} is missing: restore it"):
+        TableReader(tables)
+
+
+def test_a_table_beside_the_snapshot_is_refused_where_it_is_read(tables: str) -> None:
+    """Bases have none."""
+    shutil.rmtree(Path(tables, "log_offsets"))
+    with pytest.raises(TablesUnavailable, match="log_offsets is missing: restore it"):
+        TableReader(tables).read("log_offsets")
 
 
 def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
