@@ -185,7 +185,7 @@ def open_version(path: str, tables: str, version: int | None = None) -> DeltaTab
         folder = local_path(tables)
         if folder is not None and not folder.exists():
             message = f"there is no folder {tables}: coordinator-state run creates it"
-        elif folder is not None and (folder / LOAD_PROGRESS.name).is_dir():
+        elif folder is not None and (folder / LOAD_PROGRESS.name / "_delta_log").is_dir():
             raise missing(Path(path), tables) from error
         else:
             message = f"{path} is not a Delta table: {tables} has no tables of coordinator-state"
