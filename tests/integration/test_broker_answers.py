@@ -134,6 +134,7 @@ def test_tables_of_another_log_are_refused(
         verify_cluster(asked_broker.bootstrap_servers, tables)
 
 
+@pytest.mark.long
 def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "FIRST_CONTACT_TIMEOUT_S", 0.5)
     with (

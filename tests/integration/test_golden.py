@@ -16,6 +16,7 @@ def kafka() -> Iterator[KafkaMessages]:
         yield messages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GOLDEN)
 def test_recording_again_gives_the_committed_file(kafka: KafkaMessages, name: str) -> None:
     # Compared outside of the assertion: a difference of half a megabyte takes pytest minutes.

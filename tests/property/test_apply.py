@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 LOGS_PER_RUN = 40
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "280")) // LOGS_PER_RUN)
-SHORT_RUNS = 2
+SHORT_RUNS = 1
 """The runs for each semantics in `make test`."""
 CI_RUNS = 3
 """The runs for each semantics in CI."""
@@ -143,7 +143,9 @@ def test_tables_of_spark_equal_the_loader(
     _check(tmp_path, semantics, seed, sessions)
 
 
-@pytest.mark.parametrize("clean_every_ms", [None, 5 * MINUTE_MS])
+@pytest.mark.parametrize(
+    "clean_every_ms", [None, pytest.param(5 * MINUTE_MS, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("semantics", list(Semantics))
 @pytest.mark.parametrize("seed", seeds(1))
 def test_tables_equal_simulated_coordinators(

@@ -44,7 +44,9 @@ Segments = dict[int, tuple[bytes, int]]
 """The records of each log partition, and its end."""
 
 
-@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize(
+    "semantics", [Semantics.COORDINATOR, pytest.param(Semantics.SCALA, marks=pytest.mark.long)]
+)
 @settings(max_examples=45)
 @given(
     data=st.data(),

@@ -46,6 +46,7 @@ def test_every_tool_is_explained_with_an_example(page: str) -> None:
     assert sorted(example[0] for example in EXAMPLE.findall(page)) == sorted(names)
 
 
+@pytest.mark.long
 def test_the_examples_are_answers(page: str, tmp_path: Path) -> None:
     for tool, case, arguments, shown in EXAMPLE.findall(page):
         if not case:

@@ -52,6 +52,7 @@ def require_an_answer(agent: Agent, tables: DashboardTables) -> None:
     assert "docs://ids" in agent.resources()
 
 
+@pytest.mark.long
 def test_a_client_starts_the_command(tables: DashboardTables, repository: Path) -> None:
     command, *arguments = command_of("mcp", "--tables", tables.folder)
     server = StdioServerParameters(
@@ -66,6 +67,7 @@ def test_on_stdio_it_ends_with_its_input_and_prints_nothing_else(tables: Dashboa
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.long
 def test_over_http_it_ends_with_ctrl_c(tables: DashboardTables) -> None:
     command = command_of("mcp", "--tables", tables.folder, "--port", "0")
     with subprocess.Popen(

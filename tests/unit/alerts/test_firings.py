@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.firings import firings
 from streaming.alerts.replay import Change, replay
@@ -36,6 +38,7 @@ def test_a_firing_has_a_begin_and_an_end() -> None:
     assert folded.too_short == 1
 
 
+@pytest.mark.long
 def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(
     dashboard_tables: DashboardTables,
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_rule_is_tested_within_its_time(
     assert children() == before
 
 
+@pytest.mark.long
 def test_queries_end_with_the_run(
     tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
 ) -> None:

@@ -117,6 +117,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
     return create_app({"prod": folder}).test_client()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_is_heavy(client: FlaskClient, page: str) -> None:
     answer = client.get(f"/c/prod/{page}")

@@ -14,6 +14,7 @@ from textwrap import fill
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pytest
 
 from streaming.lag.burrow_status import burrow_group_statuses
 from streaming.lag.group_status import group_statuses
@@ -291,6 +292,7 @@ def run_is_down(cluster: Cluster, t: int) -> None:
     _reads(cluster, "well")
 
 
+@pytest.mark.long
 def test_the_table_of_docs_is_true(tmp_path: Path) -> None:
     snapshots = _snapshots(tmp_path / "incidents", incidents_happen)
     restarted = _snapshots(tmp_path / "restarted", run_is_down)

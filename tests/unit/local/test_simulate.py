@@ -87,6 +87,7 @@ def test_the_same_seed_is_the_same_log() -> None:
     assert dict(again.logs()) == dict(busy(Semantics.COORDINATOR, None).logs())
 
 
+@pytest.mark.long
 def test_a_workload_is_taken_as_it_grows(tmp_path: Path) -> None:
     """The tables are those of the loader, and answer what the coordinators do."""
     tables = str(tmp_path / "tables")
@@ -221,6 +222,7 @@ def test_the_demo_keeps_its_tables_in_an_empty_folder_only(tmp_path: Path) -> No
     assert f"{tmp_path} is not an empty folder" in refused.stderr
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1_200)
 def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
     tmp_path: Path, eventually: Eventually

@@ -570,7 +570,14 @@ def test_the_command_line_shows_a_rebuilt_moment(forgotten: Live) -> None:
     )
 
 
-@pytest.mark.parametrize("later", [0, 1, 2], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param(0, marks=pytest.mark.long, id="shorter"),
+        pytest.param(1, marks=pytest.mark.long, id="as long"),
+        pytest.param(2, id="longer"),
+    ],
+)
 def test_moments_before_a_reload_have_their_rows(truncated: Live, later: int) -> None:
     truncated.begin_reload()
     truncated.reload(later=later)
@@ -598,6 +605,7 @@ def test_moments_during_a_reload_have_the_rows_before_it(truncated: Live) -> Non
         assert plain_rows_of(rebuilt) == rows
 
 
+@pytest.mark.long
 def test_a_moment_between_a_reload_and_the_next_base_is_refused(
     truncated: Live,
 ) -> None:

@@ -162,6 +162,7 @@ def test_groups_that_commit_in_turn_gather_in_few_files(large: LargeTable) -> No
     assert np.mean([large.merge(HUNDREDTH + first) for first in range(10)]) <= 0.4
 
 
+@pytest.mark.long
 def test_files_do_not_become_many_nor_small(large: LargeTable) -> None:
     random = np.random.default_rng(0)
     for _ in range(40):

@@ -81,7 +81,10 @@ def taken_over_after(where: str, is_loaded: bool, *names: str, marks: Any = ()) 
     ("tables", "is_loaded", "table"),
     [
         *taken_over_after(HERE, True, "", *(table.name for table in TABLES)),
-        *taken_over_after(HERE, False, "", GROUP_OFFSETS.name, LOAD_PROGRESS.name),
+        *taken_over_after(HERE, False, ""),
+        *taken_over_after(
+            HERE, False, GROUP_OFFSETS.name, LOAD_PROGRESS.name, marks=[pytest.mark.long]
+        ),
         *taken_over_after(STORE, True, OFFSET_COMMITS.name),
         *taken_over_after(STORE, False, "", LOAD_PROGRESS.name, marks=[pytest.mark.release]),
         *taken_over_after(STORE, True, GROUP_OFFSETS.name, marks=[pytest.mark.release]),
