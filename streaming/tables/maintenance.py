@@ -140,10 +140,10 @@ def maintain_tables(
         yield _maintain_table(epoch, table, _pinned(epoch.tables, table), kept_since)
 
 
-def _days(tables: str, *of_tables: Table) -> list[date]:
+def _days(tables: str, *by_day: Table) -> list[date]:
     """The days with rows in any of these tables; none if one cannot be read."""
     try:
-        partitions = [DeltaTable(table.path(tables)).partitions() for table in of_tables]
+        partitions = [DeltaTable(table.path(tables)).partitions() for table in by_day]
     except (DeltaError, OSError):
         # The maintenance of the table says why.
         return []

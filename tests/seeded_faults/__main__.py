@@ -65,8 +65,10 @@ class Noticing:
         """The files to run first; empty if nothing is known."""
         tests = copy.glob(f"tests/**/test_{Path(fault.path).stem}.py")
         named = sorted(str(test.relative_to(copy)) for test in tests)
-        of_area = [file for file, _ in self.by_area[fault.area.name].most_common(_LIKELY)]
-        return list(dict.fromkeys([*self.by_path[fault.path], *named, *of_area]))
+        noticed_most = self.by_area[fault.area.name].most_common(_LIKELY)
+        return list(
+            dict.fromkeys([*self.by_path[fault.path], *named, *(file for file, _ in noticed_most)])
+        )
 
 
 def main() -> int:

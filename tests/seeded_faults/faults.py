@@ -120,8 +120,12 @@ def chosen_faults(repository: Path, count: int, seed: int) -> list[Fault]:
         paths = sorted({path for glob in area.sources for path in repository.glob(glob)})
         possible = [fault for path in paths for fault in _faults(area, path, repository)]
         choose = random.Random(f"{seed} {area.name}")
-        of_area = choose.sample(possible, min(len(possible), round(count * area.share / shares)))
-        chosen += [((number + 0.5) / len(of_area), fault) for number, fault in enumerate(of_area)]
+        area_faults = choose.sample(
+            possible, min(len(possible), round(count * area.share / shares))
+        )
+        chosen += [
+            ((number + 0.5) / len(area_faults), fault) for number, fault in enumerate(area_faults)
+        ]
     return [fault for _, fault in sorted(chosen, key=lambda placed: placed[0])]
 
 

@@ -224,13 +224,14 @@ def test_a_clock_that_is_ahead_deletes_nothing(tmp_path: Path) -> None:
     ]
     write_rows(tables, LOG_OFFSETS.name, samples)
     epoch = WriterEpoch.current(tables)
-    done = {one.table: one for one in maintain_tables(epoch, timedelta(days=7), now=ahead)}
-    assert [name for name, of_table in done.items() if of_table.days_deleted] == []
+    week = timedelta(days=7)
+    results = {result.table: result for result in maintain_tables(epoch, week, now=ahead)}
+    assert [name for name, result in results.items() if result.days_deleted] == []
     # A week after the last record and sample it is over.
     query.micro_batch(NOW_MS + 9 * DAY_MS)
-    done = {one.table: one for one in maintain_tables(epoch, timedelta(days=7), now=ahead)}
-    assert done[OFFSET_COMMITS.name].days_deleted == 2
-    assert done[LOG_OFFSETS.name].days_deleted == 0
+    results = {result.table: result for result in maintain_tables(epoch, week, now=ahead)}
+    assert results[OFFSET_COMMITS.name].days_deleted == 2
+    assert results[LOG_OFFSETS.name].days_deleted == 0
 
 
 def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: Path) -> None:
