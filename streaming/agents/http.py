@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 
 from streaming.http.access_rules import PROXY_ADVICE, AccessRules
-from streaming.http.attempts import TooManyAttempts
 from streaming.http.server import address_of, listening_socket
 
 PATH: Final = "/mcp"
@@ -110,15 +108,9 @@ class GuardedApp:
         proxy_header = self._access.auth_header
         if proxy_header is not None and not headers.get(proxy_header.lower()):
             return _Refusal(403, PROXY_ADVICE)
-        if self._access.token is None:
+        authorization = headers.get("authorization", "")
+        if self._access.token is None or self._access.has_token(authorization):
             return None
-        client = (scope.get("client") or ("",))[0]
-        try:
-            if self._access.has_token(headers.get("authorization", ""), client):
-                return None
-        except TooManyAttempts as error:
-            wait_s = str(math.ceil(error.wait_s)).encode()
-            return _Refusal(429, f"There were {error}.", ((b"retry-after", wait_s),))
         bearer = ((b"www-authenticate", b"Bearer"),)
         return _Refusal(401, "The token is missing or wrong: send it as a bearer token.", bearer)
 

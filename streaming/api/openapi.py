@@ -21,7 +21,6 @@ _ERRORS: Final = {
     "401": "A token is required.",
     "403": "The request lacks the header of the proxy, or comes from a page of another site.",
     "404": "There is no such cluster, group or topic.",
-    "429": "There were too many wrong tokens.",
     "503": "The server is busy, or the value is unknown. Retry-After has the time to wait.",
 }
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 
 from flask import Flask, Response, abort, request, session
 from werkzeug.datastructures import WWWAuthenticate
-from werkzeug.exceptions import TooManyRequests, Unauthorized
+from werkzeug.exceptions import Unauthorized
 from werkzeug.wrappers import Response as AnyResponse
 
 from streaming.http.access_rules import PROXY_ADVICE, AccessRules
-from streaming.http.attempts import TooManyAttempts
 from streaming.http.own_names import OwnNames
 
 _POLICY = "; ".join(
@@ -66,12 +64,8 @@ class Access(AccessRules):
         app.after_request(_add_security_headers)
 
     def sign_in(self, token: str) -> bool:
-        """Remember in the visitor's session that the token is correct; False if it is not.
-
-        Raises:
-            TooManyRequests: there were too many wrong tokens.
-        """
-        if not _judged(lambda: self.is_token(token, request.remote_addr or "")):
+        """Remember in the visitor's session that the token is correct; False if it is not."""
+        if not self.is_token(token):
             return False
         session["may_see"] = True
         return True
@@ -92,20 +86,8 @@ class Access(AccessRules):
         )
 
     def _has_token(self) -> bool:
-        if session.get("may_see"):
-            return True
         authorization = request.headers.get("Authorization", "")
-        return _judged(lambda: self.has_token(authorization, request.remote_addr or ""))
-
-
-def _judged(is_right: Callable[[], bool]) -> bool:
-    """Whether a token is right; after too many wrong ones the request is refused with 429."""
-    try:
-        return is_right()
-    except TooManyAttempts as error:
-        raise TooManyRequests(
-            f"There were {error}.", retry_after=math.ceil(error.wait_s)
-        ) from error
+        return bool(session.get("may_see")) or self.has_token(authorization)
 
 
 def _is_from_another_site(*, may_be_linked: bool) -> bool:

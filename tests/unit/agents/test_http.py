@@ -17,7 +17,6 @@ from mcp import StdioServerParameters
 from streaming.agents.http import serving_agents
 from streaming.agents.server import opened_server
 from streaming.http.access_rules import AccessRules
-from streaming.http.attempts import PER_CLIENT
 from tests.support.clients.agent import Agent, connected, with_token
 from tests.support.clients.command_line import call
 from tests.support.clients.installed_command import command_of, run_command
@@ -132,14 +131,9 @@ def test_elsewhere_it_asks_for_the_token(tables: DashboardTables) -> None:
         assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
         with connected(with_token(address, TOKEN)) as agent:
             require_an_answer(agent, tables)
-        for _ in range(PER_CLIENT):
+        for _ in range(20):
             assert post(address, Authorization="Bearer wrong").status_code == 401
-        # Its address is not what it says itself.
-        for given in ({}, {"X_Forwarded_For": "10.0.0.9"}):
-            refused = post(address, Authorization=f"Bearer {TOKEN}", **given)
-            assert refused.status_code == 429
-        assert int(refused.headers["Retry-After"]) > 0
-        assert "too many wrong tokens" in refused.text
+        assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
 
 
 @pytest.mark.parametrize(

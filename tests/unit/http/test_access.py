@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from werkzeug.test import TestResponse
 
 from streaming.api.app import create_app as create_api
 from streaming.dashboard.app import create_app
 from streaming.errors import ConfigurationError
 from streaming.http.access import Access
-from streaming.http.attempts import IN_ALL, PER_CLIENT, WITHIN_S, Attempts, TooManyAttempts
 from streaming.http.server import serving
 from streaming.run.monitoring import endpoints
 from streaming.run.monitoring.high_watermarks import HighWatermarks
@@ -180,55 +178,22 @@ def test_the_api_needs_a_token_in_each_request(create: Callable[..., Flask]) -> 
 
 
 @pytest.mark.parametrize("way", ["form", "page", "API"])
-def test_many_wrong_tokens_make_a_client_wait(way: str) -> None:
+def test_wrong_tokens_lock_nobody_out(way: str) -> None:
     app = page(token=TOKEN)
-    visitor = app.test_client()
-    visitor.post("/login", data={"token": TOKEN})
 
-    def answer(token: str, client: str = "10.0.0.1") -> TestResponse:
-        origin = {"environ_base": {"REMOTE_ADDR": client}}
+    def status_with(token: str, client: int) -> int:
+        origin = {"environ_base": {"REMOTE_ADDR": f"10.0.0.{client}"}}
         if way == "form":
-            return app.test_client().post("/login", data={"token": token}, **origin)
+            return app.test_client().post("/login", data={"token": token}, **origin).status_code
         authorization = basic("me", token) if way == "API" else f"Bearer {token}"
         headers = {"Authorization": authorization, "Accept": "application/json"}
         address = DESCRIPTION if way == "API" else "/c/prod/"
-        return app.test_client().get(address, headers=headers, **origin)
+        return app.test_client().get(address, headers=headers, **origin).status_code
 
     wrong, right = {"form": (403, 302), "page": (401, ALLOWED), "API": (401, 200)}[way]
-    assert [answer("x").status_code for _ in range(PER_CLIENT)] == [wrong] * PER_CLIENT
-    # Now not even the right one is checked.
-    refused = answer(TOKEN)
-    assert refused.status_code == 429
-    assert (refused.content_type == "application/problem+json") == (way == "API")
-    assert 0 < int(refused.headers["Retry-After"]) <= WITHIN_S
-    assert "too many wrong tokens, retry in" in refused.text
-    assert answer(TOKEN, "10.0.0.2").status_code == right
-    # Signed-in visitors stay signed in.
-    assert visitor.get("/c/prod/").status_code == ALLOWED
-
-
-def test_wrong_tokens_are_counted_for_a_minute_per_client_and_in_all() -> None:
-    clock = [0.0]
-    attempts = Attempts(lambda: clock[0])
-
-    def judged_at(second: float, is_right: bool, client: str = "a") -> bool:
-        clock[0] = second
-        return attempts.judge(client, lambda: is_right)
-
-    assert not any(judged_at(second, False) for second in range(PER_CLIENT))
-    for second in (PER_CLIENT, WITHIN_S - 1):
-        with pytest.raises(TooManyAttempts) as refused:
-            judged_at(second, True)
-        assert refused.value.wait_s == WITHIN_S - second
-    assert judged_at(WITHIN_S, True)
-    assert not judged_at(WITHIN_S, False)
-    with pytest.raises(TooManyAttempts):
-        judged_at(WITHIN_S, True)
-    for number in range(IN_ALL - PER_CLIENT):
-        assert judged_at(WITHIN_S, True, "b")
-        assert not judged_at(WITHIN_S, False, f"c{number}")
-    with pytest.raises(TooManyAttempts):
-        judged_at(WITHIN_S, True, "b")
+    assert {status_with("x", number % 10) for number in range(200)} == {wrong}
+    assert status_with(TOKEN, 0) == right
+    assert status_with(TOKEN, 99) == right
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
