@@ -9,6 +9,9 @@ folder cuts the Delta logs where the damage begins:
 * It cuts the logs of all tables at the newest snapshot whose data files are all whole. `run` then
   reads the later records from Kafka again.
 
+Another program may have compacted a table and deleted the files that the compaction replaced. Then
+a later version with the same rows stands for that of the snapshot (`writer_epoch.with_same_rows`).
+
 Only entries of the last minutes before the power loss are deleted. Older damage has another cause
 and is reported as an error.
 
@@ -37,6 +40,7 @@ from streaming.tables.creation import create_missing
 from streaming.tables.load_state import pinned_versions
 from streaming.tables.locations import local_path
 from streaming.tables.schemas import ALL_TABLES, BESIDE_TABLES, LOAD_PROGRESS, TABLES, Table
+from streaming.tables.writer_epoch import with_same_rows
 
 logger = logging.getLogger(__name__)
 
@@ -101,22 +105,20 @@ def _plan_cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
     progress = logs[LOAD_PROGRESS]
 
     @cache
-    def versions_of(version: int) -> dict[Table, int]:
+    def whole_versions(version: int) -> dict[Table, int | None]:
         rows = delta.read(progress.tables, LOAD_PROGRESS, version=version)
         # A table that no snapshot names is still at version 0, without rows.
         pinned = pinned_versions(rows)
-        versions = {table: pinned.get(table.name, 0) for table in TABLES}
+        versions = {table: logs[table].whole(pinned.get(table.name, 0)) for table in TABLES}
         return {**versions, LOAD_PROGRESS: version}
 
     def is_snapshot_whole(version: int) -> bool:
-        return progress.is_whole(version) and all(
-            logs[table].is_whole(pinned) for table, pinned in versions_of(version).items()
-        )
+        return progress.is_whole(version) and None not in whole_versions(version).values()
 
     snapshot = progress.newest(is_snapshot_whole)
     is_newest = snapshot == progress.newest_version
     if not is_newest or not all(logs[t].is_whole(logs[t].newest_version or 0) for t in TABLES):
-        for table, version in versions_of(snapshot).items():
+        for table, version in whole_versions(snapshot).items():
             logs[table].newest_version = version
 
 
@@ -163,6 +165,19 @@ class _DeltaLog:
         if version not in self._whole_by_version:
             self._whole_by_version[version] = self._has_whole_files(version)
         return self._whole_by_version[version]
+
+    def whole(self, version: int) -> int | None:
+        """The version, or else the newest one with the same rows; None if neither is whole.
+
+        Raises:
+            TablesUnavailable: a version cannot be read, although no file of it is damaged.
+        """
+        if self.is_whole(version):
+            return version
+        if self.newest_version is None or not self._has_whole_entries(version):
+            return None
+        later = with_same_rows(self.tables, self.table, version, self.newest_version)
+        return next(filter(self.is_whole, later), None)
 
     def newest(self, is_sound: Callable[[int], bool]) -> int:
         """The newest sound version up to `newest_version`.
@@ -290,9 +305,9 @@ class _DeltaLog:
 
 def _damaged(where: Path) -> TablesUnavailable:
     return TablesUnavailable(
-        f"{where} or a file that it names is damaged, and is too old for a repair after a power "
-        "loss: restore the folder from a backup, or move it away and start `run`, which loads the "
-        "log from its start"
+        f"{where} is damaged, or lacks a file that it names, and is older than the files that a "
+        "power loss damages: restore the folder from a backup, or move it away and start `run`, "
+        "which loads the log from its start"
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from deltalake import DeltaTable
+
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, TABLES, Table
+from streaming.tables.schemas import LOAD_PROGRESS, TABLES
 from streaming.tables.writer import Writer
-from streaming.tables.writer_epoch import last_row_write
+from streaming.tables.writer_epoch import with_same_rows
 
 logger = logging.getLogger(__name__)
 
@@ -22,26 +24,39 @@ def roll_back(writer: Writer) -> bool:
     compaction and deletion of old days; maintenance repeats them.
 
     Returns:
-        Whether a table was restored. `load_progress` still names the version before the unfinished
-        micro-batch, which has the same rows; `pin` names the restored version.
+        Whether the newest version of a table has other files than the version that `load_progress`
+        names: it was restored, or compacted after the snapshot. `pin` names the newest version.
+        Another program that compacted the table may delete the older files.
 
     Raises:
         WriterFenced: a newer writer has taken over.
         TablesUnavailable: a table cannot be read or written.
     """
     pinned = TableReader(writer.tables, any_format=True).table_versions
-    restored = []
+    restored, compacted = [], []
     for table in TABLES:
         # A table that no snapshot names is still at version 0, without rows.
         version = pinned.get(table.name, 0)
-        if table is not LOAD_PROGRESS and _is_changed_since(writer.tables, table, version):
-            writer.restore(table, version)
+        newest = delta.open_table(writer.tables, table)
+        if table is LOAD_PROGRESS or newest.version() == version:
+            continue
+        later = with_same_rows(writer.tables, table, version, newest.version())
+        last = next(later, version)
+        if last != newest.version():
+            writer.restore(table, last)
             restored.append(table.name)
+        elif _files(newest) != _files(delta.open_table(writer.tables, table, version)):
+            compacted.append(table.name)
     if restored:
         logger.info(
             "rolled back an unfinished micro-batch in %(tables)s", {"tables": ", ".join(restored)}
         )
-    return bool(restored)
+    if compacted:
+        logger.info(
+            "%(tables)s: files were compacted after the newest snapshot, which has the same rows",
+            {"tables": ", ".join(compacted)},
+        )
+    return bool(restored or compacted)
 
 
 def pin(writer: Writer) -> None:
@@ -62,9 +77,5 @@ def pin(writer: Writer) -> None:
     progress.write(writer, now=progress.updated_at)
 
 
-def _is_changed_since(tables: str, table: Table, version: int) -> bool:
-    """Whether rows of a table were written after a version."""
-    newest = delta.open_table(tables, table)
-    if newest.version() == version:
-        return False
-    return last_row_write(newest) != last_row_write(delta.open_table(tables, table, version))
+def _files(opened: DeltaTable) -> set[str]:
+    return set(opened.file_uris())

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Final
@@ -187,6 +187,20 @@ def last_row_write(opened: DeltaTable) -> int:
         return opened.version()
     is_fence = last % (1 << NUMBER_BITS) == 0
     return (opened.transaction_version(ROWS) or 0) if is_fence else last
+
+
+def with_same_rows(tables: str, table: Table, version: int, newest: int) -> Iterator[int]:
+    """The versions of a table after `version` that have the same rows, newest first.
+
+    They are of fences, and of compactions by maintenance or by another program.
+
+    Raises:
+        TablesUnavailable: a version cannot be read.
+    """
+    last_write = last_row_write(delta.open_table(tables, table, version))
+    for later in range(newest, version, -1):
+        if last_row_write(delta.open_table(tables, table, later)) == last_write:
+            yield later
 
 
 def _writer_version(opened: DeltaTable) -> int:
