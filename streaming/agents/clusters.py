@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.tables.as_of import parse_as_of
 from streaming.tables.durations import parse_duration
+from streaming.tables.readable_moments import CLOCKS_DIFFER
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
 from streaming.views.sql.processes import SqlProcesses
@@ -59,7 +61,7 @@ class Clusters:
         """
         name = self._name(cluster)
         moment = parse_as_of(at) if at.strip() else None
-        if isinstance(moment, datetime) and moment > datetime.now(timezone.utc) + _CLOCKS_DIFFER:
+        if isinstance(moment, datetime) and moment > utc_now() + CLOCKS_DIFFER:
             raise ConfigurationError(f"at: {moment.isoformat()} is in the future")
         return OpenedCluster(name, Snapshot(TableReader(self.folders[name], as_of=moment)))
 
@@ -73,6 +75,3 @@ class Clusters:
         if len(self.folders) > 1:
             raise ConfigurationError(f"cluster: name one of {names}")
         return next(iter(self.folders))
-
-
-_CLOCKS_DIFFER = timedelta(minutes=1)

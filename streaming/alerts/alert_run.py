@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -24,6 +24,7 @@ from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
+from streaming.clock import utc_now
 from streaming.errors import TablesUnavailable, WriterFenced, first_line
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
@@ -140,7 +141,7 @@ class AlertRun:
 
     def _evaluate(self) -> None:
         """Evaluate all rules over one snapshot and update the alerts."""
-        now = datetime.now(timezone.utc)
+        now = utc_now()
         findings: dict[str, Sequence[Finding] | None] = {}
         facts: Facts | None = None
         unreadable: list[str] = []
@@ -208,7 +209,7 @@ class AlertRun:
 
     def _send_due(self) -> None:
         """Send the due notices to all sinks in parallel."""
-        now = datetime.now(timezone.utc)
+        now = utc_now()
         due_now = {
             name: notices
             for name, notices in self._notices(now).items()

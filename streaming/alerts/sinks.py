@@ -10,7 +10,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from email.message import EmailMessage
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -35,6 +35,7 @@ from streaming.alerts.delivery import (
     post,
 )
 from streaming.alerts.notices import Notice, headline, sentences
+from streaming.clock import utc_now
 from streaming.views.text import dated, json_line, printable
 
 _MOST_AT_ONCE: Final = 100
@@ -192,7 +193,7 @@ class AlertmanagerSink(_Sink):
             "topic": alert.topic,
             "partition": None if alert.partition is None else str(alert.partition),
         }
-        ends_at = alert.resolved_at or datetime.now(timezone.utc) + 4 * _ALERTMANAGER_RESEND
+        ends_at = alert.resolved_at or utc_now() + 4 * _ALERTMANAGER_RESEND
         return {
             "labels": {name: value for name, value in labels.items() if value is not None},
             "annotations": {"summary": alert.reason, "note": notice.note},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import click
 
@@ -14,6 +14,7 @@ from streaming.cli.options import (
     tables_option,
 )
 from streaming.cli.rebuilt_note import write_rebuilt_note
+from streaming.clock import utc_now
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
 
@@ -67,7 +68,7 @@ def expiring_offsets(
     retention_ms = None if retention is None else round(retention * 1000)
     rows = view(reader, retention_ms, group_ids=None if group is None else [group]).to_pylist()
     if within is not None:
-        last = datetime.now(timezone.utc) + timedelta(seconds=within)
+        last = utc_now() + timedelta(seconds=within)
         rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]
     output_of(output).rows(rows, _COLUMNS)
     if group is not None and not rows and (unknown := unknown_group(reader, group)):

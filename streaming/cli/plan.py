@@ -14,6 +14,7 @@ from streaming.cli.options import Duration, option, output_option, tables_option
 from streaming.cli.plan_output import show_commands, show_group_plan
 from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.cli.stale_note import write_stale_note
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_note, write_warning
 from streaming.views.output import output_of
@@ -352,12 +353,11 @@ def _past(tables: str, text: str) -> TableReader:
 
 
 def _past_time(text: str) -> datetime:
-    from datetime import timezone
 
     from streaming.tables.as_of import parse_time
 
     moment = parse_time(text)
-    if moment > datetime.now(timezone.utc):
+    if moment > utc_now():
         raise ConfigurationError(f"{text} is in the future")
     return moment
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Final
 
 from flask import g, redirect, render_template, request
 from werkzeug.wrappers import Response
 
 from coordinator_state.insight.group_events import EventName
+from streaming.clock import utc_now
 from streaming.dashboard.addresses import here
 from streaming.dashboard.moments import moment_of, moment_text
 from streaming.errors import ConfigurationError
@@ -91,7 +92,7 @@ def _moment(reader: TableReader, group_id: str) -> datetime | None:
     found = moment_of("moment")
     if found is None:
         return before_last_rewind(reader, group_id)
-    if found > datetime.now(timezone.utc):
+    if found > utc_now():
         raise ConfigurationError(f"{moment_text(found)} is in the future")
     return found
 

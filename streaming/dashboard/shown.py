@@ -13,6 +13,7 @@ from coordinator_state.insight.group_status import Status, count_text, time_text
 from coordinator_state.insight.lag_trend import Trend, trend_text
 from coordinator_state.insight.partition_text import partitions_text, tasks_text
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
+from streaming.clock import utc_now
 from streaming.views.sql.forms import TIME
 from streaming.views.text import printable
 
@@ -107,7 +108,7 @@ def ago(value: datetime | None, at: datetime) -> str:
 
 def age_ms(value: datetime) -> int:
     """The time since a moment in ms; 0 if the moment is ahead of this clock."""
-    return max(int((datetime.now(timezone.utc) - value).total_seconds() * 1000), 0)
+    return max(int((utc_now() - value).total_seconds() * 1000), 0)
 
 
 def text(value: str | None) -> str:

@@ -17,9 +17,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic
 
+from streaming.clock import confirm, utc_now
 from streaming.engine.engine import Engine, Outcome, Rows
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.tables.load_progress import LoadProgress
@@ -68,11 +69,13 @@ class MicroBatchApply(Generic[Rows]):
     ) -> None:
         """Apply the rows of a micro-batch that began at `started`."""
         started = time.monotonic() if started is None else started
-        read_at = datetime.now(timezone.utc)
+        read_at = utc_now()
         self.require_awake()
         outcome = self.engine.apply(rows, self.progress)
         # Its rows were read until now. Without the write below, the next start undoes it.
         self.require_awake()
+        if outcome.newest_timestamps:
+            confirm(max(outcome.newest_timestamps.values()))
         self.progress.finish_reload(outcome.replaced, read_at)
         read = self.progress.advance(
             outcome.reports,

@@ -46,7 +46,8 @@ class SampleRuns:
             at = TopicPartition(found.topic, found.partition)
             run = self._runs.get(at)
             if run is not None and run.offsets == found:
-                if sampled_at - run.kept_at < self.confirm_every:
+                # After the clock was set back, the sample of the future confirms nothing.
+                if run.kept_at <= sampled_at < run.kept_at + self.confirm_every:
                     runs[at] = run._replace(seen_at=sampled_at)
                     continue
             elif run is not None and run.seen_at > run.kept_at:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from types import TracebackType
 
 from openlineage.client.event_v2 import RunEvent, RunState
 from openlineage.client.uuid import generate_new_uuid
 
 from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
+from streaming.clock import utc_now
 from streaming.errors import first_line
 from streaming.kafka.outage import Outage
 from streaming.lineage.catalogue import Catalogue
@@ -111,7 +111,7 @@ class LineageReporter:
             tables=self._tables,
             bootstrap_servers=self._bootstrap_servers,
             internal_topics=self._internal_topics,
-            now=datetime.now(timezone.utc),
+            now=utc_now(),
             error=error,
         )
 
@@ -143,7 +143,7 @@ class LineageReporter:
         for group in self._told.due(self._relations, self._clock()):
             if self._clock() > until:
                 return
-            now = datetime.now(timezone.utc)
+            now = utc_now()
             try:
                 self._catalogue.post(group_event(group, self._bootstrap_servers, now))
             except TransientDeliveryError:

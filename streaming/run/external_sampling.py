@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.external.external_group import ExternalGroup
 from streaming.external.spark_checkpoint import SparkBatch, SparkCheckpoint
@@ -119,7 +120,7 @@ class ExternalSampling:
             if not self._is_begun:
                 self._continue()
                 self._is_begun = True
-            now = datetime.now(timezone.utc)
+            now = utc_now()
             for followed in self._followed:
                 self._unwritten += self._rows_of(followed, now)
             self._write()

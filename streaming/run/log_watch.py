@@ -6,10 +6,11 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from streaming.clock import clock_s, utc_now
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
 from streaming.kafka.leaders import LogDescription
@@ -18,7 +19,7 @@ from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
 from streaming.run.leaderless import LeaderWatch, numbers_text
 from streaming.run.other_topics_watch import OtherTopicsWatch
-from streaming.run.suspension import Suspension, clock_s
+from streaming.run.suspension import Suspension
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
 
@@ -102,7 +103,7 @@ class LogWatch:
 
     def last_at_end(self) -> dict[int, datetime]:
         """Return when each log partition was last read to its end, by this machine's clock."""
-        now_s, now = self._clock(), datetime.now(timezone.utc)
+        now_s, now = self._clock(), utc_now()
         return {p: now - timedelta(seconds=now_s - at) for p, at in self._at_end_at.items()}
 
     def check(self) -> None:
@@ -187,4 +188,4 @@ class LogWatch:
 
     def _clock_at(self, moment: datetime) -> float:
         """Convert a moment in the past to the time of the clock."""
-        return self._clock() - (datetime.now(timezone.utc) - moment).total_seconds()
+        return self._clock() - (utc_now() - moment).total_seconds()

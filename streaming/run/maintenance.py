@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Final
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
@@ -56,7 +57,7 @@ def maintain(
         if snapshot_retention is not None:
             keep_snapshots(epoch, snapshot_retention)
         errors = []
-        for done in maintain_tables(epoch, history_retention, now=datetime.now(timezone.utc)):
+        for done in maintain_tables(epoch, history_retention, now=utc_now()):
             yield done
             errors += [done.error] if done.error else []
     if errors:
@@ -73,7 +74,7 @@ def maintain_beside_query(epoch: WriterEpoch, history_retention: timedelta) -> b
     """
     is_complete = True
     try:
-        for done in maintain_tables(epoch, history_retention, now=datetime.now(timezone.utc)):
+        for done in maintain_tables(epoch, history_retention, now=utc_now()):
             if done.error:
                 logger.warning("%(error)s; retrying later", {"error": done.error})
                 is_complete = False

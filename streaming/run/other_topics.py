@@ -11,10 +11,10 @@ import threading
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any, Final
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from streaming.clock import utc_now
 from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
@@ -103,7 +103,7 @@ class TopicStarts:
             progress.others[topic].set_leaderless(progress.others[topic].rows)
         # Without rows of `__consumer_offsets` no snapshot has versions of tables yet.
         if _written(progress) != before and progress.rows:
-            progress.write_others(writer, datetime.now(timezone.utc))
+            progress.write_others(writer, utc_now())
             progress.write(writer)
         return OtherTopics(followed=followed, awaited=awaited)
 
@@ -161,7 +161,7 @@ class TopicStarts:
             of_topic,
             log_ends,
             delete_retention_ms=self._delete_retention_ms(log.topic),
-            now=datetime.now(timezone.utc),
+            now=utc_now(),
         )
         if log.topic == SHARE_STATE_TOPIC:
             # Share coordinators delete records that later snapshots make redundant.

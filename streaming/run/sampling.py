@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from coordinator_state.errors import DecodeError
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
@@ -108,7 +108,7 @@ class LogOffsetsSampling:
         self.metrics.sampled(not self._is_failing)
 
     def _sample(self) -> None:
-        sampled_at = datetime.now(timezone.utc)
+        sampled_at = utc_now()
         places = self._topic_partitions() | self._all_partitions()
         found = self._with_markers(self._client.sample(places))
         self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))

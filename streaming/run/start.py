@@ -9,9 +9,10 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
+from streaming.clock import utc_now
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.leaders import ELECTION_S
 from streaming.kafka.loader_rules import ClusterRules, LoaderRules
@@ -138,7 +139,7 @@ def start_from(
         wanted = frozenset(settings.log_partitions or description.leaders)
         log_partitions = wanted & description.with_leader
         log_ends = LogEnds.ask(client, progress, log_partitions)
-        now = datetime.now(timezone.utc)
+        now = utc_now()
         doubts = find_doubts(
             progress,
             log_ends,

@@ -10,15 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from streaming.clock import clock_s
 from streaming.errors import LogChanged
-
-_NEVER_STOPS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Only Linux has the first one; on macOS the second one goes on while the machine sleeps."""
-
-
-def clock_s() -> float:
-    """The time in seconds by a clock that a suspend does not stop, and that nobody sets."""
-    return time.clock_gettime(_NEVER_STOPS)
 
 
 class Suspension:

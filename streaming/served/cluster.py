@@ -6,8 +6,9 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.lag.standing import standing_since
 from streaming.served.snapshot import MAX_GROUPS_WITH_SINCE, ServedSnapshot
@@ -128,7 +129,7 @@ class Cluster:
         return self._past[at]
 
     def _reader(self, at: datetime | None) -> TableReader:
-        if at is not None and at > datetime.now(timezone.utc):
+        if at is not None and at > utc_now():
             raise ConfigurationError(f"{at.isoformat()} is in the future")
         return TableReader(self.tables, as_of=at)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Final
 
 from pyarrow.fs import FileSystem, FileType
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.tables.delta import open_version
 from streaming.tables.file_systems import file_system
@@ -34,7 +35,7 @@ class Watch:
         self._tables = tables
         self._lock = threading.Lock()
         self._versions: dict[Table, int] = {}
-        self._changed_at = datetime.now(timezone.utc)
+        self._changed_at = utc_now()
         self._next_look = 0.0
 
     def changed_at(self, every_s: float) -> datetime:
@@ -58,7 +59,7 @@ class Watch:
             newest = _newest_version(path) if known is None else _later(file_system(path), known)
             self._versions[table] = newest
             if newest != known and not is_first:
-                self._changed_at = datetime.now(timezone.utc)
+                self._changed_at = utc_now()
 
 
 def _newest_version(path: str) -> int:

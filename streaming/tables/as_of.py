@@ -6,6 +6,7 @@ import re
 from datetime import datetime, time, timedelta, timezone
 from typing import Final, TypeAlias
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.tables.durations import parse_duration
 
@@ -41,7 +42,7 @@ def parse_as_of(text: str, *, now: datetime | None = None) -> AsOf:
     Raises:
         ConfigurationError: the text is neither.
     """
-    now = now or datetime.now(timezone.utc)
+    now = now or utc_now()
     words = text.strip().lower()
     try:
         if words.isdecimal():

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.clock import utc_now
 from streaming.tables.bases import BasePlace, bases_of, can_be_base, delete_bases, write_base
 from streaming.tables.load_state import begun
 from streaming.tables.reader import TableReader
@@ -76,7 +77,7 @@ def _is_due(reader: TableReader) -> bool:
     if reader.written_at <= newest.moment:
         return False
     # After the clock was set back, moments hardly grow.
-    age = datetime.now(timezone.utc) - newest.committed_at
+    age = utc_now() - newest.committed_at
     if reader.written_at >= newest.moment + MOST_AGE or not timedelta(0) <= age < MOST_AGE:
         return True
     if begun(progress) - begun(newest.read(LOAD_PROGRESS)):

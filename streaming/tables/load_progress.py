@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
+from streaming.clock import utc_now
 from streaming.tables.moments import MOMENT, next_moment
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, TABLES, TOPIC_PROGRESS
@@ -118,7 +119,7 @@ class LoadProgress(TopicProgress):
             WriterFenced: a newer writer has taken over.
             TablesUnavailable: the table cannot be written.
         """
-        self.updated_at = next_moment(self.updated_at, now or datetime.now(timezone.utc))
+        self.updated_at = next_moment(self.updated_at, now or utc_now())
         rows = self._to_arrow(writer.epoch.number)
         writer.overwrite(LOAD_PROGRESS, rows, info={MOMENT: self.updated_at.isoformat()})
 

@@ -37,6 +37,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
+from streaming.clock import utc_now
 from streaming.errors import TablesUnavailable
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.base_maintenance import maintain_bases, make_base
@@ -194,7 +195,7 @@ def tidy_up(epoch: WriterEpoch) -> None:
 
 def _expire(epoch: WriterEpoch, table: Table) -> None:
     path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
-    now = datetime.now(timezone.utc)
+    now = utc_now()
     with delta.writing(path):
         opened = DeltaTable(path)
         _delete_unneeded(epoch, opened, pinned, _expired(opened, now))
@@ -331,7 +332,7 @@ def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
     checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files that
     are already deleted, and all files with deletion vectors.
     """
-    now = datetime.now(timezone.utc)
+    now = utc_now()
     opened = DeltaTable(path)
     kept_for = max(_retention(opened), UNREFERENCED_KEPT)
     unreferenced = set(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Final
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.tables.as_of import AsOf
 from streaming.tables.bases import bases_of
 from streaming.tables.moments import TIME, CommitMoments
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""The clocks of two machines may differ by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class ReadableMoments:
         if self.retention is None:
             return first
         # Versions that were replaced within the retention are kept, and so is the newest version.
-        return max(first, min(datetime.now(timezone.utc) - self.retention, newest))
+        return max(first, min(utc_now() - self.retention, newest))
 
     def is_before_snapshots(self, as_of: AsOf) -> bool:
         """Whether the snapshot of a version or time may be deleted."""
@@ -54,17 +59,27 @@ class ReadableMoments:
         """The version of `load_progress` at a time, or the given version.
 
         Raises:
-            ConfigurationError: there is none, or the time is in the future.
+            ConfigurationError: there is none, the time is in the future, or the clock of `run` was
+                ahead at that time.
         """
         commits = self.commits
+        now = utc_now()
         if isinstance(as_of, datetime):
-            now = datetime.now(timezone.utc)
             is_future = as_of > max(now, commits.of(commits.newest) or as_of)
             version = None if is_future else commits.version_at(as_of)
         else:
             version = as_of if commits.oldest <= as_of <= commits.newest else None
         if version is None:
             raise self.no_snapshot(as_of)
+        next_at = commits.of(min(version + 1, commits.newest))
+        is_between = isinstance(as_of, datetime) and commits.of(version) != as_of <= now
+        if is_between and next_at is not None and next_at > now + CLOCKS_DIFFER:
+            # No clock can say whether the next version was written before that time.
+            raise ConfigurationError(
+                f"{self.tables} cannot say which snapshot is of {as_of:{TIME}}: the clock of `run` "
+                f"was ahead, so version {version + 1} has the time {next_at:{TIME}}; name a "
+                f"version from {version} to {commits.newest}"
+            )
         return version
 
     def no_snapshot(self, as_of: AsOf, more: str = "") -> ConfigurationError:

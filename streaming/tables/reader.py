@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.group_placement import of_own_log_partition
+from streaming.clock import confirm, utc_now
 from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of
@@ -98,7 +99,7 @@ class TableReader(TableProperties):
             )
         self.tables = str(tables)
         require_usable(self.tables)
-        self.began_at = datetime.now(timezone.utc)
+        self.began_at = utc_now()
         """Every version of a table from before this time was there to be read."""
         progress = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)
         # The current properties, even with `as_of`, except for the loader's rules: the schema is
@@ -108,7 +109,7 @@ class TableReader(TableProperties):
             require_current(self.tables, self.format_version)
         moment = in_utc(moment) if isinstance(moment, datetime) else moment
         self._moments = CommitMoments(LOAD_PROGRESS.path(self.tables), progress.version())
-        self._opened_at = datetime.now(timezone.utc)
+        self._opened_at = utc_now()
         # The current retention also counts with `as_of`.
         retention = snapshot_retention(self._properties)
         self._readable = ReadableMoments(self.tables, self._moments, retention, self._opened_at)
@@ -124,6 +125,9 @@ class TableReader(TableProperties):
         """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
         if self._rebuilt is None:
             self._progress = self._rows(progress)
+        if moment is None and (written_at := pc.max(self._progress["updated_at"]).as_py()):
+            # A pause of this machine, which the clock does not know, looks like a jump.
+            confirm(written_at)
         folder = local_path(self.tables)
         if folder is not None and not any_format:
             self._require_tables(folder)

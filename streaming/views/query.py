@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import duckdb
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.views.definitions import SCHEMAS
 
@@ -100,7 +101,7 @@ def check(sql: str) -> None:
     Raises:
         ConfigurationError: the query is not valid, or not a single SELECT.
     """
-    with _connected(datetime.now(timezone.utc)) as connection:
+    with _connected(utc_now()) as connection:
         _bound(connection, sql, lambda name: SCHEMAS[name].empty_table())
 
 

@@ -11,11 +11,13 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 from uuid import UUID
+
+from streaming.clock import utc_now
 
 Row = Mapping[str, Any]
 
@@ -29,7 +31,7 @@ _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 
 def dated(text: str) -> str:
     """The text after the current time in UTC, for a line of a process that runs for days."""
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ} {text}"
+    return f"{utc_now():%Y-%m-%dT%H:%M:%SZ} {text}"
 
 
 def printable(text: str) -> str:

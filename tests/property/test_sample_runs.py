@@ -69,3 +69,10 @@ def test_an_unchanged_log_can_be_confirmed_each_time() -> None:
     runs = SampleRuns(timedelta(0))
     kept = [*runs.keep(at(0), [offsets(0, 5)]), *runs.keep(at(1), [offsets(0, 5)])]
     assert kept == [Sample(at(second), offsets(0, 5)) for second in (0, 1)]
+
+
+def test_a_sample_of_the_future_confirms_nothing() -> None:
+    """The clock was ahead for a while: readers ignore its sample until that time comes."""
+    runs = SampleRuns()
+    kept = [sample for second in (0, 3600, 5) for sample in runs.keep(at(second), [offsets(0, 1)])]
+    assert kept == [Sample(at(second), offsets(0, 1)) for second in (0, 3600, 5)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from streaming.clock import utc_now
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQueryProgress
@@ -90,7 +91,7 @@ class RunMetrics:
     def failed(self, error: Exception) -> None:
         """Record the time and the class of the query's last error."""
         self.last_error.clear()
-        self.last_error.labels(type(error).__name__).set(time.time())
+        self.last_error.labels(type(error).__name__).set(utc_now().timestamp())
 
     def maintained(self, is_done: bool) -> None:
         """Count a round of maintenance."""

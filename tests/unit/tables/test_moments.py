@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import load_progress
 from streaming.tables.moments import MOMENT, CommitMoments
@@ -78,21 +79,14 @@ def test_moments_grow_when_the_clock_is_set_back(
     create(tables)
     apply = start_apply(tables)
 
-    class Clock(datetime):
-        """A clock that a time server corrects."""
-
-        back = timedelta(0)
-
-        @classmethod
-        def now(cls, _zone: object = None) -> datetime:  # type: ignore[override]
-            return datetime.now(timezone.utc) - cls.back
-
-    monkeypatch.setattr(load_progress, "datetime", Clock)
-    for Clock.back in (timedelta(0), timedelta(0), timedelta(hours=1), timedelta(hours=1)):
+    back = timedelta(0)
+    monkeypatch.setattr(load_progress, "utc_now", lambda: utc_now() - back)
+    for hours in (0, 0, 1, 1):
+        back = timedelta(hours=hours)
         apply_next(apply)
     apply = start_apply(tables)
     apply_next(apply)
-    Clock.back = timedelta(0)
+    back = timedelta(0)
     apply_next(apply)
 
     written = [at for _, at in TableReader(tables).commits(99)]
@@ -102,6 +96,26 @@ def test_moments_grow_when_the_clock_is_set_back(
     assert _answers(tables, moments[:MICRO_BATCHES]) == [36, 30, 24, 24, 18, 12]
     rows = TableReader(tables, as_of=written[2]).read(LOAD_PROGRESS.name)
     assert rows["updated_at"][0].as_py() == written[2]
+
+
+def test_a_time_at_which_the_clock_was_ahead_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = str(tmp_path / "tables")
+    create(tables)
+    apply = start_apply(tables)
+    apply_next(apply)
+    before = TableReader(tables)
+    with monkeypatch.context() as patched:
+        patched.setattr(load_progress, "utc_now", lambda: utc_now() + timedelta(hours=6))
+        apply_next(apply)
+    apply_next(apply)
+
+    assert TableReader(tables, as_of=before.written_at).version == before.version
+    assert TableReader(tables).before(utc_now()) is None
+    refused = call("show", "offsets", "--tables", tables, "--as-of", "0s", exit_code=2)
+    assert "the clock of `run` was ahead, so version 3 has the time" in refused.output
+    assert f"name a version from {before.version} to {before.version + 2}" in refused.output
 
 
 def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tables: str) -> None:
