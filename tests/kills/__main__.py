@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,17 +26,13 @@ from typing import Final
 
 import click
 
-from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
 from streaming.local.demo.traffic import Traffic
 from streaming.run.stderr import write_note
-from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, OFFSET_COMMITS
-from streaming.verify.broker_answers import BrokerAnswers
-from streaming.verify.table_answers import TableAnswers
-from streaming.verify.verify import verify
 from streaming.views.output import output_of
+from tests.kills.comparison import compare_at_rest
 from tests.kills.fault_points import (
     INITIAL_OFFSET,
     POINTS,
@@ -47,20 +42,11 @@ from tests.kills.fault_points import (
     POINTS_OF_UPKEEP,
 )
 from tests.kills.killed_tables import KilledTables
-from tests.kills.log_at_rest import (
-    differences_of_history,
-    differences_of_loaders,
-    loaded,
-    logs_at_rest,
-    places_of_history,
-)
 from tests.support.clients.odd_traffic import OddTraffic
-from tests.support.tables.undisturbed import differences
 
 RANDOM_MOMENT: Final = "a random moment"
 KILLS_BETWEEN_COMPARISONS: Final = 25
 _PATIENCE_S: Final = 300.0
-_VERIFICATION_S: Final = 30.0
 # Lives end before the first micro-batch, in it, or some micro-batches later.
 _LIFE: Final = 1.5
 _USUAL_S: Final = 12.0
@@ -188,7 +174,10 @@ class _Killing:
                     self._try(self._left.popleft())
                 traffic.stop(_PATIENCE_S)
             odd.rest()
-            self._compare_at_rest()
+            comparison = compare_at_rest(self._broker, self._tables, self._folder / "undisturbed")
+            self.survived.comparisons += 1
+            self.survived.rows = comparison.rows
+            self.survived.differences += comparison.differences
         del self._tables[len(self._kinds) :]
 
     def _try(self, point: str) -> None:
@@ -261,62 +250,6 @@ class _Killing:
         return KilledTables(
             servers=self._broker.bootstrap_servers, folder=folder, options=_OPTIONS[kind]
         )
-
-    def _compare_at_rest(self) -> None:
-        """Once more where a member was thrown out meanwhile, since that is written to the log."""
-        with closing(LogClient(self._broker.bootstrap_servers)) as log:
-            for _ in range(_MOST_ATTEMPTS):
-                ends = log.high_watermarks()
-                differing = self._compare()
-                if log.high_watermarks() == ends:
-                    self.survived.differences += differing
-                    return
-        raise RuntimeError("the log does not come to rest")
-
-    def _compare(self) -> list[str]:
-        survived = self.survived
-        undisturbed = KilledTables(
-            servers=self._broker.bootstrap_servers, folder=self._folder / "undisturbed"
-        )
-        with ThreadPoolExecutor(2) as pool:
-            done = [pool.submit(tables.catch_up) for tables in self._tables]
-            done.append(pool.submit(undisturbed.catch_up, undisturbed=True))
-            for loading in done:
-                loading.result()
-        logs = dict(logs_at_rest(self._broker))
-        loaders = {p: loaded(batches) for p, batches in logs.items()}
-        history = places_of_history(logs, loaders)
-        expected = undisturbed.rows()
-        lines = differences_of_loaders(undisturbed.path, loaders)
-        for tables in self._tables:
-            lines += (
-                f"{tables.folder.name}: {line}"
-                for line in (
-                    *differences(tables.rows(), expected),
-                    *differences_of_loaders(tables.path, loaders),
-                    *differences_of_history(tables.path, history),
-                    *tables.doubled_samples(),
-                    *self._verified(tables),
-                )
-            )
-        survived.comparisons += 1
-        survived.rows = {name: rows.total() for name, rows in expected.items()}
-        write_note(
-            f"comparison {survived.comparisons} of {', '.join(t.folder.name for t in self._tables)}"
-            f": {len(lines)} differences; rows {survived.rows}"
-        )
-        shutil.rmtree(undisturbed.folder)
-        return lines
-
-    def _verified(self, tables: KilledTables) -> list[str]:
-        with BrokerAnswers(self._broker.bootstrap_servers) as answers:
-            verification = verify(
-                answers, lambda: TableAnswers(TableReader(tables.path)), timeout_s=_VERIFICATION_S
-            )
-        behind = [
-            f"log partition {p}: {n} records are missing" for p, n in verification.behind.items()
-        ]
-        return [*behind, *map(str, verification.differences)]
 
 
 @click.command()

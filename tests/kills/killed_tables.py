@@ -27,13 +27,13 @@ HISTORY_RETENTION = timedelta(days=3)
 _ROOT = Path(__file__).parents[2]
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 # Those that are killed tidy up as often as they can; the undisturbed one never.
-_BUSY = (
+BUSY = (
     *("--lag-interval", "1 second", "--upkeep-interval", "2 seconds"),
     *("--history-retention", f"{HISTORY_RETENTION.days} days"),
     # Shorter than a micro-batch of the engine `spark` takes: maintenance deletes files meanwhile.
     *("--snapshot-retention", "15 seconds"),
 )
-_CONTINUOUS = ("--trigger", "200 milliseconds")
+CONTINUOUS = ("--trigger", "200 milliseconds")
 _AVAILABLE_NOW = ("--available-now",)
 # Whose micro-batches are small where it is killed need not read all that is left in such.
 _LARGE = ("--max-records-per-trigger", "20000")
@@ -48,16 +48,20 @@ def is_kept(day: date | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KilledTables:
-    """`options` are those of its `run` that differ from one folder to the other."""
+    """`options` are those of its `run` that differ from one folder to the other.
+
+    The tables are below `folder`, or at an address of a store.
+    """
 
     servers: str
     folder: Path
     options: tuple[str, ...] = ()
+    address: str | None = None
 
     @property
     def path(self) -> str:
         """The tables folder."""
-        return str(self.folder / "tables")
+        return self.address or str(self.folder / "tables")
 
     @property
     def tables_there(self) -> int:
@@ -79,7 +83,7 @@ class KilledTables:
 
     def die_after(self, life_s: float) -> None:
         """Start a run as a user does, and kill it."""
-        with self._started(command_of(*self._run(*_BUSY, *_CONTINUOUS)), {}) as process:
+        with self.started(command_of(*self.arguments(*BUSY, *CONTINUOUS)), {}) as process:
             self._end(process, life_s)
             if process.returncode != -signal.SIGKILL:
                 raise self._ended(process)
@@ -88,10 +92,10 @@ class KilledTables:
         """Start a run that kills itself at a point; whether it came there, None where it ended."""
         reached = self.folder / "reached"
         reached.unlink(missing_ok=True)
-        mode = _AVAILABLE_NOW if available_now else _CONTINUOUS
-        command = [sys.executable, "-m", "tests.kills.killed_run", *self._run(*_BUSY, *mode)]
+        mode = _AVAILABLE_NOW if available_now else CONTINUOUS
+        command = [sys.executable, "-m", "tests.kills.killed_run", *self.arguments(*BUSY, *mode)]
         environment = {AT: f"{point}:{number}", REACHED: str(reached)}
-        with self._started(command, environment) as process:
+        with self.started(command, environment) as process:
             self._end(process, _TO_POINT_S)
         if process.returncode not in (0, -signal.SIGKILL):
             raise self._ended(process)
@@ -100,9 +104,9 @@ class KilledTables:
 
     def catch_up(self, *, undisturbed: bool = False) -> None:
         """Read to the end of the log, which is at rest."""
-        options = ("--lag-interval", "off", "--upkeep-interval", "off") if undisturbed else _BUSY
-        command = command_of(*self._run(*options, *_AVAILABLE_NOW, *_LARGE))
-        with self._started(command, {}) as process:
+        options = ("--lag-interval", "off", "--upkeep-interval", "off") if undisturbed else BUSY
+        command = command_of(*self.arguments(*options, *_AVAILABLE_NOW, *_LARGE))
+        with self.started(command, {}) as process:
             process.wait()
         if process.returncode:
             raise self._ended(process)
@@ -121,13 +125,15 @@ class KilledTables:
     def _checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def _run(self, *options: str) -> tuple[str, ...]:
+    def arguments(self, *options: str) -> tuple[str, ...]:
+        """The command line of a run."""
         return (
             *("run", "--bootstrap-servers", self.servers, "--tables", self.path, "--silent"),
             *("--checkpoint", str(self._checkpoint), "--history", "all", *self.options, *options),
         )
 
-    def _started(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def started(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """A process in a session of its own, which logs below `folder`."""
         # A JVM that is killed leaves its own behind.
         temporary = self.folder / "tmp"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -161,7 +167,7 @@ class KilledTables:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            wait_until(lambda: _kill_all(process.pid))
+            wait_until(lambda: kill_all(process.pid))
             process.wait()
 
     def _ended(self, process: subprocess.Popen[bytes]) -> RuntimeError:
@@ -171,7 +177,7 @@ class KilledTables:
         )
 
 
-def _kill_all(session: int) -> bool:
+def kill_all(session: int) -> bool:
     """End every process of a session with SIGKILL; true if there was none.
 
     Spark's daemon makes itself a process group of its own, but stays in the session.

@@ -1,0 +1,293 @@
+"""Faults of the store and of the clocks while groups work: `python -m tests.faults --rounds 100`.
+
+The groups of the demo, and some odder ones, work on a real broker. `run` has its tables in an S3
+that answers 500 and 503, cuts connections before and after it has done the request, answers late,
+and is down for a while. The clock of its machine jumps by up to ten days, ahead and back, or is
+wrong from the start. The machine is suspended for longer than `delete.retention.ms`. And `run` is
+killed.
+
+After each round the tables must be fresh again. Every few rounds the groups rest, and all tables,
+history included, are compared row by row with those of one load that nobody disturbed, with the
+reference loader and with the broker's own answers. The engine `spark` has its tables in a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+import click
+
+from coordinator_state.insight.group_status import StatusRules
+from streaming.errors import ConfigurationError
+from streaming.lag.freshness import Freshness
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.local.demo.traffic import Traffic
+from streaming.run.stderr import write_note
+from streaming.tables.reader import TableReader
+from streaming.views.output import output_of
+from tests.faults.faulty_run import CLOCKS, Clocks
+from tests.faults.faulty_store import DOWN, FAULTY, SOUND
+from tests.kills.comparison import compare_at_rest
+from tests.kills.fault_points import pids_of
+from tests.kills.killed_tables import BUSY, CONTINUOUS, KilledTables, kill_all
+from tests.support.brokers.object_store import served_object_store
+from tests.support.clients.odd_traffic import OddTraffic
+from tests.support.eventually import wait_until
+
+_ROUNDS_BETWEEN_COMPARISONS: Final = 5
+_FAULTS_OF_A_ROUND: Final = 3
+_HOUR_S: Final = 3600.0
+_JUMPS_S: Final = (-6 * _HOUR_S, -5.0, 5.0, 6 * _HOUR_S, 240 * _HOUR_S)
+_SUSPENDED_S: Final = 36 * _HOUR_S
+"""Longer than `delete.retention.ms`, which is a day."""
+_PATIENCE_S: Final = 300.0
+_STEP_INTERVAL_S: Final = 0.3
+_DIFFERENCES_SHOWN: Final = 20
+
+KILL: Final = "a kill"
+JUMP: Final = "a jump of the clock"
+WRONG_START: Final = "a start with a wrong clock"
+SUSPEND: Final = "a suspended machine"
+FAILED_START: Final = "a start without the store"
+_OF_CLOCKS: Final = (KILL, JUMP, WRONG_START, SUSPEND)
+_OF_STORE: Final = (FAULTY, FAULTY, DOWN)
+
+
+@dataclass(slots=True, kw_only=True)
+class Endured:
+    """What was tried, and what differs; `store` counts the faults of single requests."""
+
+    rounds: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    store: dict[str, int] = field(default_factory=dict)
+    comparisons: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+
+
+class _Store:
+    """The S3 of a run; `environment` is that of the run, which the faults are for."""
+
+    def __init__(self, sound: Mapping[str, str]) -> None:
+        behind = sound["AWS_ENDPOINT_URL"].removeprefix("http://")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.faulty_store", behind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        address = self._process.stdout.readline().strip()
+        self.environment = {**sound, "AWS_ENDPOINT_URL": address}
+
+    def become(self, mode: str) -> None:
+        """Let it be sound, faulty or down."""
+        assert self._process.stdin is not None
+        print(mode, file=self._process.stdin, flush=True)
+
+    def end(self) -> dict[str, int]:
+        """Its faults, by kind."""
+        output, _ = self._process.communicate()
+        faults: dict[str, int] = json.loads(output)
+        return faults
+
+
+def endure(folder: Path, rounds: int, seed: int, engine: str = "driver") -> Endured:
+    """Go through rounds of faults; everything is written below `folder`."""
+    with ExitStack() as held:
+        broker = held.enter_context(
+            EmbeddedBroker(folder=folder / "broker", properties=BROKER_PROPERTIES)
+        )
+        broker.create_offsets_topic()
+        create_topics(Clients(broker.bootstrap_servers))
+        store, address = None, None
+        if engine == "driver":
+            sound = held.enter_context(served_object_store())
+            # This process compares, and has no faults.
+            held.enter_context(patch.dict(os.environ, sound))
+            store, address = _Store(sound), "s3://bucket/tables"
+        tables = KilledTables(
+            servers=broker.bootstrap_servers,
+            folder=folder / "disturbed",
+            options=("--engine", engine),
+            address=address,
+        )
+        tables.folder.mkdir()
+        trial = _Trial(broker, tables, store, random.Random(seed))
+        left = rounds
+        while left > 0 and not trial.endured.differences:
+            trial.rounds(min(left, _ROUNDS_BETWEEN_COMPARISONS))
+            left -= _ROUNDS_BETWEEN_COMPARISONS
+        if store is not None:
+            trial.endured.store = store.end()
+    return trial.endured
+
+
+class _Trial:
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        tables: KilledTables,
+        store: _Store | None,
+        choose: random.Random,
+    ) -> None:
+        self.endured = Endured()
+        self._broker = broker
+        self._tables = tables
+        self._store = store
+        self._choose = choose
+        self._clocks = tables.folder / "clocks"
+
+    def rounds(self, count: int) -> None:
+        """Some rounds while groups work, and a comparison when they rest."""
+        servers = self._broker.bootstrap_servers
+        with OddTraffic(servers) as odd:
+            with closing(Traffic(servers, step_interval_s=_STEP_INTERVAL_S)) as traffic:
+                traffic.start()
+                for _ in range(count):
+                    self._round()
+                traffic.stop(_PATIENCE_S)
+            odd.rest()
+            undisturbed = self._tables.folder.with_name("undisturbed")
+            comparison = compare_at_rest(self._broker, [self._tables], undisturbed)
+        self.endured.comparisons += 1
+        self.endured.rows = comparison.rows
+        self.endured.differences += comparison.differences
+
+    def _round(self) -> None:
+        kinds = _OF_CLOCKS if self._store is None else (*_OF_CLOCKS, *_OF_STORE)
+        faults = [self._choose.choice(kinds) for _ in range(_FAULTS_OF_A_ROUND)]
+        self.endured.rounds += 1
+        write_note(f"round {self.endured.rounds}: {', '.join(faults)}")
+        with ExitStack() as run:
+            process = run.enter_context(self._run())
+            for fault in faults:
+                self.endured.faults[fault] += 1
+                if fault == JUMP:
+                    Clocks(self._choose.choice(_JUMPS_S)).write(self._clocks)
+                    self._wait()
+                    Clocks().write(self._clocks)
+                elif fault in _OF_CLOCKS:
+                    if fault == SUSPEND:
+                        self._suspend(process)
+                    if fault == WRONG_START:
+                        run.close()
+                        run.enter_context(self._run(Clocks(self._choose.choice(_JUMPS_S))))
+                    self._wait()
+                    # The other machines have not gone on by so much: the next start is on time.
+                    run.close()
+                    process = run.enter_context(self._run())
+                elif self._store is not None:
+                    self._store.become(fault)
+                    self._wait()
+                    self._store.become(SOUND)
+                    if process.poll() is not None:
+                        # A start needs the store.
+                        self.endured.faults[FAILED_START] += 1
+                        process = run.enter_context(self._run())
+                self._wait()
+            self._await_fresh(process)
+
+    def _wait(self) -> None:
+        time.sleep(self._choose.uniform(1, 8))
+
+    @contextmanager
+    def _run(self, clocks: Clocks | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """A run that is killed at the end of the block, if it has not ended before."""
+        (clocks or Clocks()).write(self._clocks)
+        module = [sys.executable, "-m", "tests.faults.faulty_run"]
+        environment = {
+            **({} if self._store is None else self._store.environment),
+            CLOCKS: str(self._clocks),
+        }
+        command = [*module, *self._tables.arguments(*BUSY, *CONTINUOUS)]
+        with self._tables.started(command, environment) as process:
+            try:
+                yield process
+            finally:
+                wait_until(lambda: kill_all(process.pid))
+
+    def _suspend(self, process: subprocess.Popen[bytes]) -> None:
+        """Its clocks show afterwards that the machine was suspended."""
+        pids = pids_of(process.pid)
+        _signal(pids, signal.SIGSTOP)
+        self._wait()
+        Clocks(_SUSPENDED_S, _SUSPENDED_S).write(self._clocks)
+        _signal(pids, signal.SIGCONT)
+
+    def _await_fresh(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the tables are those of now, and no group is unknown for their age."""
+        until_s = time.monotonic() + _PATIENCE_S
+        fresh = Freshness.of(self._reader())
+        began = fresh.at
+        while time.monotonic() < until_s and process.poll() is None:
+            fresh = Freshness.of(self._reader())
+            is_new = fresh.sampled_at is not None and fresh.sampled_at > began
+            if is_new and fresh.verdict(StatusRules()) is None:
+                return
+            time.sleep(1)
+        status = process.poll()
+        self.endured.differences.append(f"not fresh, run ended with status {status}: {fresh}")
+
+    def _reader(self) -> TableReader:
+        until_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return TableReader(self._tables.path)
+            except ConfigurationError:
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(1)
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+@click.command()
+@click.option("--rounds", default=100, show_default=True, help="Rounds of three faults.")
+@click.option("--seed", default=time.time_ns, help="The faults depend on it.  [default: new]")
+@click.option("--engine", type=click.Choice(["driver", "spark"]), default="driver")
+def main(rounds: int, seed: int, engine: str) -> None:
+    """Disturb a run by faults of its store and its clocks, and compare its tables."""
+    folder = Path(tempfile.mkdtemp(prefix="coordinator-state-faults-"))
+    write_note(f"seed {seed}, in {folder}")
+    endured = endure(folder, rounds, seed, engine)
+    if not endured.differences:
+        shutil.rmtree(folder)
+    for difference in endured.differences[:_DIFFERENCES_SHOWN]:
+        write_note(difference)
+    counts = "\n".join(
+        f"{count:6} {fault}"
+        for fault, count in sorted((endured.faults + Counter(endured.store)).items())
+    )
+    output_of("text").result(
+        {"seed": seed, **asdict(endured)},
+        f"{counts}\nseed {seed}: {endured.rounds} rounds; {endured.comparisons} "
+        f"comparisons; rows {endured.rows}; {len(endured.differences)} differences",
+    )
+    sys.exit(1 if endured.differences else 0)
+
+
+if __name__ == "__main__":
+    main()
