@@ -103,6 +103,11 @@ def utc_now() -> datetime:
     return _CLOCK.now()
 
 
+def earliest_now() -> datetime:
+    """The earlier of the two times: that of `utc_now` and that of the machine's clock."""
+    return min(utc_now(), datetime.now(timezone.utc))
+
+
 def confirm(at: datetime) -> None:
     """Tell the clock a broker's time; see `SteadyClock.confirm`."""
     _CLOCK.confirm(at)

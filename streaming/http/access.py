@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from flask import Flask, Response, abort, request, session
+from flask.sessions import SecureCookieSessionInterface
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Unauthorized
 from werkzeug.wrappers import Response as AnyResponse
@@ -44,6 +45,12 @@ class SignIn:
     may_be_linked: Callable[[], bool]
 
 
+class _Sessions(SecureCookieSessionInterface):
+    def get_cookie_secure(self, _app: Flask) -> bool:
+        """Whether the browser sends the cookie over TLS only: it has reached a proxy with TLS."""
+        return request.is_secure or request.headers.get("X-Forwarded-Proto") == "https"
+
+
 @dataclass(frozen=True, slots=True)
 class Access(AccessRules):
     """The access control of the page and the API."""
@@ -59,6 +66,7 @@ class Access(AccessRules):
         # The key depends on the token: a new token ends every session.
         app.secret_key = sha256(f"session {self.token}".encode()).digest()
         app.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax")
+        app.session_interface = _Sessions()
         app.wsgi_app = OwnNames(app.wsgi_app, self.names)  # type: ignore[method-assign]
         app.before_request(lambda: self._check(sign_in))
         app.after_request(_add_security_headers)

@@ -9,20 +9,26 @@ then look the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import (
+    Status,
     StatusRules,
     Verdict,
     moment_text,
     stale_tables,
     time_text,
 )
+from streaming.clock import utc_now
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.last_writes import SAMPLED_WITHIN, last_micro_batch, newest_sample
 from streaming.tables.reader import TableReader
+
+CLOCKS_DIFFER: Final = timedelta(minutes=10)
+"""Tables that were written later than that much after now have the time of a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +64,21 @@ class Freshness:
             return False
         return self.loaded_at - self.sampled_at <= SAMPLED_WITHIN
 
+    @property
+    def _of_wrong_clock(self) -> str | None:
+        """The reason why nobody knows how old the tables are."""
+        if self.loaded_at is None or self.loaded_at <= utc_now() + CLOCKS_DIFFER:
+            return None
+        moment = moment_text(self.loaded_at, self.at)
+        return (
+            f"written at {moment}, which is in the future: the clock of `run` or of this machine "
+            "is wrong"
+        )
+
     def verdict(self, rules: StatusRules) -> Verdict | None:
         """The verdict for every group if the tables are stale, None if they are not."""
+        if self._of_wrong_clock is not None:
+            return Verdict(Status.UNKNOWN, self._of_wrong_clock)
         if self.written_at is None or not self.is_sampled:
             return None
         return stale_tables(self.written_at, self.at, rules)
@@ -67,6 +86,8 @@ class Freshness:
     def notice(self, rules: StatusRules) -> str | None:
         """A sentence for people if nothing was written for longer than `stale_after_ms`."""
         written_at = self.written_at
+        if self._of_wrong_clock is not None:
+            return f"The tables were {self._of_wrong_clock}."
         if written_at is None or stale_tables(written_at, self.at, rules) is None:
             return None
         ago = time_text(self.age_ms)

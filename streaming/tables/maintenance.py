@@ -37,7 +37,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
-from streaming.clock import utc_now
+from streaming.clock import earliest_now, utc_now
 from streaming.errors import TablesUnavailable
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.base_maintenance import maintain_bases, make_base
@@ -330,7 +330,8 @@ def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
     A file that the log does not name may belong to a commit in progress, which only the fence
     limits in time; it is kept for at least an hour. Such files come from killed writers, and from
     checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files that
-    are already deleted, and all files with deletion vectors.
+    are already deleted, and all files with deletion vectors. It goes by the machine's clock, which
+    may have jumped, so the hour is counted again.
     """
     now = utc_now()
     opened = DeltaTable(path)
@@ -342,6 +343,9 @@ def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
             enforce_retention_duration=False,
         )
     )
+    listed = file_system(path).get_file_info(sorted(unreferenced)) if unreferenced else []
+    kept_since = earliest_now() - kept_for
+    unreferenced = {file.path for file in listed if file.mtime and file.mtime < kept_since}
     if deletion_vectors.may_have_deletion_vectors(opened):
         unreferenced -= deletion_vectors_since(path, opened.version(), now - kept_for)
     return _delete_unneeded(epoch, opened, pinned, unreferenced | _expired(opened, now))

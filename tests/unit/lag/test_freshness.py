@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.group_status import Status, StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.clock import utc_now
 from streaming.lag.freshness import Freshness, freshness_notice
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.group_status import group_statuses, partition_statuses
+from streaming.tables import load_progress
 from streaming.tables.base_maintenance import maintain_bases
 from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOG_OFFSETS
+from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
 from tests.support.logs.log_rows import LOG_PARTITION
 from tests.support.tables.every_table import apply_next, create
 from tests.support.tables.sample_rows import sample
@@ -146,3 +149,27 @@ def test_markers_at_the_end_of_the_log_do_not_hide_it_from_rebuilt_tables(
     assert rebuilt.rebuilt_from is not None
     (known_until,) = tables_known_until(rebuilt)["known_until"].to_pylist()
     assert moment - known_until < timedelta(milliseconds=1)
+
+
+def test_tables_of_the_future_are_of_unknown_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` started with a clock that was a day ahead, and may have stopped since."""
+    tables = str(tmp_path / "tables")
+    create(tables)
+    monkeypatch.setattr(load_progress, "utc_now", lambda: utc_now() + timedelta(days=1))
+    apply_next(start_apply(tables))
+    entry = max(Path(LOAD_PROGRESS.path(tables), "_delta_log").glob("*.json"))
+    actions = map(json.loads, entry.read_text().splitlines())
+    (timestamp,) = (a["commitInfo"]["timestamp"] for a in actions if "commitInfo" in a)
+    reader = TableReader(tables)
+    # The clock is right again, and the commit has its time.
+    assert Freshness.of(reader).verdict(StatusRules()) is None
+
+    entry.write_text(entry.read_text().replace(str(timestamp), str(timestamp + 24 * 3_600_000)))
+    reader = TableReader(tables)
+    verdict = Freshness.of(reader).verdict(StatusRules())
+    assert verdict is not None
+    assert verdict.status is Status.UNKNOWN
+    assert "is in the future: the clock of `run` or of this machine is wrong" in verdict.reason
+    assert freshness_notice(reader) == f"The tables were {verdict.reason}."

@@ -18,6 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from coordinator_state.replay.offsets import OffsetKey
+from streaming import clock
+from streaming.clock import SteadyClock
 from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
@@ -356,6 +358,27 @@ def test_a_micro_batch_that_takes_longer_than_the_retention_keeps_its_files(
     query.micro_batch()
     query.maintain()
     assert len(data_files_of(query, OFFSET_COMMITS)) == 2
+
+
+@pytest.mark.parametrize(
+    ("written_ago", "is_deleted"),
+    [(timedelta(minutes=59), False), (timedelta(minutes=61), True)],
+)
+def test_a_clock_that_jumps_deletes_no_file_that_is_about_to_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written_ago: timedelta, is_deleted: bool
+) -> None:
+    """delta-rs goes by the machine's clock, for which the file is ten days older."""
+    query = Query(tmp_path / "tables", timedelta(0))
+    query.micro_batch()
+    file = Path(OFFSET_COMMITS.path(query.tables), "about-to-be-named.parquet")
+    file.write_bytes(b"")
+    ten_days = timedelta(days=10)
+    written_at = datetime.now(timezone.utc) - ten_days - written_ago
+    os.utime(file, (written_at.timestamp(), written_at.timestamp()))
+    steady = SteadyClock(lambda: datetime.now(timezone.utc) - ten_days)
+    monkeypatch.setattr(clock, "_CLOCK", steady)
+    query.maintain()
+    assert file.exists() is not is_deleted
 
 
 def test_a_file_that_a_later_checkpoint_removed_is_kept(tmp_path: Path) -> None:
