@@ -1,13 +1,16 @@
-"""`python -m bench.hostile`: how long the page takes while others run hostile SQL on it."""
+"""`python -m bench.hostile`: how long the page takes while others do what they can to stop it."""
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import numpy as np
@@ -26,35 +29,81 @@ _HOSTILE = (
     "SELECT sum(hash(range)) FROM range(1000000000000000)",
 )
 _AT_ONCE = 8
+_SLOW = 125
+_BODY_BYTES = 300_000_000
 
 
 @click.command()
 @click.option("--groups", default=1_000, show_default=True)
 @click.option("--requests", "asked", default=200, show_default=True, help="Of each situation.")
 def bench(groups: int, asked: int) -> None:
-    """Ask for pages alone, and beside eight clients that repeat hostile queries."""
+    """Ask for pages alone, and beside clients that send hostile requests."""
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as folder:
         tables = str(Path(folder) / "tables")
         create(tables)
         Cluster(groups, 10, groups, datetime.now(timezone.utc)).write(tables)
         app = create_app({"tables": tables})
-        stop = threading.Event()
-        with serving(app) as address, ThreadPoolExecutor(_AT_ONCE) as pool:
+        with serving(app) as address:
             base = f"{address}c/tables/"
             rows = [_row("alone", base, asked)]
-            for number in range(_AT_ONCE):
-                pool.submit(_repeat, base, _HOSTILE[number % len(_HOSTILE)], stop)
-            rows.append(_row("beside eight hostile queries", base, asked))
-            stop.set()
+            for situation, repeat in (
+                (f"beside {_AT_ONCE} hostile queries", _query),
+                (f"beside {_AT_ONCE * _SLOW} slow connections", _connect_slowly),
+                (f"beside {_AT_ONCE} bodies of 300 MB", _send_body),
+            ):
+                stop = threading.Event()
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    for number in range(_AT_ONCE):
+                        pool.submit(repeat, base, number, stop)
+                    rows.append(_row(situation, base, asked))
+                    stop.set()
             app.extensions[PROCESSES].close()
     output_of("text").rows(rows, list(rows[0]))
 
 
-def _repeat(base: str, query: str, stop: threading.Event) -> None:
+def _query(base: str, number: int, stop: threading.Event) -> None:
+    """Repeat a query."""
+    query = {"query": _HOSTILE[number % len(_HOSTILE)]}
     while not stop.is_set():
-        answer = requests.get(f"{base}sql", params={"query": query}, timeout=120)
+        answer = requests.get(f"{base}sql", params=query, timeout=120)
         # A client that is refused asks again soon.
         stop.wait(0.2 if answer.status_code == 503 else 0)
+
+
+def _connect_slowly(base: str, _number: int, stop: threading.Event) -> None:
+    """Keep connections open, and send a byte of a request each second; replace what is closed."""
+    with ExitStack() as opened:
+        connections: list[socket.socket] = []
+        while not stop.is_set():
+            while len(connections) < _SLOW:
+                connections.append(opened.enter_context(_connected(base)))
+                connections[-1].sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+            connections = [connection for connection in connections if _sends(connection, b"x")]
+            stop.wait(1)
+
+
+def _send_body(base: str, _number: int, stop: threading.Event) -> None:
+    """Send a request with a large body until the server closes the connection, again and again."""
+    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {_BODY_BYTES}\r\n\r\n"
+    while not stop.is_set():
+        with _connected(base) as connection:
+            is_open = _sends(connection, head.encode())
+            while is_open and not stop.is_set():
+                is_open = _sends(connection, bytes(1 << 16))
+
+
+def _connected(base: str) -> socket.socket:
+    address = urlsplit(base)
+    return socket.create_connection((address.hostname, address.port or 0), timeout=120)
+
+
+def _sends(connection: socket.socket, data: bytes) -> bool:
+    """Send data; False if the server has closed the connection."""
+    try:
+        connection.sendall(data)
+    except OSError:
+        return False
+    return True
 
 
 def _row(situation: str, base: str, asked: int) -> dict[str, str]:

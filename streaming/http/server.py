@@ -28,21 +28,25 @@ _MOST_BODY_BYTES = 16 << 10
 """Only the form of the token has a body."""
 _CONNECTIONS = 512
 """A browser keeps up to six connections open."""
-_CONNECTIONS_OF_CLIENT = _CONNECTIONS // 2
-"""Probes of `/health` come from another address than a client that opens all that it can."""
+_ABOUT_TO_CLOSE = _CONNECTIONS
 _REQUEST_S = 10.0
 """For a whole request to arrive."""
 
 
 class _Channel(HTTPChannel):
-    """A connection; it is closed if its client has too many, or is too slow to send a request."""
+    """A connection, which is closed if it is too slow to send a request.
+
+    With too many connections, the one without a request for the longest time is closed: whoever
+    opens many does not keep out others, such as probes of `/health`.
+    """
 
     def __init__(self, server: Any, sock: socket.socket, addr: Any, *arguments: Any, **named: Any):
         super().__init__(server, sock, addr, *arguments, **named)
         self._began_at = time.monotonic()
         channels = server.active_channels.values()
-        if sum(channel.addr[0] == addr[0] for channel in channels) > _CONNECTIONS_OF_CLIENT:
-            self.handle_close()
+        waiting = [channel for channel in channels if not channel.requests]
+        if len(channels) > _CONNECTIONS and waiting:
+            min(waiting, key=lambda channel: channel._began_at).will_close = True
 
     def received(self, data: bytes) -> bool:
         if self.request is None:
@@ -80,7 +84,7 @@ def serving(
         map=sockets,
         sockets=[listening],
         threads=_THREADS + streams,
-        connection_limit=_CONNECTIONS,
+        connection_limit=_CONNECTIONS + _ABOUT_TO_CLOSE,
         max_request_body_size=_MOST_BODY_BYTES,
         # select() cannot wait for so many.
         asyncore_use_poll=True,
