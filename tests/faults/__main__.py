@@ -3,8 +3,9 @@
 The groups of the demo, and some odder ones, work on a real broker. `run` has its tables in an S3
 that answers 500 and 503, cuts connections before and after it has done the request, answers late,
 and is down for a while. The clock of its machine jumps by up to ten days, ahead and back, or is
-wrong from the start. The machine is suspended for longer than `delete.retention.ms`. And `run` is
-killed.
+wrong from the start. The machine is suspended for longer than `delete.retention.ms`. Another
+program compacts tables, and deletes files while `run` is stopped. The checkpoint is an older one.
+And `run` is killed.
 
 After each round the tables must be fresh again. Every few rounds the groups rest, and all tables,
 history included, are compared row by row with those of one load that nobody disturbed, with the
@@ -24,13 +25,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
 import click
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError
@@ -40,6 +43,7 @@ from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topic
 from streaming.local.demo.traffic import Traffic
 from streaming.run.stderr import write_note
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import TABLES
 from streaming.views.output import output_of
 from tests.faults.faulty_run import CLOCKS, Clocks
 from tests.faults.faulty_store import DOWN, FAULTY, SOUND
@@ -52,6 +56,7 @@ from tests.support.eventually import wait_until
 
 _ROUNDS_BETWEEN_COMPARISONS: Final = 5
 _FAULTS_OF_A_ROUND: Final = 3
+_TABLES_COMPACTED: Final = 4
 _HOUR_S: Final = 3600.0
 _JUMPS_S: Final = (-6 * _HOUR_S, -5.0, 5.0, 6 * _HOUR_S, 240 * _HOUR_S)
 _SUSPENDED_S: Final = 36 * _HOUR_S
@@ -64,8 +69,14 @@ KILL: Final = "a kill"
 JUMP: Final = "a jump of the clock"
 WRONG_START: Final = "a start with a wrong clock"
 SUSPEND: Final = "a suspended machine"
+COMPACTION: Final = "a foreign compaction"
+VACUUM: Final = "a foreign compaction and VACUUM without a retention, while run is stopped"
+OLD_CHECKPOINT: Final = "an older checkpoint"
 FAILED_START: Final = "a start without the store"
-_OF_CLOCKS: Final = (KILL, JUMP, WRONG_START, SUSPEND)
+_WITHOUT_STORE: Final = (
+    *(KILL, JUMP, WRONG_START, SUSPEND),
+    *(COMPACTION, VACUUM, OLD_CHECKPOINT),
+)
 _OF_STORE: Final = (FAULTY, FAULTY, DOWN)
 
 
@@ -171,7 +182,7 @@ class _Trial:
         self.endured.differences += comparison.differences
 
     def _round(self) -> None:
-        kinds = _OF_CLOCKS if self._store is None else (*_OF_CLOCKS, *_OF_STORE)
+        kinds = _WITHOUT_STORE if self._store is None else (*_WITHOUT_STORE, *_OF_STORE)
         faults = [self._choose.choice(kinds) for _ in range(_FAULTS_OF_A_ROUND)]
         self.endured.rounds += 1
         write_note(f"round {self.endured.rounds}: {', '.join(faults)}")
@@ -183,26 +194,51 @@ class _Trial:
                     Clocks(self._choose.choice(_JUMPS_S)).write(self._clocks)
                     self._wait()
                     Clocks().write(self._clocks)
-                elif fault in _OF_CLOCKS:
-                    if fault == SUSPEND:
-                        self._suspend(process)
-                    if fault == WRONG_START:
-                        run.close()
-                        run.enter_context(self._run(Clocks(self._choose.choice(_JUMPS_S))))
-                    self._wait()
-                    # The other machines have not gone on by so much: the next start is on time.
-                    run.close()
-                    process = run.enter_context(self._run())
-                elif self._store is not None:
+                elif fault == COMPACTION:
+                    self._compact(vacuums=False)
+                elif fault in _OF_STORE and self._store is not None:
                     self._store.become(fault)
                     self._wait()
                     self._store.become(SOUND)
-                    if process.poll() is not None:
-                        # A start needs the store.
-                        self.endured.faults[FAILED_START] += 1
-                        process = run.enter_context(self._run())
+                    # A start needs the store.
+                    self.endured.faults[FAILED_START] += process.poll() is not None
+                else:
+                    if fault == SUSPEND:
+                        self._suspend(process)
+                    elif fault == VACUUM:
+                        # A micro-batch without an end could not be rolled back then.
+                        process.terminate()
+                        process.wait(_PATIENCE_S)
+                    run.close()
+                    self._disturb_at_rest(fault)
+                # After the kinds above, the other machines have not gone on as the clocks have.
+                if process.poll() is not None:
+                    process = run.enter_context(self._run())
                 self._wait()
             self._await_fresh(process)
+
+    def _disturb_at_rest(self, fault: str) -> None:
+        """Do what is done while no `run` is there."""
+        if fault == WRONG_START:
+            with self._run(Clocks(self._choose.choice(_JUMPS_S))):
+                self._wait()
+        elif fault == VACUUM:
+            self._compact(vacuums=True)
+        elif fault == OLD_CHECKPOINT:
+            self._tables.swap_checkpoint()
+
+    def _compact(self, *, vacuums: bool) -> None:
+        """Compact some tables as another program does, and delete the files that it replaces."""
+        for table in self._choose.sample(TABLES, _TABLES_COMPACTED):
+            path = table.path(self._tables.path)
+            # A commit of the run may come first.
+            with suppress(CommitFailedError, TableNotFoundError):
+                opened = DeltaTable(path)
+                opened.optimize.compact()
+                if vacuums:
+                    opened.vacuum(
+                        retention_hours=0, enforce_retention_duration=False, dry_run=False
+                    )
 
     def _wait(self) -> None:
         time.sleep(self._choose.uniform(1, 8))
