@@ -16,7 +16,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic
 
@@ -25,6 +25,7 @@ from streaming.engine.engine import Engine, Outcome, Rows
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOAD_PROGRESS, TOPIC_PROGRESS
+from streaming.tables.unfinished import compacted_versions
 from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class MicroBatchApply(Generic[Rows]):
     on_progress: OnProgress | None = None
     require_awake: Callable[[], None] = lambda: None
     fault: Callable[[str], None] = lambda _table: None
+    _follows_at_s: float = field(init=False, default_factory=time.monotonic)
 
     @property
     def writer(self) -> Writer:
@@ -86,9 +88,18 @@ class MicroBatchApply(Generic[Rows]):
         read += self._advance_others(outcome, read_at)
         self.progress.query_id = query_id
         self.progress.batch_id = batch_id
+        self._follow_compactions()
         self.progress.write(self.writer)
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, outcome, read, started)
+
+    def _follow_compactions(self) -> None:
+        """Name the newest files of tables that this micro-batch has not written, once a minute."""
+        now_s = time.monotonic()
+        if now_s >= self._follows_at_s:
+            versions = self.progress.table_versions
+            versions.update(compacted_versions(self.writer.tables, versions))
+            self._follows_at_s = now_s + _WRITTEN_EVERY.total_seconds()
 
     def _advance_others(self, outcome: Outcome, read_at: datetime) -> int:
         """Advance the other internal topics; return the number of records read.

@@ -1,17 +1,16 @@
-"""Rollback of an unfinished micro-batch."""
+"""Rollback of an unfinished micro-batch, and the versions of compacted tables."""
 
 from __future__ import annotations
 
 import logging
-
-from deltalake import DeltaTable
+from collections.abc import Mapping
 
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, TABLES
 from streaming.tables.writer import Writer
-from streaming.tables.writer_epoch import with_same_rows
+from streaming.tables.writer_epoch import last_row_write, with_same_rows
 
 logger = logging.getLogger(__name__)
 
@@ -33,30 +32,53 @@ def roll_back(writer: Writer) -> bool:
         TablesUnavailable: a table cannot be read or written.
     """
     pinned = TableReader(writer.tables, any_format=True).table_versions
-    restored, compacted = [], []
+    restored = []
     for table in TABLES:
         # A table that no snapshot names is still at version 0, without rows.
         version = pinned.get(table.name, 0)
-        newest = delta.open_table(writer.tables, table)
-        if table is LOAD_PROGRESS or newest.version() == version:
+        newest = delta.current_version(writer.tables, table)
+        if table is LOAD_PROGRESS or newest == version:
             continue
-        later = with_same_rows(writer.tables, table, version, newest.version())
-        last = next(later, version)
-        if last != newest.version():
+        last = next(with_same_rows(writer.tables, table, version, newest), version)
+        if last != newest:
             writer.restore(table, last)
             restored.append(table.name)
-        elif _files(newest) != _files(delta.open_table(writer.tables, table, version)):
-            compacted.append(table.name)
     if restored:
         logger.info(
             "rolled back an unfinished micro-batch in %(tables)s", {"tables": ", ".join(restored)}
         )
+    compacted = compacted_versions(writer.tables, pinned)
     if compacted:
         logger.info(
             "%(tables)s: files were compacted after the newest snapshot, which has the same rows",
             {"tables": ", ".join(compacted)},
         )
     return bool(restored or compacted)
+
+
+def compacted_versions(tables: str, pinned: Mapping[str, int]) -> dict[str, int]:
+    """The newest version of each table that has the rows of a snapshot in other files.
+
+    Maintenance or another program has compacted it. The other program may delete the files of the
+    older version, so the next snapshot should name the newer one.
+
+    Args:
+        tables: the tables folder.
+        pinned: the version of each table in the newest snapshot.
+
+    Raises:
+        TablesUnavailable: a table cannot be read.
+    """
+    versions = {}
+    for table in TABLES:
+        newest, version = delta.open_table(tables, table), pinned.get(table.name, 0)
+        if table is LOAD_PROGRESS or newest.version() == version:
+            continue
+        of_snapshot = delta.open_table(tables, table, version)
+        has_same_rows = last_row_write(newest) == last_row_write(of_snapshot)
+        if has_same_rows and set(newest.file_uris()) != set(of_snapshot.file_uris()):
+            versions[table.name] = newest.version()
+    return versions
 
 
 def pin(writer: Writer) -> None:
@@ -75,7 +97,3 @@ def pin(writer: Writer) -> None:
             progress.table_versions[table.name] = version
     # Nothing new was read from the log.
     progress.write(writer, now=progress.updated_at)
-
-
-def _files(opened: DeltaTable) -> set[str]:
-    return set(opened.file_uris())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from streaming.engine import micro_batch
+from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
@@ -15,12 +18,15 @@ from streaming.tables.schemas import (
     GROUP_EVENTS,
     GROUP_OFFSETS,
     OFFSET_COMMITS,
+    QUARANTINE,
     TABLES,
     Table,
 )
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
+from tests.support.logs.log_rows import progress_row, table_of
 from tests.support.tables.every_table import (
+    RECORDS,
     apply_next,
     assert_undisturbed,
     copy_of_load,
@@ -85,6 +91,18 @@ def test_beside_damage(tables: str) -> None:
     writer.append(GROUP_EVENTS, delta.read(tables, GROUP_EVENTS))
     max(Path(GROUP_EVENTS.path(tables), "_delta_log").glob("*.json")).write_bytes(b"")
     goes_on(tables)
+
+
+def test_beside_a_run(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot of the next minute names the new files, also of a table that gets no rows."""
+    monkeypatch.setattr(micro_batch, "_WRITTEN_EVERY", timedelta(0))
+    apply = start_apply(tables)
+    apply_next(apply)
+    compact(tables, QUARANTINE)
+    with pytest.raises(TablesUnavailable, match="is missing"):
+        TableReader(tables).read(QUARANTINE.name)
+    apply.apply(table_of([progress_row(4 * RECORDS, 4 * RECORDS)]), 5, "query")
+    assert_undisturbed(tables)
 
 
 def test_a_snapshot_without_its_files_is_damaged(tables: str) -> None:
