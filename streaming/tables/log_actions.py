@@ -45,20 +45,27 @@ def removed_before(path: str, version: int, moment: datetime) -> set[str]:
     return {file for file, at in found.items() if at < moment}
 
 
-def removed_after(path: str, first: int, last: int) -> set[str]:
+def removed_after(path: str, first: int, last: int, until: datetime) -> set[str]:
     """The files, with their deletion vectors, that versions after `first` up to `last` removed.
 
-    Each file of version `first`, or of a version between the two, is among them or in `last`.
+    Versions from the first one that was committed at `until` are not read.
 
     Raises:
-        OSError: the log cannot be read, or lacks an entry.
+        OSError: the log cannot be read.
     """
     files: set[str] = set()
-    for action in _entries(file_system(path), first + 1, last, missing_ok=False):
-        if (removed := action.get("remove")) is not None:
-            files.add(unquote(removed["path"]))
-            vector = _deletion_vector(removed.get("deletionVector") or {})
-            files |= set() if vector is None else {vector}
+    log = file_system(path)
+    for version in range(first + 1, last + 1):
+        # An earlier release deleted the entries before the newest snapshot.
+        actions = list(_entries(log, version, version))
+        times = [info.get("timestamp") for a in actions if (info := a.get("commitInfo"))]
+        if times and times[0] is not None and times[0] >= until.timestamp() * 1000:
+            break
+        for action in actions:
+            if (removed := action.get("remove")) is not None:
+                files.add(unquote(removed["path"]))
+                vector = _deletion_vector(removed.get("deletionVector") or {})
+                files |= set() if vector is None else {vector}
     return files
 
 
@@ -105,20 +112,14 @@ def _actions(log: FileSystem, version: int, columns: list[str]) -> Iterator[dict
         last = int(_parsed(hint, "_last_checkpoint")["version"])
         with log.open_input_file(f"_delta_log/{last:020}.checkpoint.parquet") as file:
             yield from pq.read_table(file, columns=columns).to_pylist()
-    # Without a checkpoint, the first entries of a cleaned log are gone.
-    yield from _entries(log, last + 1, version, missing_ok=True)
+    yield from _entries(log, last + 1, version)
 
 
-def _entries(
-    log: FileSystem, first: int, last: int, *, missing_ok: bool
-) -> Iterator[dict[str, Any]]:
-    """All actions of the entries from one version to another."""
+def _entries(log: FileSystem, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """All actions of the entries from one version to another; the first may be deleted."""
     for number in range(first, last + 1):
         name = f"{number:020}.json"
-        entry = _read(log, name)
-        if entry is None and not missing_ok:
-            raise OSError(f"{name} of the Delta log is missing")
-        for line in (entry or b"").splitlines():
+        for line in (_read(log, name) or b"").splitlines():
             yield _parsed(line, name)
 
 

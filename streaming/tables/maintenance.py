@@ -44,8 +44,10 @@ from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
+from streaming.tables.load_state import pinned_versions
 from streaming.tables.locations import local_path, sync_file
 from streaming.tables.log_actions import deletion_vectors_since, removed_after, removed_before
+from streaming.tables.moments import CommitMoments
 from streaming.tables.reader import TableReader
 from streaming.tables.replacing import MOST_FILES
 from streaming.tables.schemas import (
@@ -130,6 +132,7 @@ def maintain_tables(
     """
     days = _days(epoch.tables, *_HISTORY)
     yield _maintain_bases(epoch, history_retention, _until(days, now) or now)
+    kept = _KeptVersions.of(epoch.tables)
     for table in ALL_TABLES:
         if table in BESIDE_TABLES:
             # This machine's clock gave them their days: it may have been ahead for a while.
@@ -137,8 +140,7 @@ def maintain_tables(
         else:
             until = _until(days, now)
         kept_since = None if until is None else until - history_retention
-        # Read the newest snapshot for each table, because the query writes meanwhile.
-        yield _maintain_table(epoch, table, _pinned(epoch.tables, table), kept_since)
+        yield _maintain_table(epoch, table, kept, kept_since)
 
 
 def _days(tables: str, *by_day: Table) -> list[date]:
@@ -185,20 +187,20 @@ def tidy_up(epoch: WriterEpoch) -> None:
             failures.append(error)
 
     step(lambda: make_base(epoch, TableReader(epoch.tables)))
+    kept = _KeptVersions.of(epoch.tables)
     for table in (*KEY_TABLES, *STATE_TABLES.values(), TOPIC_PROGRESS, LOAD_PROGRESS):
-        step(partial(_expire, epoch, table))
+        step(partial(_expire, epoch, table, kept))
     for table in (*_HISTORY, *BESIDE_TABLES):
         step(partial(_compact_tiny, epoch, table))
     if failures:
         raise TablesUnavailable("; ".join(dict.fromkeys(map(str, failures))))
 
 
-def _expire(epoch: WriterEpoch, table: Table) -> None:
-    path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
-    now = utc_now()
+def _expire(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> None:
+    path = table.path(epoch.tables)
     with delta.writing(path):
         opened = DeltaTable(path)
-        _delete_unneeded(epoch, opened, pinned, _expired(opened, now))
+        _delete_unneeded(epoch, opened, table, kept, _expired(opened, kept.since))
 
 
 def _compact_tiny(epoch: WriterEpoch, table: Table) -> None:
@@ -207,18 +209,39 @@ def _compact_tiny(epoch: WriterEpoch, table: Table) -> None:
         _compact(epoch, DeltaTable(path), [_TINY])
 
 
-def _pinned(tables: str, table: Table) -> int:
-    """The version of a table in the newest snapshot."""
-    reader = TableReader(tables)
-    if table is LOAD_PROGRESS:
-        return reader.version
-    if table in BESIDE_TABLES:
-        return delta.current_version(tables, table)
-    return reader.table_versions.get(table.name, 0)
+@dataclass(frozen=True, slots=True)
+class _KeptVersions:
+    """The versions of the oldest snapshot that readers may still read.
+
+    `since` is the begin of the snapshot retention. The snapshot at that time was replaced within
+    the retention, or is the newest one. Its tables may have been compacted long before: the files
+    that it needs are those that its versions name, however long ago a later version removed them.
+    """
+
+    tables: str
+    since: datetime
+    versions: Mapping[str, int]
+
+    @classmethod
+    def of(cls, tables: str) -> _KeptVersions:
+        newest = DeltaTable(LOAD_PROGRESS.path(tables))
+        since = utc_now() - _retention(newest)
+        moments = CommitMoments(LOAD_PROGRESS.path(tables), newest.version())
+        version = moments.version_at(since)
+        if version is None:
+            version = moments.oldest
+        progress = delta.read(tables, LOAD_PROGRESS, ["table_versions"], version=version)
+        return cls(tables, since, {**pinned_versions(progress), LOAD_PROGRESS.name: version})
+
+    def of_table(self, table: Table) -> int:
+        """The version of a table; the current one of a table that belongs to no snapshot."""
+        if table in BESIDE_TABLES:
+            return delta.current_version(self.tables, table)
+        return self.versions.get(table.name, 0)
 
 
 def _maintain_table(
-    epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime | None
+    epoch: WriterEpoch, table: Table, kept: _KeptVersions, kept_since: datetime | None
 ) -> TableMaintenance:
     """Maintain one table; a failed step does not stop the other steps.
 
@@ -238,9 +261,9 @@ def _maintain_table(
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
     if _is_compacted(table, DeltaTable(path)):
         step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
-    step("files_deleted", lambda: _delete_files(epoch, path, pinned))
-    # Cleaned at the pinned version: the entries that lead to it stay.
-    step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))
+    step("files_deleted", lambda: _delete_files(epoch, table, kept))
+    # Cleaned at the oldest version that is kept: the entries that lead to it stay.
+    step("log_cleaned", lambda: _clean_log_before(path, kept.of_table(table)))
     done.pop("log_cleaned", None)
     return TableMaintenance(table=table.name, error="; ".join(errors), **done)
 
@@ -254,6 +277,15 @@ def _is_compacted(table: Table, opened: DeltaTable) -> bool:
     of_keys = (*KEY_TABLES, *STATE_TABLES.values())
     is_limited = table in of_keys and not delta.has_change_data_feed(opened)
     return not is_limited or len(opened.file_uris()) > MOST_FILES
+
+
+def _clean_log_before(path: str, version: int) -> None:
+    try:
+        opened = DeltaTable(path, version=version)
+    except DeltaError:
+        # An earlier release deleted the entries that lead to the version.
+        return
+    clean_log(path, opened)
 
 
 def clean_log(path: str, opened: DeltaTable) -> None:
@@ -324,7 +356,7 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
         yield _File(None if day is None else str(day), file["size_bytes"], rows)
 
 
-def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
+def _delete_files(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> int:
     """Delete expired files, and files that the log does not name.
 
     A file that the log does not name may belong to a commit in progress, which only the fence
@@ -333,7 +365,7 @@ def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
     are already deleted, and all files with deletion vectors. It goes by the machine's clock, which
     may have jumped, so the hour is counted again.
     """
-    now = utc_now()
+    path = table.path(epoch.tables)
     opened = DeltaTable(path)
     kept_for = max(_retention(opened), UNREFERENCED_KEPT)
     unreferenced = set(
@@ -347,31 +379,37 @@ def _delete_files(epoch: WriterEpoch, path: str, pinned: int) -> int:
     kept_since = earliest_now() - kept_for
     unreferenced = {file.path for file in listed if file.mtime and file.mtime < kept_since}
     if deletion_vectors.may_have_deletion_vectors(opened):
-        unreferenced -= deletion_vectors_since(path, opened.version(), now - kept_for)
-    return _delete_unneeded(epoch, opened, pinned, unreferenced | _expired(opened, now))
+        unreferenced -= deletion_vectors_since(path, opened.version(), utc_now() - kept_for)
+    expired = _expired(opened, kept.since)
+    return _delete_unneeded(epoch, opened, table, kept, unreferenced | expired)
 
 
-def _expired(opened: DeltaTable, now: datetime) -> set[str]:
+def _expired(opened: DeltaTable, since: datetime) -> set[str]:
     """The files that were removed before the snapshot retention.
 
-    `now` is a time before the table was opened: a later checkpoint of the log, which is read here,
-    may have removed files of later versions.
+    It began at `since` before the table was opened: a later checkpoint of the log, which is read
+    here, may have removed files of later versions.
     """
-    return removed_before(opened.table_uri, opened.version(), now - _retention(opened))
+    return removed_before(opened.table_uri, opened.version(), since)
 
 
 def _delete_unneeded(
-    epoch: WriterEpoch, opened: DeltaTable, pinned: int, candidates: set[str]
+    epoch: WriterEpoch,
+    opened: DeltaTable,
+    table: Table,
+    kept: _KeptVersions,
+    candidates: set[str],
 ) -> int:
-    """Delete the files that no version from the pinned one to the current one needs.
+    """Delete the files that no version from the oldest kept one to the current one needs.
 
-    Versions after the pinned one are of an unfinished micro-batch, of compactions and fences. The
-    next snapshot may name any of them, however long the micro-batch takes.
+    Versions after that of the newest snapshot are of an unfinished micro-batch, of compactions and
+    fences. The next snapshot may name any of them, however long the micro-batch takes.
     """
     epoch.last_write(opened)
     if not candidates:
         return 0
-    files = candidates - removed_after(opened.table_uri, pinned, opened.version())
+    first = kept.of_table(table)
+    files = candidates - removed_after(opened.table_uri, first, opened.version(), kept.since)
     # A rollback adds removed files again. A new deletion vector removes a file and adds it again in
     # one commit.
     current = opened.file_uris()

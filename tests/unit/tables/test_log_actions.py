@@ -58,5 +58,13 @@ def test_a_file_is_needed_for_any_of_its_vectors(tmp_path: Path) -> None:
 
 def test_a_file_is_removed_with_its_vector_by_a_later_version(tmp_path: Path) -> None:
     needed(tmp_path, [action("add")], [removed()], [action("add")])
-    assert removed_after(str(tmp_path), 0, 2) == {"part-0.parquet", FILE}
-    assert removed_after(str(tmp_path), 1, 2) == set()
+    assert removed_after(str(tmp_path), 0, 2, REMOVED) == {"part-0.parquet", FILE}
+    assert removed_after(str(tmp_path), 1, 2, REMOVED) == set()
+
+
+def test_versions_that_were_committed_later_are_not_read(tmp_path: Path) -> None:
+    info = {"commitInfo": {"timestamp": int(REMOVED.timestamp() * 1000)}}
+    needed(tmp_path, [action("add")], [info, removed()])
+    assert removed_after(str(tmp_path), 0, 1, REMOVED) == set()
+    later = REMOVED + timedelta(milliseconds=1)
+    assert removed_after(str(tmp_path), 0, 1, later) == {"part-0.parquet", FILE}

@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from coordinator_state.replay.offsets import OffsetKey
 from streaming import clock
-from streaming.clock import SteadyClock
+from streaming.clock import SteadyClock, utc_now
 from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
@@ -386,19 +386,40 @@ def test_a_file_that_a_later_checkpoint_removed_is_kept(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", timedelta(0))
     for _ in range(MOST_FILES):
         query.micro_batch()
-    path, pinned = OFFSET_COMMITS.path(query.tables), MOST_FILES + 1
-    now, opened = datetime.now(timezone.utc), DeltaTable(path)
+    path, versions = OFFSET_COMMITS.path(query.tables), {OFFSET_COMMITS.name: MOST_FILES + 1}
+    kept = maintenance._KeptVersions(query.tables, datetime.now(timezone.utc), versions)
+    opened = DeltaTable(path)
 
     def go_on() -> None:
         assert maintenance._compact(query.epoch, DeltaTable(path)) == MOST_FILES + 1
         DeltaTable(path).create_checkpoint()
-        expired = maintenance._expired(opened, now)
-        assert maintenance._delete_unneeded(query.epoch, opened, pinned, expired) == 0
+        expired = maintenance._expired(opened, kept.since)
+        unneeded = maintenance._delete_unneeded(query.epoch, opened, OFFSET_COMMITS, kept, expired)
+        assert unneeded == 0
 
     query.start(fault=OFFSET_COMMITS.name, happens=go_on)
     query.micro_batch()
     history = TableReader(query.tables).read(OFFSET_COMMITS.name)
     assert history.num_rows == (MOST_FILES + 1) * len(KEYS)
+
+
+def test_the_retention_counts_from_the_end_of_a_snapshot(tmp_path: Path) -> None:
+    """A table was compacted long before the next snapshot; a reader still reads the last one."""
+    retention = timedelta(seconds=2)
+    query = Query(tmp_path / "tables", retention)
+    for _ in range(MOST_FILES + 1):
+        query.micro_batch()
+    assert maintenance._compact(query.epoch, DeltaTable(OFFSET_COMMITS.path(query.tables)))
+    time.sleep(retention.total_seconds())
+    before = TableReader(query.tables)
+    query.micro_batch()
+    query.maintain()
+    assert before.read(OFFSET_COMMITS.name).num_rows == (MOST_FILES + 1) * len(KEYS)
+    as_of = TableReader(query.tables, as_of=before.version)
+    assert as_of.read(OFFSET_COMMITS.name).num_rows == (MOST_FILES + 1) * len(KEYS)
+    time.sleep(retention.total_seconds())
+    query.maintain()
+    assert len(data_files_of(query, OFFSET_COMMITS)) == 2
 
 
 def test_files_go_without_a_commit(tmp_path: Path) -> None:
@@ -429,7 +450,8 @@ def test_the_query_goes_on_where_maintenance_was_faster(
         if not arguments and not rest and not met[name]:
             met[name] += 1
             table = next(table for table in ALL_TABLES if table.name == name)
-            maintenance._maintain_table(query.epoch, table, opened.version(), NOW)
+            kept = maintenance._KeptVersions(query.tables, utc_now(), {name: opened.version()})
+            maintenance._maintain_table(query.epoch, table, kept, NOW)
         return opened
 
     monkeypatch.setattr(writer_epoch, "DeltaTable", overtaken)

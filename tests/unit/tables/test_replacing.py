@@ -199,8 +199,9 @@ def test_others_can_filter_the_rewritten_files(large: LargeTable) -> None:
 @from_settled
 def test_maintenance_leaves_the_files_as_they_are(large: LargeTable) -> None:
     before = {file["path"] for file in large.files()}
-    version = delta.current_version(large.tables, GROUP_OFFSETS)
-    done = maintenance._maintain_table(large.writer.epoch, GROUP_OFFSETS, version, NOW)
+    versions = {GROUP_OFFSETS.name: delta.current_version(large.tables, GROUP_OFFSETS)}
+    kept = maintenance._KeptVersions(large.tables, NOW, versions)
+    done = maintenance._maintain_table(large.writer.epoch, GROUP_OFFSETS, kept, NOW)
     assert (done.files_compacted, done.error) == (0, "")
     assert len(before) > maintenance.MOST_SMALL_FILES
     assert {file["path"] for file in large.files()} == before
