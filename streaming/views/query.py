@@ -29,7 +29,12 @@ _SHOW: Final = re.compile(r"\s*SHOW\b", re.IGNORECASE)
 _NO_ACCESS: Final = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
-    "secret_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    # Errors and settings name these folders; by default they are below the user's home.
+    "home_directory": "/",
+    "extension_directory": "/",
+    "secret_directory": "/",
     "temp_directory": "",
 }
 

@@ -101,6 +101,15 @@ def test_nothing_else_is_in_reach(tables: CoordinatorTables, folder: str, select
     assert secret_of_ours
 
 
+@pytest.mark.parametrize("name", ["iceberg_scan('x')", "duckdb_extensions()", "duckdb_secrets()"])
+def test_no_error_names_the_home_of_the_user(tables: CoordinatorTables, name: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        query(f"FROM {name}", tables.snapshot)
+    assert str(Path.home()) not in str(refused.value)
+    settings = "FROM duckdb_settings() WHERE name LIKE '%_directory'"
+    assert str(Path.home()) not in str(query(settings, tables.snapshot).to_pylist())
+
+
 @pytest.mark.timeout(60)
 def test_ctrl_c_ends_a_query(tables: CoordinatorTables) -> None:
     # A shell starts background jobs with SIGINT ignored.
