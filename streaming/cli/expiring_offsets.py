@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import click
 
+from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
 from streaming.cli.options import (
     Duration,
     as_of_option,
@@ -39,7 +40,9 @@ _COLUMNS = (
 @option("--group", help="Only this group.")
 @as_of_option
 @output_option
+@click.pass_context
 def expiring_offsets(
+    ctx: click.Context,
     *,
     tables: str,
     retention: float | None,
@@ -52,7 +55,8 @@ def expiring_offsets(
 
     Applies the coordinator's expiration rules for the type and state of the group. "-" means never.
     A broker checks only every offsets.retention.check.interval.ms, and writes a tombstone for each
-    expired offset. Python API: expiring_offsets in streaming.lag.expiring_offsets.
+    expired offset. Exits with status 1 and a warning if the group of --group does not exist. Python
+    API: expiring_offsets in streaming.lag.expiring_offsets.
 
     \b
     Examples:
@@ -73,3 +77,4 @@ def expiring_offsets(
     output_of(output).rows(rows, _COLUMNS)
     if group is not None and not rows and (unknown := unknown_group(reader, group)):
         write_warning(unknown)
+        ctx.exit(EXIT_UNKNOWN_GROUP)

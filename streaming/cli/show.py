@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
+from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
 from streaming.cli.options import (
     Choice,
     as_of_option,
@@ -110,9 +111,9 @@ def show(
 
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
     snapshot. Text shows the most important columns, JSON shows all. If the group of --group does
-    not exist, a warning names similar groups. A warning also counts log partitions that are not
-    current yet. Exits with status 1 if no log partition is current (except for progress and
-    alerts). The command offsets answers as a coordinator does.
+    not exist, a warning names similar groups, and the exit status is 1. A warning also counts log
+    partitions that are not current yet. Exits with status 1 if no log partition is current (except
+    for progress and alerts). The command offsets answers as a coordinator does.
     Python API: streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag,
     group_statuses and burrow_group_statuses.
 
@@ -156,6 +157,7 @@ def show(
         ctx.exit(EXIT_NOTHING_CURRENT)
     if group is not None and not found.num_rows and (unknown := unknown_group(reader, group)):
         write_warning(unknown)
+        ctx.exit(EXIT_UNKNOWN_GROUP)
 
 
 def _table(

@@ -98,7 +98,7 @@ def test_a_group_in_a_log_partition_that_is_loading_may_exist(tables: str) -> No
 def test_commands_warn_of_an_unknown_group(tables: str, command: str) -> None:
     arguments = [*command.split(), "--tables", tables, "--output", "json", "--group"]
 
-    shown = call(*arguments, "paymets")
+    shown = call(*arguments, "paymets", exit_code=1)
     assert shown.stdout == ""
     # Lag and status also warn that nobody writes these tables.
     assert shown.stderr.endswith("Warning: unknown group paymets; did you mean payments?\n")
