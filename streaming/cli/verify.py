@@ -20,6 +20,7 @@ from streaming.cli.options import (
     tables_option,
 )
 from streaming.errors import ConfigurationError
+from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import write_note
 from streaming.views.output import Output, output_of
@@ -93,15 +94,17 @@ def verify(
     from streaming.verify.verify import verify_cluster
 
     def compare() -> bool:
-        verification = verify_cluster(
-            bootstrap_servers,
-            tables,
-            kafka=kafka,
-            timeout_s=timeout,
-            settle_timeout_s=settle_timeout,
-            log_partitions=log_partitions_of(log_partitions),
-            group_count=groups,
-        )
+        with LiveLine(is_terminal=False, first_after_s=3) as line:
+            verification = verify_cluster(
+                bootstrap_servers,
+                tables,
+                kafka=kafka,
+                timeout_s=timeout,
+                settle_timeout_s=settle_timeout,
+                log_partitions=log_partitions_of(log_partitions),
+                group_count=groups,
+                on_behind=lambda behind: line.show(_waiting(behind, timeout)),
+            )
         if every is not None and output != "json":
             click.echo(datetime.now().astimezone().isoformat(" ", "seconds"))
         show_verification(verification, output_of(output), is_json=output == "json")
@@ -118,6 +121,13 @@ def verify(
                     # A transient failure, such as a broker restart, does not end the loop.
                     write_note(f"not compared: {error}")
     ctx.exit(0 if is_verified else EXIT_DIFFERENT)
+
+
+def _waiting(behind: Mapping[int, int], timeout_s: float) -> str:
+    return (
+        f"waiting up to {timeout_s:.0f} s for the tables: {len(behind)} log partitions lack "
+        f"{sum(behind.values())} record offsets"
+    )
 
 
 def _note_next_command(verification: Verification, tables: str) -> None:

@@ -26,7 +26,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
@@ -64,6 +64,10 @@ class Broker(Protocol):
         """The names by topic id of the topics that exist in the cluster."""
 
 
+OnBehind: TypeAlias = Callable[[Mapping[int, int]], None]
+"""Called with the number of record offsets that the tables lack, by log partition."""
+
+
 class Tables(Protocol):
     """One snapshot of the side to check: `streaming.verify.table_answers.TableAnswers`."""
 
@@ -94,6 +98,7 @@ def verify(
     log_partition_of: Callable[[str], int] = partition_for,
     log_partitions: Collection[int] | None = None,
     group_ids: Collection[str] | None = None,
+    on_behind: OnBehind = lambda _behind: None,
 ) -> Verification:
     """Compare the groups that the broker or the tables know.
 
@@ -105,6 +110,7 @@ def verify(
         log_partition_of: the log partition of a group.
         log_partitions: compares only groups of these log partitions.
         group_ids: compares only these groups.
+        on_behind: is called while the tables are behind the high watermarks.
     """
 
     def is_wanted(log_partition: int) -> bool:
@@ -115,7 +121,7 @@ def verify(
     groups: set[str] | None = None if group_ids is None else set(group_ids)
     deadline = time.monotonic() + settle_timeout_s
     for round_number in itertools.count(1):
-        seen = _compared_once(broker, snapshot, groups, is_wanted, timeout_s)
+        seen = _compared_once(broker, snapshot, groups, is_wanted, timeout_s, on_behind)
         if seen.behind:
             return seen
         seen.forget(lambda group: not is_wanted(log_partition_of(group)))
@@ -149,13 +155,15 @@ def _compared_once(
     groups: Collection[str] | None,
     is_wanted: Callable[[int], bool],
     timeout_s: float,
+    on_behind: OnBehind,
 ) -> Verification:
     """The result of one round."""
     pending = snapshot().pending(groups)
     before, meanwhile = broker.answers(groups, pending), list[Answers]()
     ends = {at: end for at, end in broker.high_watermarks().items() if is_wanted(at)}
 
-    def ask_again() -> None:
+    def ask_again(behind: Mapping[int, int]) -> None:
+        on_behind(behind)
         if groups is not None and len(groups) <= _MOST_GROUPS_ASKED_AGAIN:
             meanwhile.append(broker.answers(groups, pending))
 
@@ -175,6 +183,7 @@ def verify_cluster(
     settle_timeout_s: float = DEFAULT_SETTLE_TIMEOUT_S,
     log_partitions: Collection[int] | None = None,
     group_count: int | None = None,
+    on_behind: OnBehind = lambda _behind: None,
 ) -> Verification:
     """Compare the tables of a folder with their cluster.
 
@@ -187,6 +196,7 @@ def verify_cluster(
         log_partitions: compares only these. By default all partitions of `__consumer_offsets`
             count, also those that are not in the tables yet.
         group_count: compares only so many groups, a random sample of those that either side knows.
+        on_behind: is called while the tables are behind the high watermarks.
 
     Raises:
         ConfigurationError: there is no broker, there are no tables, the tables belong to another
@@ -209,6 +219,7 @@ def verify_cluster(
             log_partition_of=lambda group: partition_for(group, reader.log_partitions),
             log_partitions=log_partitions,
             group_ids=None if group_count is None else _sample(broker, reader, group_count),
+            on_behind=on_behind,
         )
         broker.require_authorised(verification.unreported_topics)
         return verification
@@ -223,12 +234,12 @@ def _caught_up(
     snapshot: Callable[[], Tables],
     high_watermarks: Mapping[int, int],
     timeout_s: float,
-    ask_again: Callable[[], None],
+    ask_again: OnBehind,
 ) -> Tables | dict[int, int]:
     """The first snapshot that has reached the high watermarks, or else the missing offsets.
 
     After the timeout returns the number of missing record offsets by log partition. Calls
-    `ask_again` while it waits.
+    `ask_again` with it while it waits.
     """
     deadline = time.monotonic() + timeout_s
     never = threading.Event()
@@ -245,4 +256,4 @@ def _caught_up(
         if time.monotonic() >= deadline:
             return behind
         never.wait(_POLL_S)
-        ask_again()
+        ask_again(behind)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from click.testing import Result
 
 import streaming.verify.verify
+from streaming.cli import verify as verify_command
+from streaming.run.live_line import LiveLine
 from streaming.verify.answer import AnswerKey
 from streaming.verify.verification import Verification
+from streaming.verify.verify import OnBehind
 from tests.support.clients.command_line import VERIFY, call, json_lines
 
 GROUP = AnswerKey("group", "g")
@@ -118,3 +123,16 @@ def test_a_watch_goes_on_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
 
     assert result.stdout.count("equal: ") == 2
     assert "not compared: no answer" in result.stderr
+
+
+def test_it_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify_cluster(*_: object, on_behind: OnBehind, **__: object) -> Verification:
+        on_behind({3: 5, 4: 1})
+        return Verification(equal={GROUP})
+
+    monkeypatch.setattr(streaming.verify.verify, "verify_cluster", verify_cluster)
+    seconds = itertools.count(step=4)
+    monkeypatch.setattr(verify_command, "LiveLine", partial(LiveLine, clock=seconds.__next__))
+    waited = call(*VERIFY, "--timeout", "60")
+    line = "waiting up to 60 s for the tables: 2 log partitions lack 6 record offsets"
+    assert line in waited.stderr
