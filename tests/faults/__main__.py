@@ -36,6 +36,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordinator_state.insight.group_status import StatusRules
+from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.lag.freshness import Freshness
 from streaming.local.broker.embedded import EmbeddedBroker
@@ -200,8 +201,6 @@ class _Trial:
                     self._store.become(fault)
                     self._wait()
                     self._store.become(SOUND)
-                    # A start needs the store.
-                    self.endured.faults[FAILED_START] += process.poll() is not None
                 else:
                     if fault == SUSPEND:
                         self._suspend(process)
@@ -211,10 +210,16 @@ class _Trial:
                         process.wait(_PATIENCE_S)
                     run.close()
                     self._disturb_at_rest(fault)
-                # After the kinds above, the other machines have not gone on as the clocks have.
-                if process.poll() is not None:
+                    # The other machines have not gone on as the clocks of some kinds have.
                     process = run.enter_context(self._run())
                 self._wait()
+                if process.poll() is not None:
+                    # A start needs the store, and retries for some seconds only.
+                    self.endured.faults[FAILED_START] += 1
+                    if fault not in _OF_STORE:
+                        status = process.returncode
+                        self.endured.differences.append(f"run ended with {status} after {fault}")
+                    process = run.enter_context(self._run())
             self._await_fresh(process)
 
     def _disturb_at_rest(self, fault: str) -> None:
@@ -270,26 +275,17 @@ class _Trial:
     def _await_fresh(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the tables are those of now, and no group is unknown for their age."""
         until_s = time.monotonic() + _PATIENCE_S
-        fresh = Freshness.of(self._reader())
-        began = fresh.at
+        began, fresh = utc_now(), None
         while time.monotonic() < until_s and process.poll() is None:
-            fresh = Freshness.of(self._reader())
-            is_new = fresh.sampled_at is not None and fresh.sampled_at > began
-            if is_new and fresh.verdict(StatusRules()) is None:
-                return
+            # The first start has not created the tables yet.
+            with suppress(ConfigurationError):
+                fresh = Freshness.of(TableReader(self._tables.path))
+                is_new = fresh.sampled_at is not None and fresh.sampled_at > began
+                if is_new and fresh.verdict(StatusRules()) is None:
+                    return
             time.sleep(1)
         status = process.poll()
         self.endured.differences.append(f"not fresh, run ended with status {status}: {fresh}")
-
-    def _reader(self) -> TableReader:
-        until_s = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                return TableReader(self._tables.path)
-            except ConfigurationError:
-                if time.monotonic() > until_s:
-                    raise
-            time.sleep(1)
 
 
 def _signal(pids: set[int], number: signal.Signals) -> None:
