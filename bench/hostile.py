@@ -53,10 +53,13 @@ def bench(groups: int, asked: int) -> None:
             ):
                 stop = threading.Event()
                 with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    for number in range(_AT_ONCE):
-                        pool.submit(repeat, base, number, stop)
-                    rows.append(_row(situation, base, asked))
-                    stop.set()
+                    repeated = [pool.submit(repeat, base, n, stop) for n in range(_AT_ONCE)]
+                    try:
+                        rows.append(_row(situation, base, asked))
+                    finally:
+                        stop.set()
+                for repeating in repeated:
+                    repeating.result()
             app.extensions[PROCESSES].close()
     output_of("text").rows(rows, list(rows[0]))
 
@@ -77,8 +80,11 @@ def _connect_slowly(base: str, _number: int, stop: threading.Event) -> None:
         while not stop.is_set():
             while len(connections) < _SLOW:
                 connections.append(opened.enter_context(_connected(base)))
-                connections[-1].sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
-            connections = [connection for connection in connections if _sends(connection, b"x")]
+                _sends(connections[-1], b"GET / HTTP/1.1\r\nX-Slow: ")
+            for connection in connections.copy():
+                if not _sends(connection, b"x"):
+                    connection.close()
+                    connections.remove(connection)
             stop.wait(1)
 
 

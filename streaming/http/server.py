@@ -37,16 +37,20 @@ class _Channel(HTTPChannel):
     """A connection, which is closed if it is too slow to send a request.
 
     With too many connections, the one without a request for the longest time is closed: whoever
-    opens many does not keep out others, such as probes of `/health`.
+    opens many does not keep out others, such as probes of `/health`. Those that do not read their
+    answer come last, and those whose request is being answered are not closed.
     """
 
     def __init__(self, server: Any, sock: socket.socket, addr: Any, *arguments: Any, **named: Any):
         super().__init__(server, sock, addr, *arguments, **named)
         self._began_at = time.monotonic()
-        channels = server.active_channels.values()
-        waiting = [channel for channel in channels if not channel.requests]
-        if len(channels) > _CONNECTIONS and waiting:
-            min(waiting, key=lambda channel: channel._began_at).will_close = True
+        channels = [other for other in server.active_channels.values() if other is not self]
+        waiting = [other for other in channels if not other.requests]
+        if len(channels) >= _CONNECTIONS and waiting:
+            min(waiting, key=_Channel._turn).handle_close()
+
+    def _turn(self) -> tuple[bool, float]:
+        return self.total_outbufs_len > 0, self._began_at
 
     def received(self, data: bytes) -> bool:
         if self.request is None:

@@ -53,9 +53,9 @@ class Freshness:
 
     @property
     def age_ms(self) -> float | None:
-        """The time since the last write."""
+        """The time since the last write; None without one, or if its clock was ahead."""
         at = self.written_at
-        return None if at is None else (self.at - at).total_seconds() * 1000
+        return None if at is None or at > self.at else (self.at - at).total_seconds() * 1000
 
     @property
     def is_sampled(self) -> bool:

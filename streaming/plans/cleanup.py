@@ -149,7 +149,8 @@ class _Facts:
 
 
 def _dead_groups(facts: _Facts, unused_for: timedelta) -> Iterator[Leftover]:
-    written_at = Freshness.of(facts.reader).written_at or facts.reader.moment
+    moment = facts.reader.moment
+    written_at = min(Freshness.of(facts.reader).written_at or moment, moment)
     for group_id, group in facts.groups.items():
         place = facts.place(group_id)
         last = facts.activity.get(place)

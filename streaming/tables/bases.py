@@ -21,7 +21,7 @@ from deltalake import CommitProperties, write_deltalake
 from pyarrow.dataset import Dataset
 from pyarrow.fs import FileSelector, FileType
 
-from streaming.clock import utc_now
+from streaming.clock import earliest_now
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.creation import create_table
@@ -182,7 +182,7 @@ def delete_bases(epoch: WriterEpoch, *, kept_since: datetime | None) -> int:
     """
     tables = epoch.tables
     # An incomplete base younger than this may be written right now.
-    abandoned = utc_now() - _WRITTEN_WITHIN
+    abandoned = earliest_now() - _WRITTEN_WITHIN
     expired = [
         base
         for base in bases_of(tables)

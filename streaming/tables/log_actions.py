@@ -45,7 +45,7 @@ def removed_before(path: str, version: int, moment: datetime) -> set[str]:
     return {file for file, at in found.items() if at < moment}
 
 
-def removed_after(path: str, first: int, last: int, until: datetime) -> set[str]:
+def removed_after(path: str, first: int, last: int, until: datetime | None = None) -> set[str]:
     """The files, with their deletion vectors, that versions after `first` up to `last` removed.
 
     Versions from the first one that was committed at `until` are not read.
@@ -59,7 +59,7 @@ def removed_after(path: str, first: int, last: int, until: datetime) -> set[str]
         # An earlier release deleted the entries before the newest snapshot.
         actions = list(_entries(log, version, version))
         times = [info.get("timestamp") for a in actions if (info := a.get("commitInfo"))]
-        if times and times[0] is not None and times[0] >= until.timestamp() * 1000:
+        if until is not None and times and (times[0] or 0) >= until.timestamp() * 1000:
             break
         for action in actions:
             if (removed := action.get("remove")) is not None:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from functools import partial
@@ -37,7 +38,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
-from streaming.clock import earliest_now, utc_now
+from streaming.clock import earliest_now
 from streaming.errors import TablesUnavailable
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.base_maintenance import maintain_bases, make_base
@@ -187,9 +188,13 @@ def tidy_up(epoch: WriterEpoch) -> None:
             failures.append(error)
 
     step(lambda: make_base(epoch, TableReader(epoch.tables)))
-    kept = _KeptVersions.of(epoch.tables)
-    for table in (*KEY_TABLES, *STATE_TABLES.values(), TOPIC_PROGRESS, LOAD_PROGRESS):
-        step(partial(_expire, epoch, table, kept))
+    try:
+        kept = _KeptVersions.of(epoch.tables)
+    except TablesUnavailable as error:
+        failures.append(error)
+    else:
+        for table in (*KEY_TABLES, *STATE_TABLES.values(), TOPIC_PROGRESS, LOAD_PROGRESS):
+            step(partial(_expire, epoch, table, kept))
     for table in (*_HISTORY, *BESIDE_TABLES):
         step(partial(_compact_tiny, epoch, table))
     if failures:
@@ -216,28 +221,54 @@ class _KeptVersions:
     `since` is the begin of the snapshot retention. The snapshot at that time was replaced within
     the retention, or is the newest one. Its tables may have been compacted long before: the files
     that it needs are those that its versions name, however long ago a later version removed them.
+    `newest` has the versions of the newest snapshot, which is kept whatever the clocks say.
     """
 
     tables: str
     since: datetime
     versions: Mapping[str, int]
+    newest: Mapping[str, int]
 
     @classmethod
     def of(cls, tables: str) -> _KeptVersions:
-        newest = DeltaTable(LOAD_PROGRESS.path(tables))
-        since = utc_now() - _retention(newest)
-        moments = CommitMoments(LOAD_PROGRESS.path(tables), newest.version())
-        version = moments.version_at(since)
-        if version is None:
-            version = moments.oldest
+        """Read them.
+
+        Raises:
+            TablesUnavailable: `load_progress` cannot be read.
+        """
+        opened = delta.open_table(tables, LOAD_PROGRESS)
+        since = earliest_now() - _retention(opened)
+        moments = CommitMoments(LOAD_PROGRESS.path(tables), opened.version())
+        newest = versions = cls._versions(tables, opened.version())
+        oldest = moments.version_at(since)
+        # Another program may have deleted the files of older snapshots.
+        with suppress(TablesUnavailable):
+            versions = cls._versions(tables, moments.oldest if oldest is None else oldest)
+        return cls(tables, since, versions, newest)
+
+    @staticmethod
+    def _versions(tables: str, version: int) -> dict[str, int]:
         progress = delta.read(tables, LOAD_PROGRESS, ["table_versions"], version=version)
-        return cls(tables, since, {**pinned_versions(progress), LOAD_PROGRESS.name: version})
+        return {**pinned_versions(progress), LOAD_PROGRESS.name: version}
 
     def of_table(self, table: Table) -> int:
         """The version of a table; the current one of a table that belongs to no snapshot."""
         if table in BESIDE_TABLES:
             return delta.current_version(self.tables, table)
         return self.versions.get(table.name, 0)
+
+    def needed(self, opened: DeltaTable, table: Table) -> set[str]:
+        """The files that these versions or later ones need, and the opened version does not.
+
+        The time of a commit says nothing if its clock was wrong, so all versions after that of the
+        newest snapshot count. They are of an unfinished micro-batch, of compactions and fences.
+        The next snapshot may name any of them, however long the micro-batch takes.
+        """
+        path, last = opened.table_uri, opened.version()
+        of_newest = self.newest.get(table.name, last if table in BESIDE_TABLES else 0)
+        return removed_after(path, of_newest, last) | removed_after(
+            path, self.of_table(table), last, self.since
+        )
 
 
 def _maintain_table(
@@ -379,7 +410,7 @@ def _delete_files(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> int:
     kept_since = earliest_now() - kept_for
     unreferenced = {file.path for file in listed if file.mtime and file.mtime < kept_since}
     if deletion_vectors.may_have_deletion_vectors(opened):
-        unreferenced -= deletion_vectors_since(path, opened.version(), utc_now() - kept_for)
+        unreferenced -= deletion_vectors_since(path, opened.version(), earliest_now() - kept_for)
     expired = _expired(opened, kept.since)
     return _delete_unneeded(epoch, opened, table, kept, unreferenced | expired)
 
@@ -400,16 +431,11 @@ def _delete_unneeded(
     kept: _KeptVersions,
     candidates: set[str],
 ) -> int:
-    """Delete the files that no version from the oldest kept one to the current one needs.
-
-    Versions after that of the newest snapshot are of an unfinished micro-batch, of compactions and
-    fences. The next snapshot may name any of them, however long the micro-batch takes.
-    """
+    """Delete the files that no version from the oldest kept one to the current one needs."""
     epoch.last_write(opened)
     if not candidates:
         return 0
-    first = kept.of_table(table)
-    files = candidates - removed_after(opened.table_uri, first, opened.version(), kept.since)
+    files = candidates - kept.needed(opened, table)
     # A rollback adds removed files again. A new deletion vector removes a file and adds it again in
     # one commit.
     current = opened.file_uris()

@@ -77,8 +77,8 @@ class ReadableMoments:
             # No clock can say whether the next version was written before that time.
             raise ConfigurationError(
                 f"{self.tables} cannot say which snapshot is of {as_of:{TIME}}: the clock of `run` "
-                f"was ahead, so version {version + 1} has the time {next_at:{TIME}}; name a "
-                f"version from {version} to {commits.newest}"
+                f"was ahead, or this one is behind, so version {version + 1} has the time "
+                f"{next_at:{TIME}}; name a version from {version} to {commits.newest}"
             )
         return version
 

@@ -125,9 +125,11 @@ class TableReader(TableProperties):
         """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
         if self._rebuilt is None:
             self._progress = self._rows(progress)
-        if moment is None and (written_at := pc.max(self._progress["updated_at"]).as_py()):
+        written_at = pc.max(self._progress["updated_at"]).as_py() if moment is None else None
+        if written_at is not None and written_at > self._opened_at:
             # A pause of this machine, which the clock does not know, looks like a jump.
-            confirm(written_at)
+            confirm(min(written_at, self.committed_at))
+            self._opened_at = utc_now()
         folder = local_path(self.tables)
         if folder is not None and not any_format:
             self._require_tables(folder)

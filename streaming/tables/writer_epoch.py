@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -197,10 +198,14 @@ def with_same_rows(tables: str, table: Table, version: int, newest: int) -> Iter
     Raises:
         TablesUnavailable: a version cannot be read.
     """
+
+    def is_later_write(later: int) -> bool:
+        return last_row_write(delta.open_table(tables, table, later)) != last_write
+
     last_write = last_row_write(delta.open_table(tables, table, version))
-    for later in range(newest, version, -1):
-        if last_row_write(delta.open_table(tables, table, later)) == last_write:
-            yield later
+    # Numbers of writes only grow.
+    count = bisect_left(range(version + 1, newest + 1), True, key=is_later_write)
+    yield from range(version + count, version, -1)
 
 
 def _writer_version(opened: DeltaTable) -> int:

@@ -271,6 +271,9 @@ class _Trial:
         self._wait()
         Clocks(_SUSPENDED_S, _SUSPENDED_S).write(self._clocks)
         _signal(pids, signal.SIGCONT)
+        # It notices the suspend, and reloads the log.
+        for _ in range(_FAULTS_OF_A_ROUND):
+            self._wait()
 
     def _await_fresh(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the tables are those of now, and no group is unknown for their age."""

@@ -70,6 +70,28 @@ def test_a_client_with_many_slow_connections_leaves_room_for_others(
                 assert all_of(other).endswith(b"answer")
 
 
+def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def large(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [bytes(8_000_000)]
+
+    monkeypatch.setattr(server, "_CONNECTIONS", 16)
+    monkeypatch.setattr(server, "_ABOUT_TO_CLOSE", 16)
+    with serving(large) as address, ExitStack() as stack:
+        place = address_of(address)
+        stuck = stack.enter_context(socket.socket())
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect(place)
+        stuck.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        for _ in range(60):
+            stack.enter_context(connected(place))
+        with connected(place) as other:
+            other.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert len(all_of(other)) > 8_000_000
+
+
 def test_a_request_that_does_not_arrive_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_REQUEST_S", 0.1)
     with serving(app) as address, connected(address_of(address)) as client:

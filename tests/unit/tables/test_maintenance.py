@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -24,7 +26,7 @@ from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
 from streaming.tables import maintenance, writer, writer_epoch
-from streaming.tables.maintenance import TableMaintenance, maintain_tables
+from streaming.tables.maintenance import TableMaintenance, maintain_tables, tidy_up
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -387,7 +389,8 @@ def test_a_file_that_a_later_checkpoint_removed_is_kept(tmp_path: Path) -> None:
     for _ in range(MOST_FILES):
         query.micro_batch()
     path, versions = OFFSET_COMMITS.path(query.tables), {OFFSET_COMMITS.name: MOST_FILES + 1}
-    kept = maintenance._KeptVersions(query.tables, datetime.now(timezone.utc), versions)
+    now = datetime.now(timezone.utc)
+    kept = maintenance._KeptVersions(query.tables, now, versions, versions)
     opened = DeltaTable(path)
 
     def go_on() -> None:
@@ -422,6 +425,72 @@ def test_the_retention_counts_from_the_end_of_a_snapshot(tmp_path: Path) -> None
     assert len(data_files_of(query, OFFSET_COMMITS)) == 2
 
 
+def in_another_time(query: Query, ahead: timedelta, work: Callable[[], object]) -> None:
+    """Work while the clock is ahead: delta-rs puts the machine's time into each commit."""
+
+    def entries() -> set[Path]:
+        return {entry for table in ALL_TABLES for entry in query.log_files(table)}
+
+    before = entries()
+    with pytest.MonkeyPatch.context() as patched:
+        ahead_of = SteadyClock(lambda: datetime.now(timezone.utc) + ahead)
+        patched.setattr(clock, "_CLOCK", ahead_of)
+        work()
+    for entry in entries() - before:
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        for action in actions:
+            for name, time_ms in (("commitInfo", "timestamp"), ("remove", "deletionTimestamp")):
+                if name in action and time_ms in action[name]:
+                    action[name][time_ms] += ahead // timedelta(milliseconds=1)
+        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+
+
+def test_a_clock_that_was_ahead_takes_no_file_of_the_newest_snapshot(tmp_path: Path) -> None:
+    """Times of commits go back then, so that they do not say which versions come later."""
+    retention = timedelta(seconds=2)
+    query = Query(tmp_path / "tables", retention)
+    query.micro_batch()
+
+    def start() -> None:
+        query.start()
+        query.micro_batch()
+
+    in_another_time(query, timedelta(hours=6), start)
+    query.start()
+    for _ in range(MOST_FILES + 1):
+        query.micro_batch()
+    tidy_up(query.epoch)
+    assert DeltaTable(OFFSET_COMMITS.path(query.tables)).history()[0]["operation"] == "OPTIMIZE"
+    time.sleep(retention.total_seconds())
+    query.maintain()
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == (MOST_FILES + 3) * len(KEYS)
+
+
+def test_an_unfinished_micro_batch_beside_a_clock_that_was_ahead(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(minutes=6))
+    in_another_time(query, timedelta(minutes=10), query.micro_batch)
+    query.start(fault=GROUP_OFFSETS.name)
+    with pytest.raises(Crash):
+        query.micro_batch()
+    tidy_up(query.epoch)
+    assert query.committed() == {0}
+    query.start()
+    assert query.committed() == {0}
+
+
+def test_a_short_vacuum_does_not_stop_upkeep(tmp_path: Path) -> None:
+    """It deletes the files of older snapshots, which the retention would keep."""
+    query = Query(tmp_path / "tables", timedelta(days=7))
+    for _ in range(3):
+        query.micro_batch()
+    DeltaTable(LOAD_PROGRESS.path(query.tables)).vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False
+    )
+    tidy_up(query.epoch)
+    assert {done.error for done in query.maintain().values()} == {""}
+
+
 def test_files_go_without_a_commit(tmp_path: Path) -> None:
     """On a table that is written each second a commit of VACUUM fails more often than not."""
     query = Query(tmp_path / "tables", timedelta(0))
@@ -450,7 +519,8 @@ def test_the_query_goes_on_where_maintenance_was_faster(
         if not arguments and not rest and not met[name]:
             met[name] += 1
             table = next(table for table in ALL_TABLES if table.name == name)
-            kept = maintenance._KeptVersions(query.tables, utc_now(), {name: opened.version()})
+            versions = {name: opened.version()}
+            kept = maintenance._KeptVersions(query.tables, utc_now(), versions, versions)
             maintenance._maintain_table(query.epoch, table, kept, NOW)
         return opened
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.tables import load_progress
+from streaming.tables import load_progress, reader
 from streaming.tables.moments import MOMENT, CommitMoments
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
@@ -114,8 +114,25 @@ def test_a_time_at_which_the_clock_was_ahead_is_refused(
     assert TableReader(tables, as_of=before.written_at).version == before.version
     assert TableReader(tables).before(utc_now()) is None
     refused = call("show", "offsets", "--tables", tables, "--as-of", "0s", exit_code=2)
-    assert "the clock of `run` was ahead, so version 3 has the time" in refused.output
+    assert (
+        "the clock of `run` was ahead, or this one is behind, so version 3 has the time"
+        in refused.output
+    )
     assert f"name a version from {before.version} to {before.version + 2}" in refused.output
+
+
+def test_a_wrong_moment_of_the_tables_confirms_no_jump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moments stay ahead after a wrong start; the time of the commit is right again."""
+    tables = str(tmp_path / "tables")
+    create(tables)
+    monkeypatch.setattr(load_progress, "utc_now", lambda: utc_now() + timedelta(hours=6))
+    apply_next(start_apply(tables))
+    confirmed: list[datetime] = []
+    monkeypatch.setattr(reader, "confirm", confirmed.append)
+    assert TableReader(tables).moment <= utc_now()
+    assert max(confirmed) <= utc_now()
 
 
 def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tables: str) -> None:

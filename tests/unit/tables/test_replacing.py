@@ -200,7 +200,7 @@ def test_others_can_filter_the_rewritten_files(large: LargeTable) -> None:
 def test_maintenance_leaves_the_files_as_they_are(large: LargeTable) -> None:
     before = {file["path"] for file in large.files()}
     versions = {GROUP_OFFSETS.name: delta.current_version(large.tables, GROUP_OFFSETS)}
-    kept = maintenance._KeptVersions(large.tables, NOW, versions)
+    kept = maintenance._KeptVersions(large.tables, NOW, versions, versions)
     done = maintenance._maintain_table(large.writer.epoch, GROUP_OFFSETS, kept, NOW)
     assert (done.files_compacted, done.error) == (0, "")
     assert len(before) > maintenance.MOST_SMALL_FILES
