@@ -31,7 +31,7 @@ FAULTS: Final = (
     "a late answer",
 )
 _SHARE: Final = 0.1
-"""Of the requests, each of which a client repeats up to ten times."""
+"""Of the requests after the first one; a client repeats each up to ten times."""
 _LATE_S: Final = 1.5
 _OF_THIS_CONNECTION: Final = {"connection", "content-length", "host", "transfer-encoding"}
 
@@ -43,6 +43,7 @@ class _Store(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Request)
         self.behind = address
         self.mode = SOUND
+        self.is_first = False
         self.faults: Counter[str] = Counter()
 
     def handle_error(self, *_: object) -> None:
@@ -52,8 +53,8 @@ class _Store(ThreadingHTTPServer):
         """The fault of the next request."""
         if self.mode == DOWN:
             fault = FAULTS[2]
-        elif self.mode == FAULTY and random.random() < _SHARE:
-            fault = random.choice(FAULTS)
+        elif self.mode == FAULTY and (self.is_first or random.random() < _SHARE):
+            fault, self.is_first = random.choice(FAULTS), False
         else:
             return None
         self.faults[DOWN if self.mode == DOWN else fault] += 1
@@ -124,7 +125,7 @@ def main() -> None:
     threading.Thread(target=store.serve_forever, daemon=True).start()
     click.echo(f"http://127.0.0.1:{store.server_port}")
     for line in sys.stdin:
-        store.mode = line.strip()
+        store.is_first, store.mode = True, line.strip()
     click.echo(json.dumps(store.faults))
 
 
