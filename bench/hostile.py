@@ -1,4 +1,4 @@
-"""`python -m bench.hostile`: how long the page takes while others do what they can to stop it."""
+"""`python -m bench.hostile`: the times of pages beside clients that send hostile requests."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _query(base: str, number: int, stop: threading.Event) -> None:
 
 
 def _connect_slowly(base: str, _number: int, stop: threading.Event) -> None:
-    """Keep connections open, and send a byte of a request each second; replace what is closed."""
+    """Send a byte a second on each of many connections, and replace the closed ones."""
     with ExitStack() as opened:
         connections: list[socket.socket] = []
         while not stop.is_set():

@@ -28,7 +28,8 @@ _MOST_BODY_BYTES = 16 << 10
 """Only the form of the token has a body."""
 _CONNECTIONS = 512
 """A browser keeps up to six connections open."""
-_ABOUT_TO_CLOSE = _CONNECTIONS
+_MORE_IF_BUSY = _CONNECTIONS
+"""Connections beyond the limit, while the server answers a request of each other one."""
 _REQUEST_S = 10.0
 """For a whole request to arrive."""
 
@@ -88,7 +89,7 @@ def serving(
         map=sockets,
         sockets=[listening],
         threads=_THREADS + streams,
-        connection_limit=_CONNECTIONS + _ABOUT_TO_CLOSE,
+        connection_limit=_CONNECTIONS + _MORE_IF_BUSY,
         max_request_body_size=_MOST_BODY_BYTES,
         # select() cannot wait for so many.
         asyncore_use_poll=True,

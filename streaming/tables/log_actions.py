@@ -48,16 +48,18 @@ def removed_before(path: str, version: int, moment: datetime) -> set[str]:
 def removed_after(path: str, first: int, last: int, until: datetime | None = None) -> set[str]:
     """The files, with their deletion vectors, that versions after `first` up to `last` removed.
 
-    Versions from the first one that was committed at `until` are not read.
+    With `until`, versions from the first one that was committed at that time are not read.
 
     Raises:
-        OSError: the log cannot be read.
+        OSError: the log cannot be read, or without `until` lacks an entry.
     """
     files: set[str] = set()
     log = file_system(path)
     for version in range(first + 1, last + 1):
-        # An earlier release deleted the entries before the newest snapshot.
         actions = list(_entries(log, version, version))
+        # An earlier release deleted entries before the newest snapshot, but none after it.
+        if until is None and not actions:
+            raise OSError(f"entry {version} of the Delta log is missing")
         times = [info.get("timestamp") for a in actions if (info := a.get("commitInfo"))]
         if until is not None and times and (times[0] or 0) >= until.timestamp() * 1000:
             break

@@ -265,8 +265,8 @@ class _KeptVersions:
         The next snapshot may name any of them, however long the micro-batch takes.
         """
         path, last = opened.table_uri, opened.version()
-        of_newest = self.newest.get(table.name, last if table in BESIDE_TABLES else 0)
-        return removed_after(path, of_newest, last) | removed_after(
+        newest = self.newest.get(table.name, last if table in BESIDE_TABLES else 0)
+        return removed_after(path, newest, last) | removed_after(
             path, self.of_table(table), last, self.since
         )
 

@@ -74,9 +74,9 @@ def compacted_versions(tables: str, pinned: Mapping[str, int]) -> dict[str, int]
         newest, version = delta.open_table(tables, table), pinned.get(table.name, 0)
         if table is LOAD_PROGRESS or newest.version() == version:
             continue
-        of_snapshot = delta.open_table(tables, table, version)
-        has_same_rows = last_row_write(newest) == last_row_write(of_snapshot)
-        if has_same_rows and set(newest.file_uris()) != set(of_snapshot.file_uris()):
+        snapshot = delta.open_table(tables, table, version)
+        has_same_rows = last_row_write(newest) == last_row_write(snapshot)
+        if has_same_rows and set(newest.file_uris()) != set(snapshot.file_uris()):
             versions[table.name] = newest.version()
     return versions
 

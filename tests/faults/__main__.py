@@ -83,7 +83,7 @@ _OF_STORE: Final = (FAULTY, FAULTY, DOWN)
 
 @dataclass(slots=True, kw_only=True)
 class Endured:
-    """What was tried, and what differs; `store` counts the faults of single requests."""
+    """The faults and the differences; `store` counts the faults of single requests."""
 
     rounds: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -223,7 +223,7 @@ class _Trial:
             self._await_fresh(process)
 
     def _disturb_at_rest(self, fault: str) -> None:
-        """Do what is done while no `run` is there."""
+        """Disturb the tables while `run` is stopped."""
         if fault == WRONG_START:
             with self._run(Clocks(self._choose.choice(_JUMPS_S))):
                 self._wait()

@@ -56,7 +56,7 @@ def compare_at_rest(
 def _compare(broker: EmbeddedBroker, tables: Sequence[KilledTables], folder: Path) -> Comparison:
     undisturbed = KilledTables(servers=broker.bootstrap_servers, folder=folder)
     with ThreadPoolExecutor(2) as pool:
-        done = [pool.submit(of_run.catch_up) for of_run in tables]
+        done = [pool.submit(disturbed.catch_up) for disturbed in tables]
         done.append(pool.submit(undisturbed.catch_up, undisturbed=True))
         for loading in done:
             loading.result()
@@ -65,19 +65,19 @@ def _compare(broker: EmbeddedBroker, tables: Sequence[KilledTables], folder: Pat
     history = places_of_history(logs, loaders)
     expected = undisturbed.rows()
     lines = differences_of_loaders(undisturbed.path, loaders)
-    for of_run in tables:
+    for disturbed in tables:
         lines += (
-            f"{of_run.folder.name}: {line}"
+            f"{disturbed.folder.name}: {line}"
             for line in (
-                *differences(of_run.rows(), expected),
-                *differences_of_loaders(of_run.path, loaders),
-                *differences_of_history(of_run.path, history),
-                *of_run.doubled_samples(),
-                *_verified(broker, of_run),
+                *differences(disturbed.rows(), expected),
+                *differences_of_loaders(disturbed.path, loaders),
+                *differences_of_history(disturbed.path, history),
+                *disturbed.doubled_samples(),
+                *_verified(broker, disturbed),
             )
         )
-    rows = {name: of_table.total() for name, of_table in expected.items()}
-    names = ", ".join(of_run.folder.name for of_run in tables)
+    rows = {name: counts.total() for name, counts in expected.items()}
+    names = ", ".join(disturbed.folder.name for disturbed in tables)
     write_note(f"comparison of {names}: {len(lines)} differences; rows {rows}")
     shutil.rmtree(folder)
     return Comparison(rows, lines)

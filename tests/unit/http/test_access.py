@@ -153,8 +153,8 @@ def test_the_page_asks_for_the_token_once() -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=Lax" in cookie
     assert "Secure" not in cookie
-    of_proxy = client.post(login, data={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
-    assert "Secure" in of_proxy.headers["Set-Cookie"]
+    behind_proxy = client.post(login, data={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
+    assert "Secure" in behind_proxy.headers["Set-Cookie"]
     assert TOKEN not in cookie
     assert client.get("/c/prod/").status_code == ALLOWED
     assert client.get(DESCRIPTION).status_code == 200

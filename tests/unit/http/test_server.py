@@ -78,7 +78,7 @@ def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
         return [bytes(8_000_000)]
 
     monkeypatch.setattr(server, "_CONNECTIONS", 16)
-    monkeypatch.setattr(server, "_ABOUT_TO_CLOSE", 16)
+    monkeypatch.setattr(server, "_MORE_IF_BUSY", 16)
     with serving(large) as address, ExitStack() as stack:
         place = address_of(address)
         stuck = stack.enter_context(socket.socket())

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streaming.tables.log_actions import deletion_vectors_since, removed_after
 
 REMOVED = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
@@ -60,6 +62,9 @@ def test_a_file_is_removed_with_its_vector_by_a_later_version(tmp_path: Path) ->
     needed(tmp_path, [action("add")], [removed()], [action("add")])
     assert removed_after(str(tmp_path), 0, 2, REMOVED) == {"part-0.parquet", FILE}
     assert removed_after(str(tmp_path), 1, 2, REMOVED) == set()
+    assert removed_after(str(tmp_path), 0, 2) == {"part-0.parquet", FILE}
+    with pytest.raises(OSError, match="entry 3 of the Delta log is missing"):
+        removed_after(str(tmp_path), 0, 3)
 
 
 def test_versions_that_were_committed_later_are_not_read(tmp_path: Path) -> None:
