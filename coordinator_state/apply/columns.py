@@ -145,6 +145,18 @@ def distinct_keys(keys: pa.Table) -> Integers:
     return ids
 
 
+NOWHERE: Final = -1
+
+
+def positions(keys: pa.Table, among: pa.Table) -> Integers:
+    """For each row of keys, the position of the last equal row of `among`, or `NOWHERE`."""
+    ids = distinct_keys(pa.concat_tables([keys, among]))
+    last = np.full(len(ids), NOWHERE)
+    last[ids[keys.num_rows :]] = np.arange(among.num_rows)
+    found: Integers = last[ids[: keys.num_rows]]
+    return found
+
+
 def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with the columns of a table; null for columns that the rows lack.
 

@@ -22,10 +22,9 @@ from coordinator_state.apply.collected import (
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
 from coordinator_state.apply.pending_clients import (
-    Client,
     PendingClients,
-    RecordId,
     TransactionRecord,
+    replayed_clients,
 )
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay, repeated_rebalance
@@ -74,8 +73,8 @@ class GroupChanges:
     changes: Mapping[GroupId, GroupChange]
     events: Sequence[PlacedEvent]
     warnings: Sequence[ReplayWarning]
-    clients: Mapping[RecordId, Client | None]
-    """The clients of transactional commits whose transaction is open."""
+    clients: pa.Table
+    """The clients of transactional commits whose transaction is open (`CLIENT_OF_COMMIT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,19 @@ def apply_to_groups(
         steps[group] += map(_Commit, record_offsets)
     for move in moves:
         steps[move.group].append(move)
-    for group, records in offsets.open_transactions.items():
+    transactions = offsets.open_transactions
+    with_open = distinct_groups(transactions.commits)
+    changing = collected.records_of_groups.keys() | distinct_groups(transactions.tombstones)
+    for group, records in transactions.by_group(with_open & changing).items():
         steps[group] += records
+    unchanged = {
+        group: described(state.groups.get(group) or simple_group(group[1]), context.topic_names)
+        for group in with_open - changing
+    }
     replays = {
         group: _replayed(group, of_group, state, context) for group, of_group in steps.items()
     }
+    clients = replayed_clients((group, replay.clients) for group, replay in replays.items())
     if is_scala:
         changes = _scala_changes(collected, offsets, committed, state)
     else:
@@ -122,11 +129,7 @@ def apply_to_groups(
         changes=changes,
         events=[event for replay in replays.values() for event in replay.events],
         warnings=[warning for replay in replays.values() for warning in replay.warnings],
-        clients={
-            (group[0], record_offset): client
-            for group, replay in replays.items()
-            for record_offset, client in replay.clients.found.items()
-        },
+        clients=pa.concat_tables([transactions.clients(unchanged), clients]),
     )
 
 

@@ -9,7 +9,7 @@ reference loader; a property test compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -54,16 +54,16 @@ class OffsetChanges:
         pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`),
             without their clients.
         resolved_groups: the groups with a transactional commit that the micro-batch resolved.
-        counts: the offsets and markers by outcome.
         open_transactions: the records that decide the clients of new pending offsets.
+        counts: the offsets and markers by outcome.
     """
 
     changes: pa.Table
     history: pa.Table
     pending: pa.Table
     resolved_groups: set[GroupId]
+    open_transactions: OpenTransactions
     counts: RecordCounts
-    open_transactions: OpenTransactions = field(default_factory=dict)
 
 
 def apply_offsets(
@@ -71,7 +71,7 @@ def apply_offsets(
 ) -> OffsetChanges:
     """Apply the offsets and markers of a micro-batch to the offsets pending before it."""
     new = _offsets(collected.offsets, semantics)
-    open_ones = open_transactions(new, pending, collected.markers, semantics)
+    transactions = open_transactions(new, pending, collected.markers, semantics)
     offsets = pa.concat_tables([new, _pending(pending)])
     key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
     is_transactional = _numpy(offsets["is_transactional"])
@@ -89,8 +89,9 @@ def apply_offsets(
         offsets = offsets.filter(pa.array(~is_exact))
         key_ids, is_transactional = key_ids[~is_exact], is_transactional[~is_exact]
     outcomes = outcomes_of(offsets, key_ids, is_transactional, collected.markers, semantics)
-    changes = _changes(offsets, key_ids, outcomes, collected.markers, exact, with_history)
-    return replace(changes, open_transactions=open_ones)
+    return _changes(
+        offsets, key_ids, outcomes, collected.markers, exact, transactions, with_history
+    )
 
 
 def _changes(
@@ -99,6 +100,7 @@ def _changes(
     outcomes: Outcomes,
     markers: pa.Table,
     exact: ExactOffsets,
+    transactions: OpenTransactions,
     with_history: bool,
 ) -> OffsetChanges:
     is_committed, is_pending = outcomes.of(Outcome.COMMITTED), outcomes.is_pending
@@ -115,6 +117,7 @@ def _changes(
         history=pa.concat_tables(history),
         pending=pa.concat_tables([exact.pending, still_pending]),
         resolved_groups=exact.resolved_groups | distinct_groups(resolved),
+        open_transactions=transactions,
         counts=RecordCounts.total(
             [
                 exact.counts,

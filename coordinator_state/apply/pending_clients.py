@@ -14,27 +14,34 @@ for any micro-batches, and after a restart.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId
-from coordinator_state.apply.columns import distinct_keys, numbers
+from coordinator_state.apply.columns import (
+    NOWHERE,
+    Integers,
+    columns_of,
+    distinct_keys,
+    numbers,
+    positions,
+)
 from coordinator_state.apply.outcomes import is_ended
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.insight.group_events import TopicPartition, owners
 from coordinator_state.records.record_types import NO_PRODUCER_ID
 from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group, GroupMember
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, OffsetReplay, Semantics
 
-RecordId = tuple[int, int]
-"""Log partition and record offset."""
-
-_RECORD_ID = ("log_partition", "record_offset")
-_PRODUCER = ["log_partition", "group_id", "producer_id"]
+_RECORD_ID: Final = ["log_partition", "record_offset"]
+_GROUP: Final = ["log_partition", "group_id"]
+_PRODUCER: Final = [*_GROUP, "producer_id"]
+_KEY: Final = [*_GROUP, "topic", "partition"]
 
 
 class Client(NamedTuple):
@@ -42,6 +49,19 @@ class Client(NamedTuple):
 
     client_id: str
     client_host: str
+
+
+_CLIENT: Final = list(Client._fields)
+CLIENT_OF_COMMIT: Final = pa.schema([PENDING_OFFSET_ROW.field(n) for n in (*_RECORD_ID, *_CLIENT)])
+"""The client of a commit: one row for each commit, with nulls if the client is unknown."""
+
+_COMMIT: Final = pa.schema(
+    [PENDING_OFFSET_ROW.field(name) for name in (*_KEY, "producer_id", "record_offset")]
+)
+_CLIENT_OF_KEY: Final = pa.schema([PENDING_OFFSET_ROW.field(name) for name in (*_KEY, *_CLIENT)])
+_CLIENT_OF_GROUP: Final = pa.schema(
+    [PENDING_OFFSET_ROW.field(name) for name in (*_GROUP, *_CLIENT)]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +103,65 @@ class TransactionRecord:
         return NO_PRODUCER_ID if self.value.producer_id is None else self.value.producer_id
 
 
-OpenTransactions = Mapping[GroupId, Sequence[TransactionRecord]]
-"""By group: the records that decide the clients of its new pending offsets."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactions:
+    """The records that decide the clients of new pending offsets.
+
+    Attributes:
+        commits: the commits of the micro-batch whose transaction is open after it.
+        tombstones: the tombstones of the micro-batch in the groups of these commits.
+        pending: earlier pending offsets of the same producers and groups, with their clients
+            (`PENDING_OFFSET_ROW`): the newest ones, as many as the tombstones can clear, and
+            another one.
+    """
+
+    commits: pa.Table
+    tombstones: pa.Table
+    pending: pa.Table
+
+    def by_group(self, groups: Collection[GroupId]) -> dict[GroupId, list[TransactionRecord]]:
+        """The records of these groups, for a replay record by record (`PendingClients`)."""
+        records: dict[GroupId, list[TransactionRecord]] = defaultdict(list)
+        if not groups:
+            return records
+        for rows in (self.commits, self.tombstones, self.pending):
+            for row in _of_groups(rows, groups).to_pylist():
+                group = row["log_partition"], row["group_id"]
+                records[group].append(TransactionRecord.from_row(row))
+        return records
+
+    def clients(self, groups: Mapping[GroupId, Group]) -> pa.Table:
+        """The clients of the commits of these groups (`CLIENT_OF_COMMIT`).
+
+        The micro-batch has neither a group record nor a tombstone of these groups. The owners are
+        therefore the same for all commits, and the newest pending commit of a producer is the
+        commit before.
+        """
+        if not groups:
+            return CLIENT_OF_COMMIT.empty_table()
+        commits, pending = (_of_groups(rows, groups) for rows in (self.commits, self.pending))
+        owned, single = _clients_of_keys(groups), _clients_of_groups(groups)
+        rows = pa.concat_tables([columns_of(rows, _COMMIT) for rows in (commits, pending)])
+        clients = pa.concat_tables([rows.select(_CLIENT) for rows in (owned, single, pending)])
+        client = positions(rows.select(_KEY), owned.select(_KEY))
+        of_pending = np.arange(clients.num_rows - pending.num_rows, clients.num_rows)
+        is_known = pending["client_id"].is_valid().to_numpy()
+        client[commits.num_rows :] = np.where(is_known, of_pending, NOWHERE)
+        producers = distinct_keys(rows.select(_PRODUCER))
+        order = np.lexsort((numbers(rows["record_offset"]), producers))
+        client[order] = _filled(client[order], producers[order])
+        of_group = positions(rows.select(_GROUP), single.select(_GROUP))
+        is_single = (client == NOWHERE) & (of_group != NOWHERE)
+        client[is_single] = owned.num_rows + of_group[is_single]
+        return columns_of(
+            _with_columns(commits, _taken(clients, client[: commits.num_rows])), CLIENT_OF_COMMIT
+        )
 
 
 def open_transactions(
     offsets: pa.Table, before: pa.Table, markers: pa.Table, semantics: Semantics
 ) -> OpenTransactions:
-    """Find the groups with a new commit in an open transaction, and their records.
+    """Find the new commits in open transactions, and the records that decide their clients.
 
     Args:
         offsets: the commits and tombstones of the micro-batch.
@@ -100,19 +171,17 @@ def open_transactions(
     """
     is_commit = pc.and_(offsets["is_transactional"], pc.invert(offsets["is_tombstone"]))
     commits = _still_open(offsets.filter(is_commit), markers, semantics)
-    found: dict[GroupId, list[TransactionRecord]] = defaultdict(list)
-    if commits.num_rows:
-        groups = pc.unique(commits["group_id"])
-        is_tombstone = pc.and_(offsets["is_tombstone"], pc.is_in(offsets["group_id"], groups))
-        tombstones = offsets.filter(is_tombstone)
-        stored = _still_open(_of_producers(commits, before), markers, semantics)
-        # A tombstone clears one pending commit of a producer at most.
-        newest = _newest_of_producers(stored, tombstones.num_rows + 1)
-        for rows in (commits, tombstones, newest):
-            for row in rows.to_pylist():
-                group = row["log_partition"], row["group_id"]
-                found[group].append(TransactionRecord.from_row(row))
-    return found
+    if not commits.num_rows:
+        return OpenTransactions(
+            commits=commits, tombstones=offsets.slice(length=0), pending=before.slice(length=0)
+        )
+    groups = pc.unique(commits["group_id"])
+    is_tombstone = pc.and_(offsets["is_tombstone"], pc.is_in(offsets["group_id"], groups))
+    tombstones = offsets.filter(is_tombstone)
+    pending = _still_open(_of_producers(commits, before), markers, semantics)
+    # A tombstone clears one pending commit of a producer at most.
+    newest = _newest_of_producers(pending, tombstones.num_rows + 1)
+    return OpenTransactions(commits=commits, tombstones=tombstones, pending=newest)
 
 
 def _of_producers(commits: pa.Table, before: pa.Table) -> pa.Table:
@@ -140,11 +209,11 @@ def _still_open(commits: pa.Table, markers: pa.Table, semantics: Semantics) -> p
 class PendingClients:
     """The clients of one group's pending offsets, replayed record by record.
 
-    `found` has the client of each commit by its record offset.
+    `clients` has the client of each commit by its record offset.
     """
 
     offsets: OffsetReplay
-    found: dict[int, Client | None] = field(default_factory=dict)
+    clients: dict[int, Client | None] = field(default_factory=dict)
     _commits: dict[int, list[tuple[OffsetKey, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -162,7 +231,7 @@ class PendingClients:
             )
         else:
             client = self._client(record, group) if record.is_new else record.client
-            self.found[record.record_offset] = client
+            self.clients[record.record_offset] = client
             self._commits[record.producer_id].append((record.key, record.record_offset))
             self.offsets.replay_commit(record.key, record.value, is_transactional=True)
 
@@ -171,7 +240,7 @@ class PendingClients:
             self._owned = group, owners(group)
         member = self._owned[1].get((record.key.topic, record.key.partition))
         if member is None:
-            client = self.found.get(self._newest_pending(record.producer_id))
+            client = self.clients.get(self._newest_pending(record.producer_id))
             if client is not None or len(group.members) != 1:
                 return client
             (member,) = group.members
@@ -190,27 +259,84 @@ class PendingClients:
         return NO_RECORD_OFFSET
 
 
-def with_clients(
-    pending: pa.Table, before: pa.Table, found: Mapping[RecordId, Client | None]
-) -> pa.Table:
+def replayed_clients(replays: Iterable[tuple[GroupId, PendingClients]]) -> pa.Table:
+    """The clients that were found record by record, by group (`CLIENT_OF_COMMIT`)."""
+    rows = [
+        (log_partition, record_offset, *(client or (None, None)))
+        for (log_partition, _), replay in replays
+        for record_offset, client in replay.clients.items()
+    ]
+    return _table_of(rows, CLIENT_OF_COMMIT)
+
+
+def with_clients(pending: pa.Table, before: pa.Table, clients: pa.Table) -> pa.Table:
     """Pending offsets with their clients.
 
     Args:
         pending: the pending offsets after the micro-batch (`PENDING_OFFSET_ROW`).
         before: those before it, with their clients.
-        found: the clients of the micro-batch's commits.
+        clients: the clients of the micro-batch's commits (`CLIENT_OF_COMMIT`).
     """
     if not pending.num_rows:
         return pending
-    clients = dict(zip(_columns(before, _RECORD_ID), _columns(before, Client._fields), strict=True))
-    clients.update((at, client or (None, None)) for at, client in found.items())
-    rows = [clients.get(at, (None, None)) for at in _columns(pending, _RECORD_ID)]
-    for number, name in enumerate(Client._fields):
-        index = pending.schema.get_field_index(name)
-        values = pa.array([client[number] for client in rows], pa.string())
-        pending = pending.set_column(index, pending.schema.field(name), values)
-    return pending
+    known = pa.concat_tables([before.select(CLIENT_OF_COMMIT.names), clients])
+    rows = positions(pending.select(_RECORD_ID), known.select(_RECORD_ID))
+    return _with_columns(pending, _taken(known.select(_CLIENT), rows))
 
 
-def _columns(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(rows[name].to_pylist() for name in names), strict=True)
+def _of_groups(rows: pa.Table, groups: Iterable[GroupId]) -> pa.Table:
+    ids = [dict(zip(_GROUP, group, strict=True)) for group in groups]
+    table = pa.Table.from_pylist(ids, schema=pa.schema([rows.schema.field(n) for n in _GROUP]))
+    return rows.join(table, _GROUP, join_type="left semi")
+
+
+def _clients_of_keys(groups: Mapping[GroupId, Group]) -> pa.Table:
+    """The client of the owner of each topic partition of the groups."""
+    rows = [
+        (*group_id, *topic_partition, member.client_id, member.client_host)
+        for group_id, group in groups.items()
+        for topic_partition, member in owners(group).items()
+        if topic_partition[0] is not None
+    ]
+    return _table_of(rows, _CLIENT_OF_KEY)
+
+
+def _clients_of_groups(groups: Mapping[GroupId, Group]) -> pa.Table:
+    """The client of the only member of each group that has one member."""
+    rows = [
+        (*group_id, member.client_id, member.client_host)
+        for group_id, group in groups.items()
+        if len(group.members) == 1
+        for member in group.members
+    ]
+    return _table_of(rows, _CLIENT_OF_GROUP)
+
+
+def _table_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema
+    )
+
+
+def _filled(client: Integers, producers: Integers) -> Integers:
+    """The last known client of the same producer; both are in the order of the producers."""
+    numbered = np.arange(len(client))
+    known = np.maximum.accumulate(np.where(client == NOWHERE, NOWHERE, numbered))
+    is_own = (known != NOWHERE) & (producers[known] == producers)
+    return np.where(is_own, client[known], NOWHERE)
+
+
+def _taken(rows: pa.Table, at: Integers) -> pa.Table:
+    """The rows at these positions, null for `NOWHERE`."""
+    return rows.take(pa.array(at, mask=at == NOWHERE))
+
+
+def _with_columns(rows: pa.Table, columns: pa.Table) -> pa.Table:
+    """The rows with other values in some columns."""
+    for name in columns.column_names:
+        index = rows.schema.get_field_index(name)
+        if index < 0:
+            rows = rows.append_column(name, columns[name])
+        else:
+            rows = rows.set_column(index, rows.schema.field(index), columns[name])
+    return rows
