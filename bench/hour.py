@@ -24,6 +24,7 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.replay.offsets import Outcome, Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.clock import SteadyClock
 from streaming.run.jobs import TIDY_UP_EVERY
 from streaming.tables import folder as tables_folder
 from streaming.tables import reader
@@ -309,21 +310,10 @@ def _is_column(values: object) -> bool:
     return isinstance(values, (list, tuple, range, np.ndarray, pa.Array))
 
 
-class _AnyDatetime(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, datetime)
-
-
 @contextmanager
 def clock_at(moment: datetime) -> Iterator[None]:
-    """Let readers take a moment for the current time: the folder was written before it is read."""
-
-    class Clock(datetime, metaclass=_AnyDatetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return moment.astimezone(tz)
-
-    with mock.patch.object(reader, "datetime", Clock):
+    """Let the program take a moment for the current time: the folder was written before it."""
+    with mock.patch.object(SteadyClock, "now", lambda _: moment):
         yield
 
 

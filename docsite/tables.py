@@ -9,14 +9,12 @@ import pyarrow as pa
 
 from coordinator_state.apply.columns import nullable, schema_of
 from docsite.markdown import anchor, code, page, paragraph, table
-from streaming.lag.rows import ExpiringOffsetRow, GroupLagRow, GroupStatusRow, PartitionStatusRow
+from streaming.lag.rows import ExpiringOffsetRow, PartitionStatusRow
 from streaming.tables.descriptions import column_description, table_description, table_note
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
 from streaming.views.definitions import VIEWS, OpenTransactionRow, SimpleGroupRow
 
 ROWS_OF_VIEWS: Final[Mapping[str, type]] = {
-    "group_lag": GroupLagRow,
-    "group_status": GroupStatusRow,
     "partition_status": PartitionStatusRow,
     "expiring_offsets": ExpiringOffsetRow,
     "simple_groups": SimpleGroupRow,
@@ -24,8 +22,6 @@ ROWS_OF_VIEWS: Final[Mapping[str, type]] = {
     "hanging_transactions": OpenTransactionRow,
 }
 KEYS_OF_VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "group_lag": ("group_id", "topic", "partition"),
-    "group_status": ("group_id",),
     "partition_status": ("group_id", "topic", "partition"),
     "expiring_offsets": ("group_id", "topic", "partition", "log_partition"),
     "simple_groups": ("log_partition", "group_id"),
@@ -43,8 +39,9 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
         *("offset_commits", "group_events", "group_records", "transaction_events"),
         *("log_offsets", "external_offsets"),
     ),
+    "Lag and status": ("group_lag", "group_status", "status_changes"),
     "Progress, errors and alerts": (*("load_progress", "topic_progress", "quarantine", "alerts"),),
-    "Computed views": tuple(VIEWS),
+    "Computed views": tuple(ROWS_OF_VIEWS),
 }
 _TYPES: Final[Mapping[pa.DataType, str]] = {
     pa.bool_(): "boolean",

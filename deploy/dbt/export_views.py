@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from streaming import CoordinatorTables
+from streaming.tables.schemas import ALL_TABLES
 from streaming.views.definitions import VIEWS
 
 
@@ -19,7 +20,7 @@ def main(tables: str, folder: str, as_of: str | None = None) -> None:
     """Write one file for each view."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     snapshot = CoordinatorTables(tables, as_of=as_of)
-    for view in VIEWS:
+    for view in VIEWS.keys() - {table.name for table in ALL_TABLES}:
         pq.write_table(snapshot.sql(f"FROM {view}").arrow, Path(folder, f"{view}.parquet"))
 
 

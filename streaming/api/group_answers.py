@@ -8,21 +8,20 @@ from datetime import datetime
 from coordinator_state.insight.group_status import Status
 from streaming.api.endpoints import Answer
 from streaming.api.fields import described
-from streaming.lag.rows import GroupLagRow, GroupStatusRow
+from streaming.tables.rows import GroupLagRow, StatusRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag(GroupLagRow):
-    """The lag of a group in a partition: a row of `group_lag`, with the status."""
+    """The lag of a group in a partition: a row of `group_lag`."""
 
-    __pydantic_config__ = described("group_lag", "partition_status")
+    __pydantic_config__ = described("group_lag")
 
     status: Status
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group(GroupStatusRow):
+class Group(StatusRow):
     """A group: its row of `group_status`, with further fields."""
 
     __pydantic_config__ = described("group_status", "groups")

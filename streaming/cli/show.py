@@ -187,12 +187,13 @@ def _table(
 def _lag(
     reader: TableReader, group_ids: Sequence[str] | None, by: str
 ) -> tuple[pa.Table, Sequence[str]]:
+    from streaming.lag.evaluation import Evaluation
     from streaming.lag.group_lag import group_lag, lag_totals
 
-    found = group_lag(reader, group_ids=group_ids)
     if by == "partition":
-        return found, _LAG_COLUMNS
-    totals = lag_totals(found, by)
+        evaluation = Evaluation.of(reader, group_ids=group_ids)
+        return evaluation.group_lag(with_reasons=True), _LAG_COLUMNS
+    totals = lag_totals(group_lag(reader, group_ids=group_ids), by)
     return totals, [name for name in totals.column_names if name not in _TOTALS_HIDDEN]
 
 
@@ -200,6 +201,7 @@ def _status(
     reader: TableReader, group_ids: Sequence[str] | None, by: str, rules: str
 ) -> tuple[pa.Table, Sequence[str]]:
     from streaming.lag import burrow_status, group_status
+    from streaming.lag.evaluation import Evaluation
 
     if by == "topic":
         raise click.UsageError("--by must be group or partition for status")
@@ -209,7 +211,8 @@ def _status(
     elif rules == "burrow":
         found = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
     elif by == "group":
-        found = group_status.group_statuses(reader, group_ids=group_ids)
+        evaluation = Evaluation.of(reader, group_ids=group_ids)
+        return evaluation.group_status(with_reasons=True), group_status.STATUS_ROW.names
     else:
         found = group_status.partition_statuses(reader, group_ids=group_ids)
     return found, found.column_names

@@ -46,17 +46,10 @@ def _rank(status: str) -> str:
 def groups(arguments: Arguments) -> str:
     """The groups of the overview."""
     return _lines(
-        "SELECT s.group_id, s.status, s.reason, s.group_state, s.group_type, g.members,",
-        "       s.partitions, s.partitions_not_ok, s.lag, s.max_time_lag_ms,",
-        "       s.max_time_lag_at_least_ms, l.min_retention_margin_ms",
-        "FROM group_status AS s",
-        "LEFT JOIN (",
-        "  SELECT group_id, max(member_count) AS members FROM groups GROUP BY group_id",
-        ") AS g USING (group_id)",
-        "LEFT JOIN (",
-        "  SELECT group_id, min(retention_margin_ms) AS min_retention_margin_ms",
-        "  FROM group_lag GROUP BY group_id",
-        ") AS l USING (group_id)",
+        "SELECT group_id, status, reason, group_state, group_type, member_count AS members,",
+        "       partitions, partitions_not_ok, lag, max_time_lag_ms, max_time_lag_at_least_ms,",
+        "       min_retention_margin_ms",
+        "FROM group_status",
         _where(_groups_searched(arguments)),
         _order(arguments, _GROUP_COLUMNS, "-rank"),
     )
@@ -85,9 +78,9 @@ def offsets_at(group_id: str | None) -> str:
 def group_partitions(group_id: str, arguments: Arguments = _NO_ARGUMENTS) -> str:
     """The partitions of a group, by default all of them."""
     return _lines(
-        "SELECT topic, partition, status, reason, l.* EXCLUDE (topic, partition)",
-        "FROM group_lag AS l",
-        "JOIN partition_status AS s USING (group_id, topic, partition)",
+        "SELECT topic, partition, status, reason,",
+        "       * EXCLUDE (topic, partition, status, reason)",
+        "FROM group_lag",
         _where(
             [
                 *_of_group(group_id),
@@ -185,17 +178,16 @@ def topics() -> str:
 
 def topic_groups(topic: str, arguments: Arguments) -> str:
     """The groups that have committed offsets of a topic."""
-    rank = _rank("s.status")
+    rank = _rank("status")
     return _lines(
         "SELECT * FROM (",
-        f"  SELECT group_id, arg_max(s.status, {rank}) AS status,",
-        f"         arg_max(s.reason, {rank}) AS reason, any_value(group_state) AS group_state,",
+        f"  SELECT group_id, arg_max(status, {rank}) AS status,",
+        f"         arg_max(reason, {rank}) AS reason, any_value(group_state) AS group_state,",
         "         count(DISTINCT member_id) AS readers, count(*) AS partitions,",
         "         sum(lag) AS lag, max(lag) AS max_lag, max(lag) / nullif(avg(lag), 0) AS skew,",
         "         max(time_lag_ms) AS max_time_lag_ms,",
         "         max(time_lag_at_least_ms) AS max_time_lag_at_least_ms",
         "  FROM group_lag",
-        "  JOIN partition_status AS s USING (group_id, topic, partition)",
         f"  WHERE topic = {sql_literal(topic)}",
         "  GROUP BY group_id",
         ")",
@@ -328,13 +320,13 @@ def _searched(name: str, status: str, arguments: Arguments) -> Iterator[str]:
 
 def _groups_searched(arguments: Arguments) -> Iterator[str]:
     """The conditions of the filters of the overview."""
-    yield from _searched("s.group_id", "s.status", arguments)
-    yield from _any_of("s.group_state", arguments.getlist("state"))
-    yield from _any_of("s.group_type", arguments.getlist("type"))
+    yield from _searched("group_id", "status", arguments)
+    yield from _any_of("group_state", arguments.getlist("state"))
+    yield from _any_of("group_type", arguments.getlist("type"))
     if arguments.get("topic"):
         has_part = _has_part("topic", arguments["topic"])
         of_topic = _lines("SELECT group_id FROM group_lag", f"WHERE {has_part}")
-        yield f"s.group_id IN ({of_topic})"
+        yield f"group_id IN ({of_topic})"
 
 
 def _has_part(name: str, part: str) -> str:

@@ -22,7 +22,7 @@ from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import UNKNOWN
 from coordinator_state.replay.groups import SHARE
 from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
+from streaming.lag.group_status import PARTITION_STATUS, STATUS_ROW
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
 from streaming.tables.filters import of_groups
@@ -64,7 +64,7 @@ def burrow_group_statuses(
         worst = max(found, key=lambda row: Status(row["status"]).rank)
         rows.append(
             {
-                **{name: worst[name] for name in GROUP_STATUS.names if name in worst},
+                **{name: worst[name] for name in STATUS_ROW.names if name in worst},
                 "group_id": group_id,
                 "status": group_status(Status(row["status"]) for row in found).value,
                 "reason": f"{worst['status']}: {worst['reason']}",
@@ -74,7 +74,7 @@ def burrow_group_statuses(
                 **{f"max_{name}": _max(name, found) for name in _TIME_LAGS},
             }
         )
-    return pa.Table.from_pylist(rows, GROUP_STATUS)
+    return pa.Table.from_pylist(rows, STATUS_ROW)
 
 
 _TIME_LAGS = ("time_lag_ms", "time_lag_at_least_ms")

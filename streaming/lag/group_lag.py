@@ -35,14 +35,14 @@ from streaming.lag.lag_measures import Measures, null_if_unknown
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
-from streaming.lag.rows import GroupLagRow
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.lag.share_offsets import ShareRows, share_offsets, share_progress, start_offsets
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
+from streaming.tables.rows import LagRow
 from streaming.tables.schemas import STATE_CURRENT
 
-GROUP_LAG = nullable(schema_of(GroupLagRow))
+LAG_ROW = nullable(schema_of(LagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
 
 The committed offset of a share group is its start offset, null if that is not initialized. The lag
@@ -126,7 +126,7 @@ def group_lag(
     measures.raise_log_ends(read_up_to, epoch_ms(committed["commit_timestamp"]))
     arrays = {
         "known_until": known_until.take(_places(committed, progress, shares)),
-        **{name: committed[name] for name in committed.column_names if name in GROUP_LAG.names},
+        **{name: committed[name] for name in committed.column_names if name in LAG_ROW.names},
         **measures.columns(),
         **_rates(reader, now, of_groups(group_ids), committed, logs, measures, shares),
         "commit_age_ms": pa.array(_ms(now) - epoch_ms(committed["commit_timestamp"])),
@@ -135,7 +135,7 @@ def group_lag(
         arrays["committed_offset"] = pc.if_else(
             pa.array(shares.has_no_start), None, committed["committed_offset"]
         )
-    return pa.table([pc.cast(arrays[f.name], f.type) for f in GROUP_LAG], schema=GROUP_LAG)
+    return pa.table([pc.cast(arrays[f.name], f.type) for f in LAG_ROW], schema=LAG_ROW)
 
 
 TOTALS_BY = {"group": ("group_id",), "topic": ("group_id", "topic")}

@@ -26,14 +26,15 @@ from streaming.lag.group_lag import group_lag
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.lag.partition_facts import partition_facts
-from streaming.lag.rows import GroupStatusRow, PartitionStatusRow
+from streaming.lag.rows import PartitionStatusRow
 from streaming.lag.silent_members import silent_facts, silent_members
 from streaming.lag.topic_loads import topic_loads
 from streaming.tables.reader import TableReader
+from streaming.tables.rows import StatusRow
 from streaming.tables.schemas import GROUP_EVENTS
 
 PARTITION_STATUS = nullable(schema_of(PartitionStatusRow))
-GROUP_STATUS = nullable(schema_of(GroupStatusRow))
+STATUS_ROW = nullable(schema_of(StatusRow))
 """`topic` and `partition` have the status; they are null for a status of the group itself."""
 
 Row = dict[str, Any]
@@ -71,7 +72,7 @@ def group_statuses(
     now, rules = at or reader.moment, rules or StatusRules()
     partitions = judged_partitions(reader, now, group_ids, rules, lags)
     rows = judged_groups(reader, now, group_ids, rules, partitions)
-    return pa.Table.from_pylist(rows, GROUP_STATUS)
+    return pa.Table.from_pylist(rows, STATUS_ROW)
 
 
 def judged_partitions(

@@ -14,13 +14,12 @@ from coordinator_state.insight.group_status import Status, Verdict, reason_of
 from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.lag_text import details_text
 from coordinator_state.insight.lag_trend import without_noise
-from streaming.lag.judged_partitions import JudgedPartitions, floats_of, rows_of
-from streaming.lag.rows import GroupStatusRow
+from streaming.lag.judged_partitions import STATUS_NAMES, JudgedPartitions, floats_of, rows_of
+from streaming.tables.rows import StatusRow
 
 Row = dict[str, Any]
 
 _OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
-_STATUSES: Final = sorted(Status, key=lambda status: status.rank)
 _NONE: Final = np.zeros(0, np.int64)
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
@@ -106,7 +105,7 @@ class JudgedGroups(Sequence[Row]):
         """The groups with `group_type`, `group_state`, `member_count` and `status`."""
         names = ["group_id", "group_type", "group_state", "member_count"]
         found = self._groups.select(["group_id", "group_type", "state", "member_count"])
-        statuses = pa.array([status.value for status in _STATUSES]).take(pa.array(self.ranks))
+        statuses = STATUS_NAMES.take(pa.array(self.ranks))
         return found.rename_columns(names).append_column("status", statuses)
 
     @cached_property
@@ -179,7 +178,7 @@ class JudgedGroups(Sequence[Row]):
 
     def _stale_rows(self, numbers: Int64s, stale: Verdict) -> list[Row]:
         """Rows of stale tables: no partition has a status of its own."""
-        names = [name for name in self.table.column_names if name in GroupStatusRow.__annotations__]
+        names = [name for name in self.table.column_names if name in StatusRow.__annotations__]
         verdict = {"topic": None, "partition": None, "reason": stale.reason}
         return [row | verdict for row in rows_of(self.table.select(names).take(pa.array(numbers)))]
 

@@ -1,4 +1,4 @@
-"""Background jobs of a run: offset samples, maintenance and OpenLineage events."""
+"""Background jobs of a run: offset samples, evaluations, maintenance and OpenLineage events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.lag.sample_runs import SampleRuns
+from streaming.run.evaluation import StatusEvaluation
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.lineage import LINEAGE_INTERVAL
 from streaming.run.maintenance import maintain_beside_query
@@ -71,6 +72,10 @@ def background_jobs(
             # Before the logs, whose samples need the partitions.
             jobs.append(Job("external-offsets", external.sample, interval, timedelta(0)))
         jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
+    if settings.evaluation_interval != "off":
+        evaluation = StatusEvaluation(writer)
+        interval = parse_duration(settings.evaluation_interval)
+        jobs.append(Job("evaluation", evaluation.evaluate, interval, interval))
     if settings.upkeep_interval != "off":
         retention = parse_duration(settings.history_retention)
 

@@ -184,6 +184,11 @@ class RunSettings(BaseModel):
         description="Time between two offset samples of the topics that groups read, in "
         "log_offsets; or off.",
     )
+    evaluation_interval: IntervalOrOff = Field(
+        default="5 seconds",
+        description="Shortest time between two evaluations of lag and status, in group_lag, "
+        "group_status and status_changes; or off. An evaluation takes at most a tenth of a core.",
+    )
     lag_topics: LagTopics = Field(
         default="read",
         description="Topics to sample: read (those that groups read), or all (also topics and "

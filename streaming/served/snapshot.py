@@ -46,17 +46,8 @@ class ServedSnapshot(Snapshot):
 
     def _with_status(self, condition: pa.ChunkedArray) -> Sequence[Row]:
         numbers = np.flatnonzero(condition.to_numpy())
-        rows = self.lags.take(pa.array(numbers)).to_pylist()
-        judged = self.partitions.rows(numbers)
-        return [
-            {
-                **row,
-                "status": one["status"],
-                "reason": one["reason"],
-                "rank": Status(one["status"]).rank,
-            }
-            for row, one in zip(rows, judged, strict=True)
-        ]
+        rows = self.evaluation.with_reasons(self.lag_rows, numbers).to_pylist()
+        return [{**row, "rank": Status(row["status"]).rank} for row in rows]
 
     @once
     def burrow(self) -> Mapping[str, Sequence[Row]]:

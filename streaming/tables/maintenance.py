@@ -57,6 +57,7 @@ from streaming.tables.schemas import (
     DEFAULT_SNAPSHOT_RETENTION,
     GROUP_EVENTS,
     GROUP_RECORDS,
+    JUDGED_TABLES,
     KEY_TABLES,
     LOAD_PROGRESS,
     OFFSET_COMMITS,
@@ -89,6 +90,8 @@ _WRITER_PROPERTIES: Final = WriterProperties(
 )
 UNREFERENCED_KEPT: Final = timedelta(hours=1)
 """How long a file that no version names is kept, even with a shorter snapshot retention."""
+JUDGED_KEPT: Final = timedelta(minutes=10)
+"""How long old versions of lag and status are kept at most."""
 MOST_SMALL_FILES: Final = 16
 """Up to this number, small files are not compacted."""
 _DAY: Final = "day"
@@ -135,7 +138,9 @@ def maintain_tables(
     yield _maintain_bases(epoch, history_retention, _until(days, now) or now)
     kept = _KeptVersions.of(epoch.tables)
     for table in ALL_TABLES:
-        if table in BESIDE_TABLES:
+        if table in JUDGED_TABLES:
+            until = None
+        elif table in BESIDE_TABLES:
             # This machine's clock gave them their days: it may have been ahead for a while.
             until = _until(_days(epoch.tables, table)[:-1], now)
         else:
@@ -193,9 +198,10 @@ def tidy_up(epoch: WriterEpoch) -> None:
     except TablesUnavailable as error:
         failures.append(error)
     else:
-        for table in (*KEY_TABLES, *STATE_TABLES.values(), TOPIC_PROGRESS, LOAD_PROGRESS):
+        progress = (TOPIC_PROGRESS, LOAD_PROGRESS)
+        for table in (*KEY_TABLES, *STATE_TABLES.values(), *progress, *JUDGED_TABLES):
             step(partial(_expire, epoch, table, kept))
-    for table in (*_HISTORY, *BESIDE_TABLES):
+    for table in (*_HISTORY, *(table for table in BESIDE_TABLES if table.partition_by)):
         step(partial(_compact_tiny, epoch, table))
     if failures:
         raise TablesUnavailable("; ".join(dict.fromkeys(map(str, failures))))
@@ -205,7 +211,7 @@ def _expire(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> None:
     path = table.path(epoch.tables)
     with delta.writing(path):
         opened = DeltaTable(path)
-        _delete_unneeded(epoch, opened, table, kept, _expired(opened, kept.since))
+        _delete_unneeded(epoch, opened, table, kept, _expired(opened, kept.begin(table)))
 
 
 def _compact_tiny(epoch: WriterEpoch, table: Table) -> None:
@@ -251,6 +257,12 @@ class _KeptVersions:
         progress = delta.read(tables, LOAD_PROGRESS, ["table_versions"], version=version)
         return {**pinned_versions(progress), LOAD_PROGRESS.name: version}
 
+    def begin(self, table: Table) -> datetime:
+        """The time since when the files of a table are kept: judged rows can be computed again."""
+        if table in JUDGED_TABLES:
+            return max(self.since, earliest_now() - JUDGED_KEPT)
+        return self.since
+
     def of_table(self, table: Table) -> int:
         """The version of a table; the current one of a table that belongs to no snapshot."""
         if table in BESIDE_TABLES:
@@ -267,7 +279,7 @@ class _KeptVersions:
         path, last = opened.table_uri, opened.version()
         newest = self.newest.get(table.name, last if table in BESIDE_TABLES else 0)
         return removed_after(path, newest, last) | removed_after(
-            path, self.of_table(table), last, self.since
+            path, self.of_table(table), last, self.begin(table)
         )
 
 
@@ -305,7 +317,7 @@ def _is_compacted(table: Table, opened: DeltaTable) -> bool:
     The engine `driver` limits the files of a table of keys itself (`replacing`): compaction would
     put rows that change each second among all others. The engine `spark` leaves more files.
     """
-    of_keys = (*KEY_TABLES, *STATE_TABLES.values())
+    of_keys = (*KEY_TABLES, *STATE_TABLES.values(), *JUDGED_TABLES)
     is_limited = table in of_keys and not delta.has_change_data_feed(opened)
     return not is_limited or len(opened.file_uris()) > MOST_FILES
 
@@ -411,7 +423,7 @@ def _delete_files(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> int:
     unreferenced = {file.path for file in listed if file.mtime and file.mtime < kept_since}
     if deletion_vectors.may_have_deletion_vectors(opened):
         unreferenced -= deletion_vectors_since(path, opened.version(), earliest_now() - kept_for)
-    expired = _expired(opened, kept.since)
+    expired = _expired(opened, kept.begin(table))
     return _delete_unneeded(epoch, opened, table, kept, unreferenced | expired)
 
 

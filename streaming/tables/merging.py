@@ -17,7 +17,7 @@ def merge_rows(
     opened: DeltaTable,
     table: Table,
     source: pa.Table,
-    guard: str,
+    guard: str | None,
     deletes: str | None,
     replaced: Collection[int],
     keys: pa.Table | None,
@@ -44,7 +44,7 @@ def merge_rows(
     values = {name: f"s.{name}" for name in table.schema.names}
     deletes_row = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
     is_replaced = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"
-    is_newer = f"(s.{guard} >= t.record_offset OR {is_replaced})"
+    is_newer = "true" if guard is None else f"(s.{guard} >= t.record_offset OR {is_replaced})"
     merging = opened.merge(
         rows,
         " AND ".join(f"t.{name} = s.{name}" for name in table.key),

@@ -40,7 +40,7 @@ from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
-    EXTERNAL_OFFSETS,
+    BESIDE_TABLES,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     PROPERTY_HISTORY,
@@ -57,6 +57,7 @@ _OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
 _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
 """Tables without history: they are empty at moments before the oldest snapshot."""
 _REACH_OF_RATES = timedelta(minutes=5)
+_OF_NO_SNAPSHOT = frozenset({ALERTS, *BESIDE_TABLES} - {LOG_OFFSETS})
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
@@ -258,8 +259,8 @@ class TableReader(TableProperties):
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
         must hold. With a list, files are skipped whose statistics exclude all rows. A table that
-        no micro-batch has written is empty, and so is one that cannot be rebuilt. `log_offsets`,
-        `external_offsets` and `alerts` belong to no snapshot and are read at their newest version.
+        no micro-batch has written is empty, and so is one that cannot be rebuilt. `BESIDE_TABLES`
+        and `alerts` belong to no snapshot and are read at their newest version.
 
         Tables of groups also have the rows of external groups; those are of the moment.
         """
@@ -343,7 +344,7 @@ class TableReader(TableProperties):
     def _opened(self, table: Table) -> DeltaTable | None:
         """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
         path = table.path(self.tables)
-        if not self.is_consistent or table in (ALERTS, EXTERNAL_OFFSETS):
+        if not self.is_consistent or table in _OF_NO_SNAPSHOT:
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         if self.lacks(table.name):
             return None

@@ -67,7 +67,7 @@ def replacement(
     tables: str,
     table: Table,
     source: pa.Table,
-    guard: str,
+    guard: str | None,
     deletes: str | None,
     replaced: Collection[int],
 ) -> Replacement:

@@ -130,3 +130,100 @@ class AlertRow:
     group_status: str | None
     previous_status: str | None
     status_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagRow:
+    """The lag of a group in a partition."""
+
+    group_id: str
+    topic: str
+    partition: Int32
+    group_type: str
+    group_state: str
+    topic_state: str | None
+    committed_offset: int | None
+    pending_offset: int | None
+    pending_since: datetime | None
+    pending_producer_id: int | None
+    pending_client_id: str | None
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    lag_to_last_stable: int | None
+    markers: int | None
+    data_lost: int | None
+    time_lag_ms: int | None
+    time_lag_at_least_ms: int | None
+    time_lag_unknown: str | None
+    retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    time_to_catch_up_ms: int | None
+    commit_timestamp: datetime
+    commit_age_ms: int
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    sampled_at: datetime | None
+    known_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLagRow(LagRow):
+    """The lag of a group in a partition, with its status and trend."""
+
+    status: str
+    reason: str
+    growth_per_s: float | None
+    trend: str | None
+    status_since: datetime | None
+    evaluated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRow:
+    """The status of a group, and its reason."""
+
+    group_id: str
+    group_type: str
+    group_state: str
+    status: str
+    reason: str
+    topic: str | None
+    partition: Int32 | None
+    partitions: Int32
+    partitions_not_ok: Int32
+    lag: int | None
+    max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatusRow(StatusRow):
+    """The status of a group, with its totals and trend."""
+
+    member_count: Int32 | None
+    min_retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    growth_per_s: float | None
+    trend: str | None
+    time_to_catch_up_ms: int | None
+    status_since: datetime | None
+    evaluated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChangeRow:
+    """A change of the status of a group, or of a group in a partition."""
+
+    group_id: str
+    topic: str | None
+    partition: Int32 | None
+    changed_at: datetime
+    status_before: str | None
+    status_after: str | None
+    reason: str | None
+    day: date

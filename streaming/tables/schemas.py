@@ -37,12 +37,15 @@ from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSAC
 from streaming.tables.rows import (
     AlertRow,
     ExternalOffsetRow,
+    GroupLagRow,
+    GroupStatusRow,
     LoadProgressRow,
     OffsetSampleRow,
+    StatusChangeRow,
     TopicProgressRow,
 )
 
-FORMAT_VERSION = "9"
+FORMAT_VERSION = "10"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
 
 `streaming.tables.migration` migrates earlier versions."""
@@ -207,6 +210,25 @@ EXTERNAL_OFFSETS = Table(
 
 `run` writes it beside the query, so it belongs to no snapshot; each row has its time."""
 
+GROUP_LAG = Table(
+    name="group_lag",
+    key=("group_id", "topic", "partition"),
+    schema=schema_of(GroupLagRow),
+)
+
+GROUP_STATUS = Table(
+    name="group_status",
+    key=("group_id",),
+    schema=schema_of(GroupStatusRow),
+)
+
+STATUS_CHANGES = Table(
+    name="status_changes",
+    key=("group_id", "topic", "partition", "changed_at"),
+    partition_by=("day",),
+    schema=schema_of(StatusChangeRow),
+)
+
 ALERTS = Table(
     name="alerts",
     key=("rule", "group_id", "topic", "partition"),
@@ -234,8 +256,11 @@ TABLES = (
 
 The exception is `pending_offsets`, which it writes just before `load_progress`."""
 
-BESIDE_TABLES = (LOG_OFFSETS, EXTERNAL_OFFSETS)
-"""The tables that `run` writes beside the query."""
+JUDGED_TABLES = (GROUP_LAG, GROUP_STATUS)
+"""The lag and status of groups at the last evaluation: they can be computed again."""
+
+BESIDE_TABLES = (LOG_OFFSETS, EXTERNAL_OFFSETS, *JUDGED_TABLES, STATUS_CHANGES)
+"""The tables that `run` writes beside the query: they belong to no snapshot."""
 
 ALL_TABLES = (*BESIDE_TABLES, *TABLES)
 """In the order of their creation: a folder with `load_progress` has every table."""

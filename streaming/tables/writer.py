@@ -62,7 +62,7 @@ class Writer:
         table: Table,
         source: pa.Table,
         *,
-        guard: str,
+        guard: str | None,
         deletes: str | None = None,
         replaced: Collection[int] = (),
     ) -> int:
@@ -72,10 +72,10 @@ class Writer:
         a greater record offset than the guard offset of the source row.
 
         Args:
-            table: the table, which has a column `record_offset`.
+            table: the table, which has a column `record_offset` if there is a guard.
             source: at most one row for each key, with the columns of a micro-batch or of the
                 table, and those named by `guard` and `deletes`; see `columns_of`.
-            guard: the column with the guard offset.
+            guard: the column with the guard offset; without it every source row is taken.
             deletes: the Boolean column that says whether a row only deletes; null means False.
             replaced: log partitions whose rows in the table are all replaced by those of `source`.
         """

@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.rows import (
     CommittedOffsetRow,
     CoordinatorRecordRow,
@@ -40,23 +41,21 @@ from coordinator_state.insight.explanation import Explanation
 from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
+from streaming.lag.evaluation import GROUP_STATUS_ROW, Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import group_lag, lag_totals
-from streaming.lag.group_status import group_statuses, partition_statuses
-from streaming.lag.rows import (
-    ExpiringOffsetRow,
-    GroupLagRow,
-    GroupStatusRow,
-    LagTotalsRow,
-    PartitionStatusRow,
-)
+from streaming.lag.group_status import partition_statuses
+from streaming.lag.rows import ExpiringOffsetRow, LagTotalsRow, PartitionStatusRow
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import (
     AlertRow,
     ExternalOffsetRow,
+    GroupLagRow,
+    GroupStatusRow,
     LoadProgressRow,
     OffsetSampleRow,
+    StatusChangeRow,
     TopicProgressRow,
 )
 from streaming.verify.verification import Verification
@@ -277,8 +276,9 @@ class CoordinatorTables:
         return self._table("external_offsets", ExternalOffsetRow, group)
 
     def lag(self, group: str | None = None) -> Rows[GroupLagRow]:
-        """The lag of groups in each partition."""
-        return Rows(group_lag(self.reader, group_ids=_only(group)), GroupLagRow)
+        """The lag, status and trend of groups in each partition."""
+        evaluation = Evaluation.of(self.reader, group_ids=_only(group))
+        return Rows(evaluation.group_lag(with_reasons=True), GroupLagRow)
 
     def lag_totals(
         self, by: GroupOrTopic = "group", group: str | None = None
@@ -290,13 +290,17 @@ class CoordinatorTables:
     def status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
     ) -> Rows[GroupStatusRow]:
-        """The status of each group, and its reason.
+        """The status of each group, its reason and totals; Burrow's rules have no totals.
 
         Raises:
             ConfigurationError: there are no such rules.
         """
-        judged = _of_rules(rules, default=group_statuses, burrow=burrow_group_statuses)
+        judged = _of_rules(rules, default=_group_statuses, burrow=_burrow_group_statuses)
         return Rows(judged(self.reader, group_ids=_only(group)), GroupStatusRow)
+
+    def status_changes(self, group: str | None = None) -> Rows[StatusChangeRow]:
+        """The changes of status that `run` noticed."""
+        return self._table("status_changes", StatusChangeRow, group)
 
     def explain(self, group: str) -> Explanation:
         """Why a group is behind, since when, and what changed just before.
@@ -391,6 +395,16 @@ def _of_rules(rules: str, **judges: Callable[..., pa.Table]) -> Callable[..., pa
     if rules not in judges:
         raise ConfigurationError(f"unknown rules {rules!r}: the rules are {' and '.join(judges)}")
     return judges[rules]
+
+
+def _group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
+    return Evaluation.of(reader, group_ids=group_ids).group_status(with_reasons=True)
+
+
+def _burrow_group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
+    found = burrow_group_statuses(reader, group_ids=group_ids)
+    moments = pa.repeat(pa.scalar(reader.moment), found.num_rows)
+    return columns_of(found.append_column("evaluated_at", moments), GROUP_STATUS_ROW)
 
 
 def _only(group: str | None) -> list[str] | None:

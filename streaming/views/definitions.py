@@ -1,8 +1,9 @@
 """The views on the tables: their columns, and their SELECT if SQL can express them.
 
 `streaming.views.snapshot` computes `group_lag`, `group_status`, `partition_status` and
-`expiring_offsets` with rules of the core. Each other view is a SELECT that DuckDB and Spark both
-understand: an engine with the tables in its catalog can use it without this program.
+`expiring_offsets` with rules of the core; the first two have the columns of the tables that `run`
+keeps. Each other view is a SELECT that DuckDB and Spark both understand: an engine with the tables
+in its catalog can use it without this program.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Annotated, Final
 import pyarrow as pa
 
 from coordinator_state.apply.columns import Int32, nullable, schema_of
+from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
 from streaming.lag.expiring_offsets import EXPIRING_OFFSETS
-from streaming.lag.group_lag import GROUP_LAG
-from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
+from streaming.lag.group_status import PARTITION_STATUS
 from streaming.tables.schemas import ALERTS, ALL_TABLES
 
 
@@ -55,8 +56,8 @@ class OpenTransactionRow:
 
 
 VIEWS: Final[Mapping[str, pa.Schema]] = {
-    "group_lag": GROUP_LAG,
-    "group_status": GROUP_STATUS,
+    "group_lag": GROUP_LAG_ROW,
+    "group_status": GROUP_STATUS_ROW,
     "partition_status": PARTITION_STATUS,
     "expiring_offsets": EXPIRING_OFFSETS,
     "simple_groups": nullable(schema_of(SimpleGroupRow)),

@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from coordinator_state.insight.group_status import StatusRules
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.group_facts import HEALTHY
 from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import (
-    GROUP_STATUS,
-    PARTITION_STATUS,
-    judged_groups,
-    judged_partitions,
-)
+from streaming.lag.group_status import PARTITION_STATUS, judged_groups, judged_partitions
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.tables.as_of import AsOf
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
     from streaming.views.query import Queried
 
 _COMPUTED: Final = {
-    "group_lag": "lags",
+    "group_lag": "partitions",
     "group_status": "groups",
     "partition_status": "partitions",
     "expiring_offsets": "expiring",
@@ -89,8 +85,8 @@ class Snapshot:
         self.at = at or reader.moment
         self._status_rules = status_rules or StatusRules()
         self._views: Mapping[str, Callable[[], pa.Table]] = {
-            "group_lag": lambda: self.lags,
-            "group_status": lambda: pa.Table.from_pylist(self.groups, GROUP_STATUS),
+            "group_lag": lambda: self.evaluation.group_lag(with_reasons=True),
+            "group_status": lambda: self.evaluation.group_status(with_reasons=True),
             "partition_status": lambda: pa.Table.from_pylist(self.partitions, PARTITION_STATUS),
             "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
@@ -115,7 +111,7 @@ class Snapshot:
 
     @once
     def lags(self) -> pa.Table:
-        """The view `group_lag`."""
+        """The lag of each group in each partition."""
         return group_lag(self.reader, at=self.at, group_ids=self._group_ids)
 
     @once
@@ -131,6 +127,16 @@ class Snapshot:
         return judged_groups(
             self.reader, self.at, self._group_ids, self._status_rules, self.partitions
         )
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The lag and status of all groups as columns."""
+        return Evaluation(self.at, self.lags, self.partitions, self.groups)
+
+    @once
+    def lag_rows(self) -> pa.Table:
+        """The rows of `group_lag`, without reasons."""
+        return self.evaluation.group_lag()
 
     @once
     def group_list(self) -> GroupList:

@@ -36,6 +36,7 @@ from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.live_run import START_S, live_run
 from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import Row, differences, rows_of
+from tests.support.tables.status_changes import contradictions
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -129,6 +130,7 @@ def test_every_reader_beside_a_run(
     options = (
         *("--bootstrap-servers", servers, "--history", "all", "--trigger", "200 milliseconds"),
         *("--upkeep-interval", "2 seconds", "--lag-interval", "1 second", "--silent"),
+        *("--evaluation-interval", "1 second"),
     )
     with closing(Traffic(servers)) as traffic, live_run(tmp_path, *options) as run:
         traffic.start()
@@ -141,7 +143,29 @@ def test_every_reader_beside_a_run(
     assert set(readers.torn) == {0}
     assert all(rounds > 1 for rounds in readers.rounds.values()), readers.rounds
     assert len(readers.rounds) == 4
+    assert list(contradictions(TableReader(tables))) == []
+    _assert_statuses_without_this_program(tables)
     _assert_snapshots_equal_the_log(readers, broker)
+
+
+def _assert_statuses_without_this_program(tables: str) -> None:
+    """DuckDB answers from the tables alone which groups are behind, and why."""
+    names = ("group_status", "group_lag", "groups")
+    with duckdb.connect() as connection:
+        for name in names:
+            connection.register(name, DeltaTable(f"{tables}/{name}").to_pyarrow_dataset())
+        rows = connection.sql(
+            """
+            SELECT s.group_id, s.status, s.reason, s.lag, sum(l.lag) AS lag_of_partitions
+            FROM group_status s LEFT JOIN group_lag l USING (group_id)
+            GROUP BY ALL
+            """
+        ).fetchall()
+    assert {"billing", "payments"} <= {group_id for group_id, *_ in rows}
+    for _, status, reason, lag, lag_of_partitions in rows:
+        assert status
+        assert reason
+        assert lag_of_partitions in (lag, None)
 
 
 def is_seen(readers: Readers) -> bool:

@@ -73,6 +73,7 @@ def _compare(broker: EmbeddedBroker, tables: Sequence[KilledTables], folder: Pat
                 *differences_of_loaders(disturbed.path, loaders),
                 *differences_of_history(disturbed.path, history),
                 *disturbed.doubled_samples(),
+                *disturbed.contradicting_statuses(),
                 *_verified(broker, disturbed),
             )
         )

@@ -20,6 +20,7 @@ from streaming.tables.schemas import ALL_TABLES, LOG_OFFSETS
 from tests.kills.fault_points import AT, REACHED, kill, pids_of
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import wait_until
+from tests.support.tables.status_changes import contradictions
 from tests.support.tables.undisturbed import Rows, table_rows
 
 HISTORY_RETENTION = timedelta(days=3)
@@ -28,10 +29,14 @@ _ROOT = Path(__file__).parents[2]
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 # Those that are killed tidy up as often as they can; the undisturbed one never.
 BUSY = (
-    *("--lag-interval", "1 second", "--upkeep-interval", "2 seconds"),
+    *("--lag-interval", "1 second", "--evaluation-interval", "1 second"),
+    *("--upkeep-interval", "2 seconds"),
     *("--history-retention", f"{HISTORY_RETENTION.days} days"),
     # Shorter than a micro-batch of the engine `spark` takes: maintenance deletes files meanwhile.
     *("--snapshot-retention", "15 seconds"),
+)
+_QUIET = tuple(
+    word for job in ("lag", "evaluation", "upkeep") for word in (f"--{job}-interval", "off")
 )
 CONTINUOUS = ("--trigger", "200 milliseconds")
 _AVAILABLE_NOW = ("--available-now",)
@@ -115,7 +120,7 @@ class KilledTables:
 
     def catch_up(self, *, undisturbed: bool = False) -> None:
         """Read to the end of the log, which is at rest."""
-        options = ("--lag-interval", "off", "--upkeep-interval", "off") if undisturbed else BUSY
+        options = _QUIET if undisturbed else BUSY
         command = command_of(*self.arguments(*options, *_AVAILABLE_NOW, *_LARGE))
         with self.started(command, {}) as process:
             process.wait()
@@ -131,6 +136,10 @@ class KilledTables:
         rows = TableReader(self.path).read(LOG_OFFSETS.name, list(LOG_OFFSETS.key)).to_pylist()
         places = Counter(tuple(row.values()) for row in rows)
         return [f"log_offsets: {n} rows of {place}" for place, n in places.items() if n > 1]
+
+    def contradicting_statuses(self) -> list[str]:
+        """What the tables of statuses say against each other."""
+        return list(contradictions(TableReader(self.path)))
 
     @property
     def _checkpoint(self) -> Path:

@@ -18,7 +18,7 @@ from coordinator_state.replay.groups import CONSUMER, SHARE
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import _OF_LAG, JudgedPartitions
 from streaming.lag.partition_facts import _is_well
-from streaming.lag.rows import GroupLagRow
+from streaming.tables.rows import LagRow
 
 _HINTS = get_type_hints(PartitionFacts)
 _TYPES = {int: pa.int64(), bool: pa.bool_(), str: pa.string(), float: pa.float64()}
@@ -88,7 +88,7 @@ def _lags(rows: list[dict[str, Any]]) -> pa.Table:
     for name in set(_OF_LAG[3:]) - {"member_id"}:
         columns[name] = known[name]
     columns["member_id"] = pa.nulls(len(rows), pa.string())
-    assert set(columns) == set(_OF_LAG) <= {column.name for column in fields(GroupLagRow)}
+    assert set(columns) == set(_OF_LAG) <= {column.name for column in fields(LagRow)}
     return pa.table(columns)
 
 

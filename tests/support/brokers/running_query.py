@@ -42,7 +42,8 @@ def run_to_end(
     broker: EmbeddedBroker | EmbeddedCluster, spark: SparkSession, folder: Path, **settings: Any
 ) -> Path:
     """Load the log to its end; return the tables folder."""
-    settings = {"lag_interval": "off", "upkeep_interval": "off", **settings}
+    jobs = ("lag_interval", "evaluation_interval", "upkeep_interval")
+    settings = {**dict.fromkeys(jobs, "off"), **settings}
     run_query(run_settings(broker, folder, available_now=True, **settings), session=spark)
     return folder / "tables"
 

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
 from coordinator_state.replay.partitioner import partition_for
-from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
+from streaming.lag.group_lag import LAG_ROW, group_lag, lag_totals
 from streaming.lag.unread_logs import unread_logs
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
@@ -96,7 +96,7 @@ def tables(built_tables: str, tmp_path: Path) -> str:
 
 def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
     lags = group_lag(TableReader(tables), **{"at": NOW, **options})
-    assert lags.schema == GROUP_LAG
+    assert lags.schema == LAG_ROW
     return {row["group_id"]: row for row in lags.to_pylist()}
 
 

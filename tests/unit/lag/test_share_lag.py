@@ -11,7 +11,7 @@ import pytest
 from coordinator_state.insight.lag import NO_DELIVERY_COUNT, NO_START_OFFSET, TOPIC_GONE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.lag.group_lag import GROUP_LAG, group_lag
+from streaming.lag.group_lag import LAG_ROW, group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
@@ -37,7 +37,7 @@ def partition(start_offset: int, delivered: int | None = 0, **fields: Any) -> Ro
 
 def rows_of(tables: str, **options: Any) -> list[Row]:
     lags = group_lag(TableReader(tables), **{"at": NOW, **options})
-    assert lags.schema == GROUP_LAG
+    assert lags.schema == LAG_ROW
     return lags.to_pylist()
 
 
@@ -53,7 +53,7 @@ def status_of(tables: str) -> tuple[str, str]:
 
 def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> None:
     row = row_of(tmp_path, partition(60, 15))
-    assert row == dict.fromkeys(GROUP_LAG.names) | {
+    assert row == dict.fromkeys(LAG_ROW.names) | {
         **{"group_id": GROUP, "topic": TOPIC, "partition": 0, "topic_state": "present"},
         **{"group_type": "share", "group_state": "Stable", "committed_offset": 60},
         **{"log_start_offset": 0, "last_stable_offset": 100, "log_end_offset": 100},

@@ -406,7 +406,7 @@ def test_a_full_disk_and_a_damaged_table_stop_no_other_step(
     assert set(Path(baseless.tables, "group_offsets").glob("*.parquet")) < files
     assert compacted == [
         *("group_events", "group_records", "transaction_events"),
-        *("log_offsets", "external_offsets"),
+        *("log_offsets", "external_offsets", "status_changes"),
     ]
 
 

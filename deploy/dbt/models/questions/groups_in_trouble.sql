@@ -1,4 +1,4 @@
 SELECT group_id, status, reason, lag, max_time_lag_at_least_ms
-FROM {{ source('coordinator_state_views', 'group_status') }}
+FROM {{ source('coordinator_state', 'group_status') }}
 WHERE status NOT IN ('OK', 'IDLE')
 ORDER BY lag DESC

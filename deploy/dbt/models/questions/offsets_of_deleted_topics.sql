@@ -1,4 +1,4 @@
 SELECT DISTINCT group_id, topic
-FROM {{ source('coordinator_state_views', 'group_lag') }}
+FROM {{ source('coordinator_state', 'group_lag') }}
 WHERE topic_state = 'gone'
 ORDER BY ALL

@@ -1,4 +1,4 @@
 SELECT group_id, topic, partition, lag
-FROM {{ source('coordinator_state_views', 'group_lag') }}
+FROM {{ source('coordinator_state', 'group_lag') }}
 WHERE member_id IS NULL AND group_state = 'Stable'
 ORDER BY lag DESC

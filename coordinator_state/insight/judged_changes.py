@@ -1,0 +1,138 @@
+"""The difference between two evaluations: the rows to write, and the changes of status.
+
+Ages, rates and texts differ in each evaluation. A row is written if another column changed, and
+from time to time because of its ages. So an idle cluster writes little, and its rows still say
+when they were evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, Integers, nullable, positions
+
+AGEING: Final = frozenset(
+    {
+        *("commit_age_ms", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
+        *("max_time_lag_ms", "max_time_lag_at_least_ms", "min_retention_margin_ms"),
+        *("commit_rate_per_s", "produce_rate_per_s", "growth_per_s", "time_to_catch_up_ms"),
+        *("sampled_at", "known_until", "reason", "status_since", "evaluated_at"),
+    }
+)
+"""The columns that change although nothing happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedChanges:
+    """The difference between the kept rows of a table and a new evaluation.
+
+    Attributes:
+        written: the numbers of the new rows to write.
+        deleted: the keys of the kept rows that the evaluation does not have.
+        statuses: a row for each change of status: the key, `status_before`, `status_after`, and
+            `number`, that of the new row. The status is null before the first row of a key, and
+            after the last.
+        kept: the new rows without the columns `AGEING`, but with `status_since` and `evaluated_at`.
+            A row that is not written keeps these two.
+    """
+
+    written: Integers
+    deleted: pa.Table
+    statuses: pa.Table
+    kept: pa.Table
+
+
+def kept_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of `JudgedChanges.kept` for a table."""
+    names = [name for name in schema.names if name not in AGEING]
+    return nullable(pa.schema([schema.field(n) for n in (*names, "status_since", "evaluated_at")]))
+
+
+def judged_changes(
+    kept: pa.Table,
+    rows: pa.Table,
+    *,
+    key: Sequence[str],
+    is_first: bool,
+    rewritten_after: timedelta,
+    most_rewritten: int,
+) -> JudgedChanges:
+    """Compare an evaluation with the kept rows.
+
+    Args:
+        kept: the rows of the last evaluation (`kept_schema`).
+        rows: the rows of this one, each key once, with its time in `evaluated_at`.
+        key: the columns of the key, without nulls.
+        is_first: whether there was no evaluation before: nobody knows since when the statuses hold.
+        rewritten_after: a kept row that was evaluated longer ago is written again.
+        most_rewritten: the number of such rows at most, the oldest first.
+    """
+    before = positions(rows.select(key), kept.select(key))
+    is_new = before == NOWHERE
+    earlier = kept.take(pa.array(before, mask=is_new))
+    is_changed = is_new.copy()
+    for name in kept.column_names:
+        if name not in {*key, "status_since", "evaluated_at"}:
+            is_changed |= _differ(rows[name], earlier[name])
+    is_status_changed = is_new | _differ(rows["status"], earlier["status"])
+    at = rows["evaluated_at"]
+    due = pc.subtract(at, pa.scalar(rewritten_after))
+    is_written = is_changed | _oldest(earlier["evaluated_at"], due, most_rewritten)
+    since = pa.nulls(rows.num_rows, TIMESTAMP) if is_first else at
+    status_since = pc.if_else(pa.array(is_status_changed), since, earlier["status_since"])
+    evaluated_at = pc.if_else(pa.array(is_written), at, earlier["evaluated_at"])
+    names = [name for name in kept.column_names if name not in AGEING]
+    after = rows.select(names).append_column("status_since", status_since)
+    after = after.append_column("evaluated_at", evaluated_at).cast(kept.schema)
+    is_gone = positions(kept.select(key), rows.select(key)) == NOWHERE
+    gone = kept.filter(pa.array(is_gone))
+    return JudgedChanges(
+        written=np.flatnonzero(is_written),
+        deleted=gone.select(key),
+        statuses=_statuses(rows, earlier, gone, key, is_status_changed & (not is_first)),
+        kept=after,
+    )
+
+
+def _statuses(
+    rows: pa.Table, earlier: pa.Table, gone: pa.Table, key: Sequence[str], is_changed: Integers
+) -> pa.Table:
+    numbers = np.flatnonzero(is_changed)
+    changed = rows.take(pa.array(numbers))
+    # A status that is null was already recorded as gone.
+    gone = gone.filter(pc.is_valid(gone["status"]))
+    return pa.table(
+        {
+            **{name: pa.chunked_array([*changed[name].chunks, *gone[name].chunks]) for name in key},
+            "status_before": pa.chunked_array(
+                [*earlier["status"].take(pa.array(numbers)).chunks, *gone["status"].chunks]
+            ),
+            "status_after": pa.chunked_array(
+                [*changed["status"].chunks, pa.nulls(gone.num_rows, pa.string())]
+            ),
+            "number": pa.array([*numbers, *[NOWHERE] * gone.num_rows], pa.int64()),
+        }
+    )
+
+
+def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Integers:
+    """Whether values differ; null differs from all but null."""
+    is_other = pc.fill_null(pc.not_equal(one, other), False)
+    found: Integers = pc.or_(is_other, pc.xor(pc.is_null(one), pc.is_null(other))).to_numpy()
+    return found
+
+
+def _oldest(evaluated_at: pa.ChunkedArray, due: pa.ChunkedArray, most: int) -> Integers:
+    """A mask of the rows that were evaluated before they are due, at most this number."""
+    is_due = np.flatnonzero(pc.fill_null(pc.less(evaluated_at, due), False).to_numpy())
+    times = evaluated_at.take(pa.array(is_due)).to_numpy()
+    found: Integers = np.zeros(len(evaluated_at), np.bool_)
+    found[is_due[np.argsort(times, kind="stable")[:most]]] = True
+    return found

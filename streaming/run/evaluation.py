@@ -1,0 +1,210 @@
+"""The evaluation of lag and status beside the query, kept in `group_lag` and `group_status`.
+
+An evaluation reads the newest snapshot and the newest samples. Only rows that differ from the kept
+ones are written. First the changes of status are appended to `status_changes`. After a crash
+between two writes, the next start takes the statuses from there.
+
+The time between two evaluations grows with their duration, so that they take at most a tenth of a
+core. While nothing is written to the tables, only time can change a status, so evaluations are
+rarer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.columns import (
+    NOWHERE,
+    TIMESTAMP,
+    columns_of,
+    nullable,
+    positions,
+)
+from coordinator_state.insight.judged_changes import JudgedChanges, judged_changes, kept_schema
+from coordinator_state.insight.lag import Int64s
+from streaming.lag.evaluation import Evaluation
+from streaming.tables import delta
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    EXTERNAL_OFFSETS,
+    GROUP_LAG,
+    GROUP_STATUS,
+    JUDGED_TABLES,
+    LOAD_PROGRESS,
+    LOG_OFFSETS,
+    STATE_LOADING,
+    STATUS_CHANGES,
+    Table,
+)
+from streaming.tables.writer import Writer
+
+_REWRITTEN_AFTER: Final = timedelta(minutes=1)
+_MOST_REWRITTEN: Final = 50_000
+"""In one evaluation, of rows that only became older."""
+_MOST_SHARE: Final = 0.1
+"""Of the time of a core."""
+_LONGEST_S: Final = 60.0
+_RESTS_S: Final = 15.0
+"""Between two evaluations of tables that nobody writes."""
+_READ: Final = (LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS)
+_DELETES: Final = "is_deleted"
+
+WithReasons: TypeAlias = Callable[[Int64s], pa.Table]
+"""Takes rows of an evaluation by their numbers, with their reasons."""
+
+
+@dataclass(slots=True)
+class StatusEvaluation:
+    """Keeps `group_lag`, `group_status` and `status_changes` of one tables folder."""
+
+    writer: Writer
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[Table, pa.Table] = field(default_factory=dict)
+    _first: set[Table] = field(default_factory=set)
+    """The tables that have no rows of an earlier evaluation."""
+    _next_s: float = 0.0
+    _versions: Mapping[Table, int] = field(default_factory=dict)
+    _evaluated_s: float = float("-inf")
+    _took_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
+    """The durations of the last two evaluations."""
+
+    def evaluate(self) -> None:
+        """Evaluate all groups, if it is time.
+
+        Nothing is evaluated while log partitions are loaded.
+
+        Raises:
+            WriterFenced: a newer writer has taken over.
+            ConfigurationError: a table cannot be read or written; the next call tries again.
+        """
+        begun_s = self.clock()
+        if begun_s < self._next_s:
+            return
+        versions = {table: delta.current_version(self.writer.tables, table) for table in _READ}
+        if versions == self._versions and begun_s < self._evaluated_s + _RESTS_S:
+            return
+        reader = TableReader(self.writer.tables)
+        states = reader.load_states
+        if not states or any(log.state == STATE_LOADING for log in states.values()):
+            return
+        self.keep(Evaluation.of(reader))
+        self._versions, self._evaluated_s = versions, begun_s
+        self._took_s.append(self.clock() - begun_s)
+        # The first one loads code, and a single one may have waited for the processor.
+        self._next_s = begun_s + min(min(self._took_s) / _MOST_SHARE, _LONGEST_S)
+
+    def keep(self, evaluation: Evaluation) -> None:
+        """Write the differences between an evaluation and the tables.
+
+        Raises:
+            WriterFenced: a newer writer has taken over.
+            ConfigurationError: a table cannot be read or written.
+        """
+        try:
+            if not self._kept:
+                self._restore()
+            self._write(evaluation)
+        except BaseException:
+            # A part of it may be written.
+            self._kept = {}
+            raise
+        self._first = set()
+
+    def _restore(self) -> None:
+        """Read the kept rows; a status that was recorded after them counts instead."""
+        reader = TableReader(self.writer.tables)
+        for table in JUDGED_TABLES:
+            schema = kept_schema(table.schema)
+            rows = reader.read(table.name, schema.names).cast(schema)
+            self._kept[table] = _with_later_changes(table, rows, reader)
+        self._first = {table for table, rows in self._kept.items() if not rows.num_rows}
+
+    def _write(self, evaluation: Evaluation) -> None:
+        lags, statuses = evaluation.group_lag(), evaluation.group_status()
+        of_tables: list[tuple[Table, JudgedChanges, WithReasons]] = [
+            (GROUP_LAG, self._changes(GROUP_LAG, lags), partial(evaluation.with_reasons, lags)),
+            (
+                GROUP_STATUS,
+                self._changes(GROUP_STATUS, statuses),
+                partial(evaluation.with_group_reasons, statuses),
+            ),
+        ]
+        recorded = pa.concat_tables(
+            _recorded(changes.statuses, with_reasons, evaluation.at)
+            for _, changes, with_reasons in of_tables
+        )
+        if recorded.num_rows:
+            self.writer.append(STATUS_CHANGES, recorded)
+        for table, changes, with_reasons in of_tables:
+            source = _source(table, changes, with_reasons)
+            if source.num_rows:
+                self.writer.merge(table, source, guard=None, deletes=_DELETES)
+            self._kept[table] = changes.kept
+
+    def _changes(self, table: Table, rows: pa.Table) -> JudgedChanges:
+        return judged_changes(
+            self._kept[table],
+            rows,
+            key=table.key,
+            is_first=table in self._first,
+            rewritten_after=_REWRITTEN_AFTER,
+            most_rewritten=_MOST_REWRITTEN,
+        )
+
+
+def _source(table: Table, changes: JudgedChanges, with_reasons: WithReasons) -> pa.Table:
+    """The rows to write and the keys to delete, for a MERGE."""
+    since = changes.kept["status_since"].take(pa.array(changes.written))
+    written = with_reasons(changes.written).drop_columns("status_since")
+    rows = columns_of(written.append_column("status_since", since), nullable(table.schema))
+    deleted = columns_of(changes.deleted, rows.schema)
+    return pa.concat_tables(
+        part.append_column(_DELETES, pa.repeat(is_deleted, part.num_rows))
+        for part, is_deleted in ((rows, False), (deleted, True))
+    )
+
+
+def _recorded(statuses: pa.Table, with_reasons: WithReasons, at: datetime) -> pa.Table:
+    """Rows of `status_changes`; `topic` and `partition` are null for a group itself."""
+    numbers = statuses["number"].to_numpy()
+    is_there = numbers != NOWHERE
+    reasons = np.full(numbers.size, None, object)
+    reasons[is_there] = with_reasons(numbers[is_there])["reason"].to_pylist()
+    of_change = {"changed_at": pa.scalar(at, TIMESTAMP), "day": pa.scalar(at.date())}
+    rows = statuses.append_column("reason", pa.array(reasons, pa.string()))
+    for name, value in of_change.items():
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return columns_of(rows, STATUS_CHANGES.schema)
+
+
+def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa.Table:
+    """Kept rows, with the statuses that were recorded after them."""
+    evaluated_at = pc.max(rows["evaluated_at"]).as_py()
+    if evaluated_at is None:
+        return rows
+    later: list[tuple[str, str, Any]] = [
+        ("day", ">=", evaluated_at.date()),
+        ("changed_at", ">", evaluated_at),
+    ]
+    changes = reader.read(STATUS_CHANGES.name, filters=later)
+    is_of_group = pc.is_null(changes["topic"])
+    changes = changes.filter(is_of_group if table is GROUP_STATUS else pc.invert(is_of_group))
+    if not changes.num_rows:
+        return rows
+    key = list(table.key)
+    last = changes.sort_by("changed_at").group_by(key, use_threads=False)
+    last = last.aggregate([("status_after", "last"), ("changed_at", "last")])
+    last = last.rename_columns([*key, "status", "status_since"])
+    last = columns_of(last.append_column("evaluated_at", last["status_since"]), rows.schema)
+    is_other = positions(rows.select(key), last.select(key)) == NOWHERE
+    return pa.concat_tables([rows.filter(pa.array(is_other)), last])

@@ -1,0 +1,112 @@
+"""The difference between evaluations, against a dictionary that is updated row by row."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.insight.judged_changes import judged_changes, kept_schema
+
+KEY: Final = ["group_id", "partition"]
+SCHEMA: Final = pa.schema(
+    [
+        *(("group_id", pa.string()), ("partition", pa.int32()), ("lag", pa.int64())),
+        *(("status", pa.string()), ("reason", pa.string()), ("commit_age_ms", pa.int64())),
+        *(("status_since", TIMESTAMP), ("evaluated_at", TIMESTAMP)),
+    ]
+)
+BEGIN: Final = datetime(2026, 11, 29, tzinfo=timezone.utc)
+EVALUATIONS: Final = st.lists(
+    st.tuples(
+        st.dictionaries(
+            st.tuples(st.sampled_from("ab"), st.integers(0, 2)),
+            st.tuples(st.sampled_from([None, 0, 5]), st.sampled_from(["OK", "STOP"])),
+        ),
+        st.integers(1, 45),
+    ),
+    max_size=6,
+)
+
+Row = dict[str, Any]
+
+
+@given(evaluations=EVALUATIONS, most_rewritten=st.integers(0, 3))
+def test_each_row_has_its_last_change(
+    evaluations: list[tuple[dict[tuple[str, int], tuple[int | None, str]], int]],
+    most_rewritten: int,
+) -> None:
+    """Of random evaluations some seconds apart: which rows are written, with which times."""
+    kept, at = kept_schema(SCHEMA).empty_table(), BEGIN
+    rows_before: dict[tuple[str, int], Row] = {}
+    for number, (state, seconds) in enumerate(evaluations):
+        at += timedelta(seconds=seconds)
+        rows = pa.Table.from_pylist(
+            [
+                dict(zip(KEY, key, strict=True))
+                | {"lag": lag, "status": status, "commit_age_ms": seconds, "evaluated_at": at}
+                for key, (lag, status) in state.items()
+            ],
+            SCHEMA,
+        )
+        changes = judged_changes(
+            kept,
+            rows,
+            key=KEY,
+            is_first=not number,
+            rewritten_after=timedelta(seconds=60),
+            most_rewritten=most_rewritten,
+        )
+        written = {(row["group_id"], row["partition"]) for row in taken(rows, changes.written)}
+        is_changed = {
+            key
+            for key, (lag, status) in state.items()
+            if key not in rows_before
+            or (lag, status) != (rows_before[key]["lag"], rows_before[key]["status"])
+        }
+        old = sorted(
+            rows_before[key]["evaluated_at"]
+            for key in state.keys() & rows_before.keys()
+            if at - rows_before[key]["evaluated_at"] > timedelta(seconds=60)
+        )
+        assert is_changed <= written
+        only_older = [rows_before[key]["evaluated_at"] for key in written - is_changed]
+        assert set(only_older) <= set(old[:most_rewritten])
+        assert len(written) >= min(len(old), most_rewritten)
+
+        expected = {
+            (key, rows_before.get(key, {}).get("status"), status)
+            for key, (_, status) in state.items()
+            if number and status != rows_before.get(key, {}).get("status")
+        } | {(key, row["status"], None) for key, row in rows_before.items() if key not in state}
+        recorded = changes.statuses.to_pylist()
+        assert len(recorded) == len(expected)
+        assert expected == {
+            ((row["group_id"], row["partition"]), row["status_before"], row["status_after"])
+            for row in recorded
+        }
+        for row in recorded:
+            if row["status_after"] is not None:
+                (of_row,) = taken(rows, [row["number"]])
+                assert [of_row[name] for name in KEY] == [row[name] for name in KEY]
+        gone = {(row["group_id"], row["partition"]) for row in changes.deleted.to_pylist()}
+        assert gone == rows_before.keys() - state.keys()
+
+        kept, before = changes.kept, rows_before
+        rows_before = {(row["group_id"], row["partition"]): row for row in kept.to_pylist()}
+        assert rows_before.keys() == state.keys()
+        for key, row in rows_before.items():
+            assert (row["lag"], row["status"]) == state[key]
+            assert row["evaluated_at"] == (at if key in written else before[key]["evaluated_at"])
+            is_same = key in before and before[key]["status"] == row["status"]
+            since = before[key]["status_since"] if is_same else at if number else None
+            assert row["status_since"] == since
+
+
+def taken(rows: pa.Table, numbers: Any) -> list[Row]:
+    found: list[Row] = rows.take(pa.array(numbers, pa.int64())).to_pylist()
+    return found

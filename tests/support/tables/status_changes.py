@@ -1,0 +1,51 @@
+"""The recorded changes of status against the statuses that the tables have now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, JUDGED_TABLES, STATUS_CHANGES
+from tests.support.tables.tables_folder import Row
+
+Key = tuple[str, str | None, int | None]
+"""Group, topic and partition; the last two are None for the group itself."""
+
+
+def key_of(row: Row) -> Key:
+    """The key of a row of `group_lag`, `group_status` or `status_changes`."""
+    return row["group_id"], row["topic"], row["partition"]
+
+
+def current_rows(reader: TableReader) -> Mapping[Key, Row]:
+    """The rows of groups and of their partitions."""
+    groups = reader.read(GROUP_STATUS.name).to_pylist()
+    return {
+        **{(row["group_id"], None, None): row for row in groups},
+        **{key_of(row): row for row in reader.read(GROUP_LAG.name).to_pylist()},
+    }
+
+
+def contradictions(reader: TableReader) -> Iterator[str]:
+    """Statuses, times and keys that do not follow from the recorded changes."""
+    for table in JUDGED_TABLES:
+        keys = [tuple(row.values()) for row in reader.read(table.name, table.key).to_pylist()]
+        if len(set(keys)) < len(keys):
+            yield f"{table.name} has a key twice"
+    rows = current_rows(reader)
+    last: dict[Key, Row] = {}
+    changes = reader.read(STATUS_CHANGES.name).sort_by("changed_at").to_pylist()
+    for change in changes:
+        key = key_of(change)
+        before = last.get(key)
+        if before is not None and before["status_after"] != change["status_before"]:
+            yield f"{key}: {change['status_before']} follows {before['status_after']}"
+        if change["status_before"] == change["status_after"]:
+            yield f"{key}: {change['status_after']} at {change['changed_at']} is no change"
+        last[key] = change
+    for key in rows.keys() | last.keys():
+        row = rows.get(key, {})
+        if key in last and row.get("status") != last[key]["status_after"]:
+            yield f"{key} is {row.get('status')}, not {last[key]['status_after']}"
+        if row and row["status_since"] != last.get(key, {}).get("changed_at"):
+            yield f"{key} has its status since {row['status_since']}"
