@@ -73,6 +73,7 @@ def test_tables_of_random_logs_answer_as_the_broker(
     assert min(tables.seen[kind] for kind in ("group", "member", "offset", "pending")) > 10
 
 
+@pytest.mark.release
 @pytest.mark.long
 def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None:
     logs = _segments(rounds, 1003)

@@ -121,6 +121,7 @@ def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
     assert of_driver["group_events"].total() > 5
 
 
+@pytest.mark.release
 def test_cores_that_are_registered_later_get_tasks(
     broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
 ) -> None:

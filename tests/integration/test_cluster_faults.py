@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.timeout(1_200)]
 
 UNCLEAN_ELECTION = "unclean-election"
 FAULTS = ("broker-stalled", "coordinator-moved", UNCLEAN_ELECTION)

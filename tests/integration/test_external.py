@@ -19,7 +19,7 @@ from tests.support.eventually import Eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.long, pytest.mark.spark]
+pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.spark]
 TOPIC = "read-by-spark"
 
 

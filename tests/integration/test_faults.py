@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.__main__ import endure
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.timeout(1_800)]
 
 
 @pytest.mark.parametrize(

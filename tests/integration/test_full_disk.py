@@ -22,7 +22,7 @@ from tests.support.tables.undisturbed import differences, table_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.timeout(900)]
 
 GROUP = TOPIC = "full-disk"
 MET_TIMES = 4

@@ -18,7 +18,7 @@ from streaming.jvm.jars import cache_folder, delta_jars
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers.fresh_broker import FreshBroker
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.release]
 
 _PROGRAM: Final = Path(sys.executable).with_name("coordinator-state")
 # `/mnt` stands for `/data`, which this machine need not have. What is below /tmp stays readable.

@@ -86,6 +86,7 @@ def assert_undisturbed(broker: EmbeddedBroker, folder: Path, eventually: Eventua
     assert len({tuple(row.values()) for row in samples}) == len(samples) > 0
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("s3")
 def test_the_older_run_ends_and_the_tables_are_those_of_one(
     busy_broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually

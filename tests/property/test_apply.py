@@ -59,7 +59,7 @@ LOGS_PER_RUN = 40
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "280")) // LOGS_PER_RUN)
 SHORT_RUNS = 1
 """The runs for each semantics in `make test`."""
-CI_RUNS = 3
+CI_RUNS = 2
 """The runs for each semantics in CI."""
 MICRO_BATCHES = 3
 
@@ -124,6 +124,7 @@ def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics, seed: int
     _check(tmp_path, semantics, seed, (None,))
 
 
+@pytest.mark.release
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)

@@ -32,6 +32,7 @@ def run_python(*arguments: str, **environment: str) -> str:
     ).stdout
 
 
+@pytest.mark.release
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.support.tables.tables_folder import Crash, start_apply
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.timeout(600)]
 
 
 def test_tables_with_deletion_vectors(

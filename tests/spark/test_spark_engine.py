@@ -103,6 +103,7 @@ def _names(topic_ids: Collection[str]) -> dict[str, str]:
     return {topic_id: f"topic {topic_id}" for topic_id in topic_ids}
 
 
+@pytest.mark.release
 @pytest.mark.long
 def test_a_write_that_conflicts_is_repeated(
     spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +161,7 @@ def test_a_run_of_the_other_engine_takes_over(spark: SparkSession, tables: str) 
     assert_undisturbed(tables)
 
 
+@pytest.mark.release
 @pytest.mark.long
 def test_tables_in_a_catalog_are_read_and_written_by_name(spark: SparkSession, tables: str) -> None:
     """The catalog's access rules hold only for names."""

@@ -202,6 +202,7 @@ def test_the_mark_is_that_of_this_program_and_processor(
     assert not has_compiled_loops()
 
 
+@pytest.mark.release
 @pytest.mark.long
 def test_the_set_up_compiles_every_loop(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch

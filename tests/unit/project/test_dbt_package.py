@@ -195,6 +195,7 @@ def test_every_test_runs_and_passes(built: Dbt) -> None:
     assert kinds == {"model": len(QUESTIONS), "test": 2 * len(ALL_TABLES) + len(ACCEPTED) - 1 + 1}
 
 
+@pytest.mark.release
 @long
 @pytest.mark.parametrize(("age", "status"), [(timedelta(0), "pass"), (timedelta(hours=1), "error")])
 def test_freshness_is_that_of_the_tables(age: timedelta, status: str, tmp_path: Path) -> None:
@@ -208,6 +209,7 @@ def test_freshness_is_that_of_the_tables(age: timedelta, status: str, tmp_path: 
     assert done.returncode == (status == "error")
 
 
+@pytest.mark.release
 @long
 def test_rows_that_cannot_be_are_found(tmp_path: Path) -> None:
     wrong = create_asked_tables(
@@ -221,6 +223,7 @@ def test_rows_that_cannot_be_are_found(tmp_path: Path) -> None:
     assert any("accepted_values_coordinator_state_load_progress_state" in name for name in failed)
 
 
+@pytest.mark.release
 @long
 def test_another_project_can_use_the_package(asked: Asked, tmp_path: Path) -> None:
     project = tmp_path / "project"

@@ -118,6 +118,7 @@ def test_an_older_run_ends_at_its_next_commit(
     assert_undisturbed(tables)
 
 
+@pytest.mark.release
 @pytest.mark.long
 def test_a_commit_under_way_is_fenced_too(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer run takes over between the check of the epoch and the commit, of each write."""
@@ -147,6 +148,7 @@ def test_a_commit_under_way_is_fenced_too(tables: str, monkeypatch: pytest.Monke
     assert_undisturbed(tables)
 
 
+@pytest.mark.release
 def test_runs_that_start_at_the_same_time(tables: str) -> None:
     """Each creates the tables, takes an epoch and applies micro-batches until it is fenced."""
     runs = 3
@@ -171,6 +173,7 @@ def test_runs_that_start_at_the_same_time(tables: str) -> None:
     assert_undisturbed(tables)
 
 
+@pytest.mark.release
 def test_the_epoch_outlives_checkpoints_of_the_delta_log(tables: str) -> None:
     create(tables)
     older, newer = (open_for_writing(tables, "test") for _ in range(2))
