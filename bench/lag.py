@@ -17,8 +17,8 @@ from bench.hour import folder_option, read_hour
 from streaming.alerts.replay import replay, replay_step
 from streaming.alerts.rules_file import load_rules
 from streaming.http.server import serving
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import group_statuses
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
 from streaming.metrics.exposition import formatted
@@ -47,12 +47,16 @@ def bench(folder: str | None, runs: int) -> None:
     with read_hour(folder) as tables:
         rows = [
             _measured("group_lag", runs, lambda: group_lag(TableReader(tables)).num_rows),
-            _measured("group_status", runs, lambda: group_statuses(TableReader(tables)).num_rows),
+            _measured("group_status", runs, lambda: _statuses(tables)),
             _measured("a collection of metrics", runs, lambda: _collection(tables)),
             *_scrapes(tables, runs),
             _measured("alert test of an hour", 1, lambda: _alert_test(tables)),
         ]
     output_of("text").rows(rows, tuple(rows[0]))
+
+
+def _statuses(tables: str) -> int:
+    return int(Evaluation.of(TableReader(tables)).group_status(with_reasons=True).num_rows)
 
 
 def _collection(tables: str) -> int:

@@ -54,6 +54,10 @@ _LAG_COLUMNS = (
     "topic_state",
 )
 _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
+_STATUS_HIDDEN = (
+    *("member_count", "min_retention_margin_ms", "commit_rate_per_s", "produce_rate_per_s"),
+    *("growth_per_s", "trend", "time_to_catch_up_ms", "status_since", "evaluated_at"),
+)
 
 
 @click.command()
@@ -115,7 +119,7 @@ def show(
     partitions that are not current yet. Exits with status 1 if no log partition is current (except
     for progress and alerts). The command offsets answers as a coordinator does.
     Python API: streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag,
-    group_statuses and burrow_group_statuses.
+    Evaluation.of and burrow_group_statuses.
 
     \b
     Examples:
@@ -200,7 +204,7 @@ def _lag(
 def _status(
     reader: TableReader, group_ids: Sequence[str] | None, by: str, rules: str
 ) -> tuple[pa.Table, Sequence[str]]:
-    from streaming.lag import burrow_status, group_status
+    from streaming.lag import burrow_status
     from streaming.lag.evaluation import Evaluation
 
     if by == "topic":
@@ -211,8 +215,7 @@ def _status(
     elif rules == "burrow":
         found = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
     elif by == "group":
-        evaluation = Evaluation.of(reader, group_ids=group_ids)
-        return evaluation.group_status(with_reasons=True), group_status.STATUS_ROW.names
+        found = Evaluation.of(reader, group_ids=group_ids).group_status(with_reasons=True)
     else:
-        found = group_status.partition_statuses(reader, group_ids=group_ids)
-    return found, found.column_names
+        found = Evaluation.of(reader, group_ids=group_ids).partition_status()
+    return found, [name for name in found.column_names if name not in _STATUS_HIDDEN]

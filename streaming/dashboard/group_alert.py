@@ -19,8 +19,8 @@ from streaming.alerts.rules import AlertRules, Rule, fits
 from streaming.alerts.rules_file import rules_without_sinks
 from streaming.dashboard.period import SPANS
 from streaming.errors import ConfigurationError
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import RATE_WINDOWS
-from streaming.lag.group_status import group_statuses
 from streaming.lag.lag_history import lag_history
 from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
@@ -130,7 +130,8 @@ def _tested(text: str, reader: TableReader, group_id: str, span: timedelta) -> R
 
 def _habits(reader: TableReader, group_id: str) -> GroupHabits:
     """The group as it is and was in the last day."""
-    rows = group_statuses(reader, at=reader.moment, group_ids=[group_id]).to_pylist()
+    evaluation = Evaluation.of(reader, group_ids=[group_id])
+    rows = evaluation.group_status(with_reasons=True).to_pylist()
     row = rows[0] if rows else {}
     status = Status(row["status"]) if row else None
     since = max(reader.moment - _REMEMBERED, reader.begins_at)
@@ -152,8 +153,8 @@ def _statuses(past: Past, group_id: str, since: datetime) -> Iterator[Status]:
         at = since + (until - since) * number / _REMEMBERED_STATUSES
         reader = past.before(at)
         if reader is not None:
-            for row in group_statuses(reader, at=at, group_ids=[group_id]).to_pylist():
-                yield Status(row["status"])
+            groups = Evaluation.of(reader, at=at, group_ids=[group_id]).groups
+            yield from map(Status, groups.statuses()["status"].to_pylist())
 
 
 def _usual_lag(reader: TableReader, group_id: str, since: datetime) -> float | None:

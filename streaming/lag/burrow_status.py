@@ -17,21 +17,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import nullable, schema_of
 from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_status, partition_status
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import UNKNOWN
 from coordinator_state.replay.groups import SHARE
 from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import PARTITION_STATUS, STATUS_ROW
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
+from streaming.lag.rows import PartitionStatusRow
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
+from streaming.tables.rows import StatusRow
 
 EXPIRE_GROUP = timedelta(days=7)
 OFFSET_REFRESH = timedelta(seconds=10)
 # Most groups commit often, so older commits are read only if the newer ones are not enough.
 _WINDOWS = (timedelta(minutes=10), timedelta(hours=6), EXPIRE_GROUP)
+
+_PARTITION = nullable(schema_of(PartitionStatusRow))
+_GROUP = nullable(schema_of(StatusRow))
 
 Row = dict[str, Any]
 
@@ -45,7 +50,7 @@ def burrow_partition_statuses(
 ) -> pa.Table:
     """The status of each committed offset; OK if its log end is unknown, as in Burrow."""
     rows = burrow_partitions(reader, at, group_ids, allowed_lag)
-    return pa.Table.from_pylist(rows, PARTITION_STATUS)
+    return pa.Table.from_pylist(rows, _PARTITION)
 
 
 def burrow_group_statuses(
@@ -64,7 +69,7 @@ def burrow_group_statuses(
         worst = max(found, key=lambda row: Status(row["status"]).rank)
         rows.append(
             {
-                **{name: worst[name] for name in STATUS_ROW.names if name in worst},
+                **{name: worst[name] for name in _GROUP.names if name in worst},
                 "group_id": group_id,
                 "status": group_status(Status(row["status"]) for row in found).value,
                 "reason": f"{worst['status']}: {worst['reason']}",
@@ -74,7 +79,7 @@ def burrow_group_statuses(
                 **{f"max_{name}": _max(name, found) for name in _TIME_LAGS},
             }
         )
-    return pa.Table.from_pylist(rows, STATUS_ROW)
+    return pa.Table.from_pylist(rows, _GROUP)
 
 
 _TIME_LAGS = ("time_lag_ms", "time_lag_at_least_ms")

@@ -7,7 +7,7 @@ numbers, which take longest, so they are made only of the rows that are asked fo
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -20,13 +20,15 @@ from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.lag_trend import Floats, Trend, without_noise
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import judged_groups, judged_partitions
-from streaming.lag.judged_groups import JudgedGroups
+from streaming.lag.judged_groups import JudgedGroups, Reason
 from streaming.lag.judged_partitions import JudgedPartitions, floats_of
+from streaming.lag.rows import PartitionStatusRow
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS
 
 GROUP_LAG_ROW = nullable(GROUP_LAG.schema)
 GROUP_STATUS_ROW = nullable(GROUP_STATUS.schema)
+_OF_PARTITION = [field.name for field in fields(PartitionStatusRow)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,10 @@ class Evaluation:
         rows = self._evaluated(table.append_column("trend", trends), GROUP_STATUS_ROW)
         return self.with_group_reasons(rows, np.arange(rows.num_rows)) if with_reasons else rows
 
+    def partition_status(self) -> pa.Table:
+        """The view `partition_status`: some columns of `group_lag`."""
+        return self.group_lag(with_reasons=True).select(_OF_PARTITION)
+
     def with_reasons(self, lags: pa.Table, numbers: Int64s) -> pa.Table:
         """The rows of `group_lag` with these numbers, with their reasons."""
         rows = lags.take(pa.array(numbers))
@@ -94,9 +100,9 @@ class Evaluation:
     def with_group_reasons(self, statuses: pa.Table, numbers: Int64s) -> pa.Table:
         """The rows of `group_status` with these numbers, with their reasons."""
         rows = statuses.take(pa.array(numbers))
-        of_groups = self.groups.rows(numbers)
-        for name in ("reason", "topic", "partition"):
-            rows = _with_column(rows, name, [row[name] for row in of_groups])
+        reasons = self.groups.reasons(numbers)
+        for name in Reason._fields:
+            rows = _with_column(rows, name, [getattr(reason, name) for reason in reasons])
         return rows
 
     def _evaluated(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -27,9 +27,8 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.offsets import Outcome
 from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
-from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import group_statuses
 from streaming.lag.lag_history import lag_history
 from streaming.lag.open_transactions import open_transactions
 from streaming.tables.reader import TableReader
@@ -77,8 +76,8 @@ def group_facts(
     if group is None and not events:
         return None
     commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
-    lags = group_lag(reader, at=now, group_ids=[group_id])
-    statuses = group_statuses(reader, at=now, group_ids=[group_id], lags=lags).to_pylist()
+    evaluation = Evaluation.of(reader, at=now, group_ids=[group_id])
+    lags, statuses = evaluation.lags, evaluation.group_status(with_reasons=True).to_pylist()
     status = statuses[0] if statuses else _deleted()
     offsets = reader.read(GROUP_OFFSETS.name, filters=own).to_pylist()
     series = lag_history(reader, group_id, since=since, until=now, every=EVERY)

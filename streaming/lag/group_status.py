@@ -1,4 +1,4 @@
-"""The status of every group and its reason: the views `partition_status` and `group_status`."""
+"""The statuses of groups and of their partitions, from the facts in the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import nullable, schema_of
+from coordinator_state.apply.columns import nullable
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import (
     Status,
@@ -22,57 +22,15 @@ from coordinator_state.insight.group_status import (
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
 from streaming.lag.freshness import Freshness
-from streaming.lag.group_lag import group_lag
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.lag.partition_facts import partition_facts
-from streaming.lag.rows import PartitionStatusRow
 from streaming.lag.silent_members import silent_facts, silent_members
 from streaming.lag.topic_loads import topic_loads
 from streaming.tables.reader import TableReader
-from streaming.tables.rows import StatusRow
 from streaming.tables.schemas import GROUP_EVENTS
 
-PARTITION_STATUS = nullable(schema_of(PartitionStatusRow))
-STATUS_ROW = nullable(schema_of(StatusRow))
-"""`topic` and `partition` have the status; they are null for a status of the group itself."""
-
 Row = dict[str, Any]
-
-
-def partition_statuses(
-    reader: TableReader,
-    *,
-    at: datetime | None = None,
-    group_ids: Collection[str] | None = None,
-    rules: StatusRules | None = None,
-) -> pa.Table:
-    """The status of each group in each partition with a committed offset."""
-    rows = judged_partitions(reader, at or reader.moment, group_ids, rules or StatusRules())
-    return pa.Table.from_pylist(rows, PARTITION_STATUS)
-
-
-def group_statuses(
-    reader: TableReader,
-    *,
-    at: datetime | None = None,
-    group_ids: Collection[str] | None = None,
-    rules: StatusRules | None = None,
-    lags: pa.Table | None = None,
-) -> pa.Table:
-    """The status of each group: that of its worst partition, or of the group itself.
-
-    Args:
-        reader: the snapshot.
-        at: the time of the status; by default that of the snapshot.
-        group_ids: only these groups.
-        rules: the limits; by default those of `StatusRules`.
-        lags: the result of `group_lag` for the same arguments, if the caller has it.
-    """
-    now, rules = at or reader.moment, rules or StatusRules()
-    partitions = judged_partitions(reader, now, group_ids, rules, lags)
-    rows = judged_groups(reader, now, group_ids, rules, partitions)
-    return pa.Table.from_pylist(rows, STATUS_ROW)
 
 
 def judged_partitions(
@@ -80,11 +38,9 @@ def judged_partitions(
     now: datetime,
     group_ids: Collection[str] | None,
     rules: StatusRules,
-    lags: pa.Table | None = None,
+    lags: pa.Table,
 ) -> JudgedPartitions:
     """The status of each row of `group_lag`."""
-    if lags is None:
-        lags = group_lag(reader, at=now, group_ids=group_ids)
     stale = Freshness.of(reader, now).verdict(rules)
     facts = partition_facts(reader, now, group_ids, rules, lags)
     return JudgedPartitions(lags, facts, rules, stale)

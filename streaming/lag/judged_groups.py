@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,9 @@ from streaming.tables.rows import StatusRow
 Row = dict[str, Any]
 
 _OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
+_OF_TABLE: Final = [
+    field.name for field in fields(StatusRow) if field.name not in {"topic", "partition", "reason"}
+]
 _NONE: Final = np.zeros(0, np.int64)
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
@@ -34,6 +38,14 @@ _TOTALS: Final = (
     ("time_to_catch_up_ms", "max", "time_to_catch_up_ms"),
     ("is_open_ended", "max", "is_open_ended"),
 )
+
+
+class Reason(NamedTuple):
+    """The reason of a group's status, and the partition with it; None if it is of the group."""
+
+    topic: str | None
+    partition: int | None
+    reason: str
 
 
 class JudgedGroups(Sequence[Row]):
@@ -157,8 +169,15 @@ class JudgedGroups(Sequence[Row]):
 
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""
-        if self._partitions.stale is not None:
-            return self._stale_rows(numbers, self._partitions.stale)
+        rows = rows_of(self.table.select(_OF_TABLE).take(pa.array(numbers)))
+        return [row | why._asdict() for row, why in zip(rows, self.reasons(numbers), strict=True)]
+
+    def reasons(self, numbers: Int64s) -> list[Reason]:
+        """The reasons of the statuses of the groups with these numbers."""
+        stale = self._partitions.stale
+        if stale is not None:
+            # No partition has a status of its own.
+            return [Reason(None, None, stale.reason)] * numbers.size
         is_plain = self._is_plain[numbers]
         sizes = (self._past - self._first)[numbers]
         of_others = [np.arange(self._first[n], self._past[n]) for n in numbers[~is_plain]]
@@ -166,21 +185,19 @@ class JudgedGroups(Sequence[Row]):
         heads = iter(self._partitions.rows(self._first[numbers[is_plain]]))
         found = []
         for group, plain, size in zip(
-            rows_of(self._groups.take(pa.array(numbers))), is_plain, sizes, strict=True
+            rows_of(self.table.select(_OF_TABLE).take(pa.array(numbers))),
+            is_plain,
+            sizes,
+            strict=True,
         ):
             if plain:
-                found.append(_of_caught_up(group, next(heads), int(size)))
+                # It has nothing to read.
+                head = next(heads)
+                found.append(Reason(head["topic"], head["partition"], head["reason"]))
             else:
                 own = [next(rows) for _ in range(size)]
-                verdicts = self._verdicts.get(group["group_id"], ())
-                found.append(_of_group(group, own, verdicts))
+                found.append(_reason(group, own, self._verdicts.get(group["group_id"], ())))
         return found
-
-    def _stale_rows(self, numbers: Int64s, stale: Verdict) -> list[Row]:
-        """Rows of stale tables: no partition has a status of its own."""
-        names = [name for name in self.table.column_names if name in StatusRow.__annotations__]
-        verdict = {"topic": None, "partition": None, "reason": stale.reason}
-        return [row | verdict for row in rows_of(self.table.select(names).take(pa.array(numbers)))]
 
     @cached_property
     def _is_plain(self) -> Any:
@@ -207,41 +224,19 @@ class JudgedGroups(Sequence[Row]):
         return first, past
 
 
-def _of_caught_up(group: Row, head: Row, partitions: int) -> Row:
-    """The row of a group that has nothing to read; `head` is its first partition."""
-    return {
-        **{"group_id": group["group_id"], "group_type": group["group_type"]},
-        **{"group_state": group["state"], "partitions": partitions, "partitions_not_ok": 0},
-        **{"lag": 0, "max_time_lag_ms": 0, "max_time_lag_at_least_ms": 0},
-        **{name: head[name] for name in ("topic", "partition", "status", "reason")},
-    }
-
-
-def _of_group(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> Row:
-    """The row of a group; `verdicts` are those of the group itself."""
-    found: Row = {
-        **{"group_id": group["group_id"], "group_type": group["group_type"]},
-        **{"group_state": group["state"], "topic": None, "partition": None},
-        "partitions": len(partitions),
-        "partitions_not_ok": sum(Status(row["status"]) not in _OK_STATUSES for row in partitions),
-        "lag": _total(sum, "lag", partitions) if partitions or group["member_count"] else 0,
-        "max_time_lag_ms": _total(max, "time_lag_ms", partitions),
-        "max_time_lag_at_least_ms": _total(max, "time_lag_at_least_ms", partitions),
-    }
+def _reason(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> Reason:
+    """The reason of a group's status; `verdicts` are those of the group itself."""
     # Of equally bad partitions, the one with the most records to read.
     worst = max(
         partitions, key=lambda row: (Status(row["status"]).rank, row["lag"] or 0), default=None
     )
     own = max(verdicts, key=lambda one: one.status.rank, default=Verdict(Status.IDLE, ""))
     if worst is None or own.status.rank > Status(worst["status"]).rank:
-        return found | {"status": own.status.value, "reason": own.reason}
+        return Reason(None, None, own.reason)
     reason = worst["reason"]
     if len(partitions) > 1:
-        reason = _reason_of_several(worst, partitions, found)
-    return found | {
-        **{name: worst[name] for name in ("topic", "partition", "status")},
-        "reason": reason,
-    }
+        reason = _reason_of_several(worst, partitions, group)
+    return Reason(worst["topic"], worst["partition"], reason)
 
 
 def _reason_of_several(worst: Row, partitions: list[Row], of_group: Row) -> str:
@@ -251,7 +246,8 @@ def _reason_of_several(worst: Row, partitions: list[Row], of_group: Row) -> str:
     if status is Status.UNKNOWN or (status in _OK_STATUSES and not worst["lag_text"]):
         return reason
     is_ok = status in _OK_STATUSES
-    growth = None if is_ok else _total(sum, "growth_per_s", partitions)
+    growths = [row["growth_per_s"] for row in partitions if row["growth_per_s"] is not None]
+    growth = sum(growths) if growths and not is_ok else None
     at_least_ms = of_group["max_time_lag_at_least_ms"]
     is_known = at_least_ms == of_group["max_time_lag_ms"]
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
@@ -262,9 +258,3 @@ def _reason_of_several(worst: Row, partitions: list[Row], of_group: Row) -> str:
     if not worst["lag_text"] or worst["lag"] == of_group["lag"]:
         return reason
     return reason_of(reason, f"the group: {whole}")
-
-
-def _total(function: Any, name: str, rows: Iterable[Row]) -> Any:
-    """The sum, or maximum, of the known values; None without any."""
-    known = [row[name] for row in rows if row[name] is not None]
-    return function(known) if known else None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import RATE_WINDOWS
-from streaming.lag.group_status import group_statuses
 from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
@@ -42,6 +42,7 @@ class PastStatuses:
             raise
         except ConfigurationError as error:
             return GroupStatus(moment, None, str(error), is_known=False)
-        for row in group_statuses(reader, at=moment, group_ids=self._group_ids).to_pylist():
+        evaluation = Evaluation.of(reader, at=moment, group_ids=self._group_ids)
+        for row in evaluation.group_status(with_reasons=True).to_pylist():
             return GroupStatus(moment, row["status"], row["reason"])
         return GroupStatus(moment, None, "the group did not exist")

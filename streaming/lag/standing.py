@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from streaming.lag.group_status import group_statuses
+from streaming.lag.evaluation import Evaluation
 from streaming.tables.reader import TableReader
 
 _STEPS_BACK: Final = (
@@ -38,7 +38,7 @@ def standing_since(
             before = reader.before(at - ago)
         if before is None:
             break
-        then = group_statuses(before, at=at - ago, group_ids=list(left))
+        then = Evaluation.of(before, at=at - ago, group_ids=list(left)).groups.statuses()
         pairs = zip(then["group_id"].to_pylist(), then["status"].to_pylist(), strict=True)
         left = {group: status for group, status in pairs if left[group] == status}
         found |= dict.fromkeys(left, at - ago)

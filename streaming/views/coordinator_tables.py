@@ -44,7 +44,6 @@ from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_
 from streaming.lag.evaluation import GROUP_STATUS_ROW, Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import group_lag, lag_totals
-from streaming.lag.group_status import partition_statuses
 from streaming.lag.rows import ExpiringOffsetRow, LagTotalsRow, PartitionStatusRow
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
@@ -321,7 +320,7 @@ class CoordinatorTables:
         Raises:
             ConfigurationError: there are no such rules.
         """
-        judged = _of_rules(rules, default=partition_statuses, burrow=burrow_partition_statuses)
+        judged = _of_rules(rules, default=_partition_statuses, burrow=burrow_partition_statuses)
         return Rows(judged(self.reader, group_ids=_only(group)), PartitionStatusRow)
 
     def expiring_offsets(
@@ -395,6 +394,10 @@ def _of_rules(rules: str, **judges: Callable[..., pa.Table]) -> Callable[..., pa
     if rules not in judges:
         raise ConfigurationError(f"unknown rules {rules!r}: the rules are {' and '.join(judges)}")
     return judges[rules]
+
+
+def _partition_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
+    return Evaluation.of(reader, group_ids=group_ids).partition_status()
 
 
 def _group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:

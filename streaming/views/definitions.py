@@ -1,9 +1,9 @@
 """The views on the tables: their columns, and their SELECT if SQL can express them.
 
-`streaming.views.snapshot` computes `group_lag`, `group_status`, `partition_status` and
-`expiring_offsets` with rules of the core; the first two have the columns of the tables that `run`
-keeps. Each other view is a SELECT that DuckDB and Spark both understand: an engine with the tables
-in its catalog can use it without this program.
+`streaming.views.snapshot` computes `group_lag`, `group_status` and `expiring_offsets` with rules of
+the core; the first two have the columns of the tables that `run` keeps. Each other view is a SELECT
+that DuckDB and Spark both understand: an engine with the tables in its catalog can use it without
+this program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from coordinator_state.apply.columns import Int32, nullable, schema_of
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
 from streaming.lag.expiring_offsets import EXPIRING_OFFSETS
-from streaming.lag.group_status import PARTITION_STATUS
+from streaming.lag.rows import PartitionStatusRow
 from streaming.tables.schemas import ALERTS, ALL_TABLES
 
 
@@ -58,7 +58,7 @@ class OpenTransactionRow:
 VIEWS: Final[Mapping[str, pa.Schema]] = {
     "group_lag": GROUP_LAG_ROW,
     "group_status": GROUP_STATUS_ROW,
-    "partition_status": PARTITION_STATUS,
+    "partition_status": nullable(schema_of(PartitionStatusRow)),
     "expiring_offsets": EXPIRING_OFFSETS,
     "simple_groups": nullable(schema_of(SimpleGroupRow)),
     "open_transactions": nullable(schema_of(OpenTransactionRow)),
@@ -116,6 +116,9 @@ _OPEN_TRANSACTIONS: Final = """
     """
 
 SELECTS: Final[Mapping[str, str]] = {
+    "partition_status": """
+        SELECT group_id, topic, partition, status, reason FROM group_lag
+    """,
     "simple_groups": """
         SELECT g.log_partition, g.group_id, count(o.topic) AS offsets,
                max(o.commit_timestamp) AS last_commit_timestamp

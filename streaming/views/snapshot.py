@@ -18,7 +18,7 @@ from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.group_facts import HEALTHY
 from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import PARTITION_STATUS, judged_groups, judged_partitions
+from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.tables.as_of import AsOf
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _COMPUTED: Final = {
     "group_lag": "partitions",
     "group_status": "groups",
-    "partition_status": "partitions",
     "expiring_offsets": "expiring",
 }
 """The cached attribute of `Snapshot` behind each computed view."""
@@ -87,7 +86,6 @@ class Snapshot:
         self._views: Mapping[str, Callable[[], pa.Table]] = {
             "group_lag": lambda: self.evaluation.group_lag(with_reasons=True),
             "group_status": lambda: self.evaluation.group_status(with_reasons=True),
-            "partition_status": lambda: pa.Table.from_pylist(self.partitions, PARTITION_STATUS),
             "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
         }

@@ -12,9 +12,9 @@ import pytest
 from coordinator_state.insight.group_status import Status, StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import utc_now
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness, freshness_notice
 from streaming.lag.group_lag import tables_known_until
-from streaming.lag.group_status import group_statuses, partition_statuses
 from streaming.tables import load_progress
 from streaming.tables.base_maintenance import maintain_bases
 from streaming.tables.past import Past
@@ -41,13 +41,15 @@ def sample_of(sampled_at: datetime, log_end_offset: int = 0, partition: int = 0)
 
 def test_every_group_of_stale_tables_is_unknown(tables: str) -> None:
     """A loop of rebalances, a group without offsets and lost data are claimed no more, either."""
-    statuses = group_statuses(TableReader(tables), at=LATE).to_pylist()
+    statuses = (
+        Evaluation.of(TableReader(tables), at=LATE).group_status(with_reasons=True).to_pylist()
+    )
     groups = {row["group_id"] for row in statuses}
     assert groups == {"back", "idle", "loop", "new", "nothing", "old"}
     assert {(row["status"], row["reason"], row["topic"]) for row in statuses} == {
         ("UNKNOWN", SINCE, None)
     }
-    rows = partition_statuses(TableReader(tables), at=LATE).to_pylist()
+    rows = Evaluation.of(TableReader(tables), at=LATE).group_lag(with_reasons=True).to_pylist()
     assert {(row["status"], row["reason"]) for row in rows} == {("UNKNOWN", SINCE)}
 
 

@@ -11,8 +11,8 @@ import pytest
 from coordinator_state.insight.lag import NO_DELIVERY_COUNT, NO_START_OFFSET, TOPIC_GONE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.kafka.partition_offsets import TopicPartition
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import LAG_ROW, group_lag
-from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.explanation import explained
@@ -47,7 +47,12 @@ def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
 
 
 def status_of(tables: str) -> tuple[str, str]:
-    rows = {row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()}
+    rows = {
+        row["group_id"]: row
+        for row in Evaluation.of(TableReader(tables), at=NOW)
+        .group_status(with_reasons=True)
+        .to_pylist()
+    }
     return rows[GROUP]["status"], rows[GROUP]["reason"]
 
 
@@ -140,7 +145,10 @@ def lag_by_group(all_cases: TableReader) -> dict[str, Row]:
 
 @pytest.fixture(scope="module")
 def status_by_group(all_cases: TableReader) -> dict[str, Row]:
-    return {row["group_id"]: row for row in group_statuses(all_cases, at=NOW).to_pylist()}
+    return {
+        row["group_id"]: row
+        for row in Evaluation.of(all_cases, at=NOW).group_status(with_reasons=True).to_pylist()
+    }
 
 
 @pytest.mark.parametrize("name", CASES)

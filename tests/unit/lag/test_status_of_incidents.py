@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pytest
 
 from streaming.lag.burrow_status import burrow_group_statuses
-from streaming.lag.group_status import group_statuses
+from streaming.lag.evaluation import Evaluation
+from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment
 from tests.support.tables.tables_folder import create_tables
 
@@ -292,6 +294,10 @@ def run_is_down(cluster: Cluster, t: int) -> None:
     _reads(cluster, "well")
 
 
+def our_statuses(reader: TableReader, *, at: datetime) -> pa.Table:
+    return Evaluation.of(reader, at=at).group_status(with_reasons=True)
+
+
 @pytest.mark.long
 def test_the_table_of_docs_is_true(tmp_path: Path) -> None:
     snapshots = _snapshots(tmp_path / "incidents", incidents_happen)
@@ -305,7 +311,7 @@ def test_the_table_of_docs_is_true(tmp_path: Path) -> None:
             _RESTART: changes_of(restarted, judge, ["well"])["well"],
         }
 
-    table = _table(changes_by_text(group_statuses), changes_by_text(burrow_group_statuses))
+    table = _table(changes_by_text(our_statuses), changes_by_text(burrow_group_statuses))
     before, _, rest = DOCS.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
     expected = f"{before}{_BEGIN}{table}{_END}{after}"
@@ -398,7 +404,7 @@ def test_a_partition_that_stays_behind_keeps_its_group_in_trouble(tmp_path: Path
     def rows_at(seconds: int) -> dict[str, dict[str, Any]]:
         reader = snapshots.reader(moment(seconds))
         assert reader is not None
-        rows = group_statuses(reader, at=moment(seconds)).to_pylist()
+        rows = Evaluation.of(reader, at=moment(seconds)).group_status(with_reasons=True).to_pylist()
         return {row["group_id"]: row for row in rows}
 
     for seconds in _left_moments():

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from streaming.api.app import create_app
 from streaming.external.external_group import ExternalGroup
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.lag.group_status import group_statuses
+from streaming.lag.evaluation import Evaluation
 from streaming.run.external_sampling import ExternalSampling
 from streaming.served.cluster import Cluster
 from streaming.tables.opening import open_for_writing
@@ -103,7 +103,11 @@ def test_it_is_a_group_that_brokers_do_not_have(folder: str, checkpoint: Path) -
 
 
 def status_and_explanation(tables: CoordinatorTables) -> tuple[str, str]:
-    (status,) = group_statuses(tables.reader, at=NOW, group_ids=["etl"]).to_pylist()
+    (status,) = (
+        Evaluation.of(tables.reader, at=NOW, group_ids=["etl"])
+        .group_status(with_reasons=True)
+        .to_pylist()
+    )
     explanation = explained(tables.reader, "etl", at=NOW)
     assert explanation is not None
     return status["status"], explanation.status
