@@ -11,9 +11,17 @@ import pytest
 from coordinator_state.insight.judged_changes import AGEING
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation
+from streaming.tables.creation import set_properties
+from streaming.tables.delta import CHANGE_DATA_FEED
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, STATUS_CHANGES, Table
+from streaming.tables.schemas import (
+    GROUP_LAG,
+    GROUP_STATUS,
+    JUDGED_TABLES,
+    STATUS_CHANGES,
+    Table,
+)
 from streaming.tables.writer import Writer
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment
 from tests.support.tables.status_changes import contradictions
@@ -73,21 +81,29 @@ def assert_kept(tables: str, evaluation: Evaluation) -> None:
 
 
 @pytest.mark.parametrize(
-    "crashes",
+    ("crashes", "has_feed"),
     [
-        (),
-        range(1, 80, 2),
-        pytest.param(range(0, 80, 3), marks=pytest.mark.long),
-        pytest.param(range(0, 80, 4), marks=pytest.mark.long),
+        ((), False),
+        ((), True),
+        (range(1, 80, 2), False),
+        pytest.param(range(0, 80, 3), False, marks=pytest.mark.long),
+        pytest.param(range(0, 80, 4), True, marks=pytest.mark.long),
     ],
     ids=str,
 )
 def test_the_tables_have_each_evaluation_and_every_change_once(
-    snapshots: Snapshots, tmp_path: Path, crashes: Sequence[int], monkeypatch: pytest.MonkeyPatch
+    snapshots: Snapshots,
+    tmp_path: Path,
+    crashes: Sequence[int],
+    has_feed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also if the process is killed before or after a write; the numbers count both."""
     tables = create_tables(tmp_path / "tables")
     writer = open_for_writing(tables, "test")
+    if has_feed:
+        for table in JUDGED_TABLES:
+            set_properties(writer.epoch, table, {CHANGE_DATA_FEED: "true"})
     places = iter(range(10_000))
     left = set(crashes)
 
