@@ -12,7 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from streaming.errors import ConfigurationError
+from streaming.lag.evaluation import Evaluation
+from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.locations import local_path
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.views.catalog import register, schema_location
 from streaming.views.definitions import SELECTS, VIEWS
@@ -67,6 +70,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session without temporary views."""
+    for name in VIEWS:
+        spark.catalog.dropTempView(name)
     yield spark
     spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
 
@@ -83,7 +89,7 @@ def test_a_view_has_the_rows_of_the_local_reader(
     view_rows = spark.table(name).toArrow()
     expected: pa.Table = Snapshot(TableReader(tables)).queried(name)
     assert view_rows.column_names == expected.column_names
-    times = [n for n in view_rows.column_names if n.endswith("_age_ms")]
+    times = [n for n in view_rows.column_names if n.endswith(("_age_ms", "evaluated_at"))]
     assert rows(view_rows.drop_columns(times)) == rows(expected.drop_columns(times))
 
 
@@ -101,15 +107,20 @@ def test_a_view_that_there_is_not(spark: SparkSession, tables: str) -> None:
 
 
 @pytest.mark.long
-def test_tables_and_views_have_names(session: SparkSession, tables: str) -> None:
+def test_tables_and_views_have_names(session: SparkSession, tmp_path: Path) -> None:
+    """Lag and status too, as of the last evaluation."""
+    tables = tables_of(tmp_path / "tables")
+    evaluation = Evaluation.of(TableReader(tables))
+    StatusEvaluation(open_for_writing(tables, "test")).keep(evaluation)
     for _ in range(2):
         register(session, tables, DATABASE)
     snapshot = Snapshot(TableReader(tables))
-    for name in ("groups", "group_offsets", *SELECTS):
+    for name in ("groups", "group_offsets", "group_lag", "group_status", *SELECTS):
         expected = snapshot.reader.read(name) if name not in SELECTS else snapshot.queried(name)
         assert rows(session.table(f"{DATABASE}.{name}").toArrow()) == rows(expected), name
     assert session.catalog.currentDatabase() == "default"
     expected_rows = {"simple_groups": 2, "open_transactions": 2, "hanging_transactions": 1}
+    expected_rows["partition_status"] = evaluation.lags.num_rows
     assert {name: snapshot.queried(name).num_rows for name in SELECTS} == expected_rows
 
 
