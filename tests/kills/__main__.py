@@ -30,7 +30,7 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
 from streaming.local.demo.traffic import Traffic
 from streaming.run.stderr import write_note
-from streaming.tables.schemas import ALL_TABLES, OFFSET_COMMITS
+from streaming.tables.schemas import ALL_TABLES, OFFSET_COMMITS, STATUS_CHANGES
 from streaming.views.output import output_of
 from tests.kills.comparison import compare_at_rest
 from tests.kills.fault_points import (
@@ -58,7 +58,12 @@ _WITH_AVAILABLE_NOW: Final = 0.25
 _WITHOUT_CHECKPOINT: Final = 0.2
 _DIFFERENCES_SHOWN: Final = 20
 # Where a second time is another start's, or far away.
-_ONCE: Final = frozenset({INITIAL_OFFSET, *POINTS_OF_ROLL_BACK, *POINTS_OF_UPKEEP})
+_ONCE: Final = frozenset(
+    {
+        *(INITIAL_OFFSET, *POINTS_OF_ROLL_BACK, *POINTS_OF_UPKEEP),
+        *(point for point in POINTS if point.endswith(STATUS_CHANGES.name)),
+    }
+)
 _OPTIONS: Final = {
     "plain": ("--max-records-per-trigger", "2000"),
     "feed": ("--change-data-feed",),
