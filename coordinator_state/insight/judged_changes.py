@@ -16,17 +16,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, Integers, nullable, positions
+from coordinator_state.apply.columns import NOWHERE, Integers, nullable, positions
 
 AGEING: Final = frozenset(
     {
         *("commit_age_ms", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
         *("max_time_lag_ms", "max_time_lag_at_least_ms", "min_retention_margin_ms"),
         *("commit_rate_per_s", "produce_rate_per_s", "growth_per_s", "time_to_catch_up_ms"),
-        *("sampled_at", "known_until", "reason", "status_since", "evaluated_at"),
+        *(
+            "sampled_at",
+            "known_until",
+            "commit_timestamp",
+            "reason",
+            "status_since",
+            "evaluated_at",
+        ),
     }
 )
-"""The columns that change although nothing happened."""
+"""The columns that change although nothing happened: a consumer may commit its offset again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,6 @@ def judged_changes(
     rows: pa.Table,
     *,
     key: Sequence[str],
-    is_first: bool,
     rewritten_after: timedelta,
     most_rewritten: int,
 ) -> JudgedChanges:
@@ -70,9 +76,9 @@ def judged_changes(
         kept: the rows of the last evaluation (`kept_schema`).
         rows: the rows of this one, each key once, with its time in `evaluated_at`.
         key: the columns of the key, without nulls.
-        is_first: whether there was no evaluation before: nobody knows since when the statuses hold.
-        rewritten_after: a kept row that was evaluated longer ago is written again.
-        most_rewritten: the number of such rows at most, the oldest first.
+        rewritten_after: a kept row that was evaluated longer ago is written again, and one of the
+            future: a clock was wrong then.
+        most_rewritten: the number of groups with such rows at most, the oldest first.
     """
     before = positions(rows.select(key), kept.select(key))
     is_new = before == NOWHERE
@@ -83,10 +89,11 @@ def judged_changes(
             is_changed |= _differ(rows[name], earlier[name])
     is_status_changed = is_new | _differ(rows["status"], earlier["status"])
     at = rows["evaluated_at"]
-    due = pc.subtract(at, pa.scalar(rewritten_after))
-    is_written = is_changed | _oldest(earlier["evaluated_at"], due, most_rewritten)
-    since = pa.nulls(rows.num_rows, TIMESTAMP) if is_first else at
-    status_since = pc.if_else(pa.array(is_status_changed), since, earlier["status_since"])
+    before_at = earlier["evaluated_at"]
+    is_due = pc.less(before_at, pc.subtract(at, pa.scalar(rewritten_after)))
+    is_due = pc.fill_null(pc.or_(is_due, pc.greater(before_at, at)), False).to_numpy()
+    is_written = is_changed | _oldest(is_due, before_at, rows["group_id"], most_rewritten)
+    status_since = pc.if_else(pa.array(is_status_changed), at, earlier["status_since"])
     evaluated_at = pc.if_else(pa.array(is_written), at, earlier["evaluated_at"])
     names = [name for name in kept.column_names if name not in AGEING]
     after = rows.select(names).append_column("status_since", status_since)
@@ -96,7 +103,7 @@ def judged_changes(
     return JudgedChanges(
         written=np.flatnonzero(is_written),
         deleted=gone.select(key),
-        statuses=_statuses(rows, earlier, gone, key, is_status_changed & (not is_first)),
+        statuses=_statuses(rows, earlier, gone, key, is_status_changed),
         kept=after,
     )
 
@@ -129,10 +136,14 @@ def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Integers:
     return found
 
 
-def _oldest(evaluated_at: pa.ChunkedArray, due: pa.ChunkedArray, most: int) -> Integers:
-    """A mask of the rows that were evaluated before they are due, at most this number."""
-    is_due = np.flatnonzero(pc.fill_null(pc.less(evaluated_at, due), False).to_numpy())
-    times = evaluated_at.take(pa.array(is_due)).to_numpy()
-    found: Integers = np.zeros(len(evaluated_at), np.bool_)
-    found[is_due[np.argsort(times, kind="stable")[:most]]] = True
+def _oldest(
+    is_due: Integers, evaluated_at: pa.ChunkedArray, groups: pa.ChunkedArray, most: int
+) -> Integers:
+    """A mask of the rows that are due, of at most this number of groups, the oldest first."""
+    found: Integers = np.zeros(len(is_due), np.bool_)
+    due = np.flatnonzero(is_due)
+    due = due[np.argsort(evaluated_at.take(pa.array(due)).to_numpy(), kind="stable")]
+    # The numbers of the groups are in the order of their oldest rows.
+    encoded = groups.take(pa.array(due)).combine_chunks().dictionary_encode()
+    found[due[encoded.indices.to_numpy() < most]] = True
     return found

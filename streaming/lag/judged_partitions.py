@@ -120,43 +120,48 @@ class JudgedPartitions(Sequence[Row]):
                 *(column.to_pylist() for column in well.columns), strict=True
             )
         ]
-        others = rows_of(self._facts.take(pa.array(numbers[~is_well])))
-        found[~is_well] = [
-            partition_status(PartitionFacts(**row), self._rules).reason for row in others
-        ]
+        found[~is_well] = [self._others[number][0].reason for number in numbers[~is_well]]
         return pa.array(found, pa.string())
 
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""
         found = rows_of(self.columns.take(pa.array(numbers)))
         is_well = self._is_well[numbers]
-        others = numbers[~is_well]
-        facts = iter(rows_of(self._facts.take(pa.array(others))))
         known_of = (
             self._facts[name].take(pa.array(numbers)).to_pylist()
             for name in ("time_lag_ms", "has_members")
         )
-        for row, well, oldest_ms, has_members in zip(found, is_well, *known_of, strict=True):
+        for number, row, well, oldest_ms, has_members in zip(
+            numbers, found, is_well, *known_of, strict=True
+        ):
             if well:
                 rates = row["produce_rate_per_s"], row["commit_rate_per_s"]
                 growth_per_s = None if None in rates else rates[0] - rates[1]
                 verdict = well_status(row["lag"], oldest_ms, has_members=has_members)
             else:
-                known = PartitionFacts(**next(facts))
-                verdict, growth_per_s = partition_status(known, self._rules), known.growth_per_s
+                verdict, growth_per_s = self._others[number]
             verdict = self.stale or verdict
             row["status"], row["reason"] = verdict.status.value, verdict.reason
             row["cause"], row["lag_text"], row["growth_per_s"] = *verdict[1:], growth_per_s
         return found
+
+    @cached_property
+    def _others(self) -> dict[int, tuple[Verdict, float | None]]:
+        """The verdict and the growth of each row that is not well, by number."""
+        others = np.flatnonzero(~self._is_well)
+        facts = (PartitionFacts(**r) for r in rows_of(self._facts.take(pa.array(others))))
+        return {
+            int(number): (partition_status(known, self._rules), known.growth_per_s)
+            for number, known in zip(others, facts, strict=True)
+        }
 
     def _ranks(self) -> Int64s:
         """The rank of each row's status."""
         if self.stale is not None:
             return np.full(len(self), self.stale.status.rank)
         ranks = np.full(len(self), Status.OK.rank)
-        others = np.flatnonzero(~self._is_well)
-        for number, row in zip(others, rows_of(self._facts.take(pa.array(others))), strict=True):
-            ranks[number] = partition_status(PartitionFacts(**row), self._rules).status.rank
+        for number, (verdict, _) in self._others.items():
+            ranks[number] = verdict.status.rank
         return ranks
 
 

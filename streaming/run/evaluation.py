@@ -11,13 +11,13 @@ rarer.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from coordinator_state.apply.columns import (
     positions,
 )
 from coordinator_state.insight.judged_changes import JudgedChanges, judged_changes, kept_schema
-from coordinator_state.insight.lag import Int64s
+from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import Evaluation
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
@@ -48,19 +48,19 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer import Writer
 
+logger = logging.getLogger(__name__)
+
 _REWRITTEN_AFTER: Final = timedelta(minutes=1)
-_MOST_REWRITTEN: Final = 50_000
-"""In one evaluation, of rows that only became older."""
-_MOST_SHARE: Final = 0.1
-"""Of the time of a core."""
+_MOST_REWRITTEN: Final = 1_000
+"""Groups in one evaluation whose rows only became older, in a table that is not replaced whole."""
+_MANY_ROWS: Final = 100_000
+_MOST_SHARE: Final = 0.05
+"""Of the time. Arrow's threads use two cores for a part of it: a tenth of a core at most."""
 _LONGEST_S: Final = 60.0
 _RESTS_S: Final = 15.0
 """Between two evaluations of tables that nobody writes."""
 _READ: Final = (LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS)
 _DELETES: Final = "is_deleted"
-
-WithReasons: TypeAlias = Callable[[Int64s], pa.Table]
-"""Takes rows of an evaluation by their numbers, with their reasons."""
 
 
 @dataclass(slots=True)
@@ -70,23 +70,36 @@ class StatusEvaluation:
     writer: Writer
     clock: Callable[[], float] = time.monotonic
     _kept: dict[Table, pa.Table] = field(default_factory=dict)
-    _first: set[Table] = field(default_factory=set)
-    """The tables that have no rows of an earlier evaluation."""
     _next_s: float = 0.0
     _versions: Mapping[Table, int] = field(default_factory=dict)
     _evaluated_s: float = float("-inf")
+    _is_failing: bool = False
     _took_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
     """The durations of the last two evaluations."""
 
     def evaluate(self) -> None:
         """Evaluate all groups, if it is time.
 
-        Nothing is evaluated while log partitions are loaded.
+        Nothing is evaluated while log partitions are loaded. A failure is logged once, and a later
+        call tries again. It does not affect the other tables.
 
         Raises:
             WriterFenced: a newer writer has taken over.
-            ConfigurationError: a table cannot be read or written; the next call tries again.
         """
+        try:
+            self._evaluate()
+        except WriterFenced:
+            raise
+        except Exception as error:
+            if not self._is_failing:
+                logger.warning(
+                    "cannot evaluate lag and status: %(error)s; retrying",
+                    {"error": first_line(error)},
+                )
+                logger.debug("traceback of the warning above", exc_info=True)
+            self._is_failing = True
+
+    def _evaluate(self) -> None:
         begun_s = self.clock()
         if begun_s < self._next_s:
             return
@@ -97,11 +110,16 @@ class StatusEvaluation:
         states = reader.load_states
         if not states or any(log.state == STATE_LOADING for log in states.values()):
             return
-        self.keep(Evaluation.of(reader))
+        try:
+            self.keep(Evaluation.of(reader))
+        finally:
+            self._took_s.append(self.clock() - begun_s)
+            # The first one loads code, and a single one may have waited for the processor.
+            self._next_s = begun_s + min(min(self._took_s) / _MOST_SHARE, _LONGEST_S)
         self._versions, self._evaluated_s = versions, begun_s
-        self._took_s.append(self.clock() - begun_s)
-        # The first one loads code, and a single one may have waited for the processor.
-        self._next_s = begun_s + min(min(self._took_s) / _MOST_SHARE, _LONGEST_S)
+        if self._is_failing:
+            logger.warning("the evaluation of lag and status works again")
+        self._is_failing = False
 
     def keep(self, evaluation: Evaluation) -> None:
         """Write the differences between an evaluation and the tables.
@@ -118,7 +136,6 @@ class StatusEvaluation:
             # A part of it may be written.
             self._kept = {}
             raise
-        self._first = set()
 
     def _restore(self) -> None:
         """Read the kept rows; a status that was recorded after them counts instead."""
@@ -127,26 +144,25 @@ class StatusEvaluation:
             schema = kept_schema(table.schema)
             rows = reader.read(table.name, schema.names).cast(schema)
             self._kept[table] = _with_later_changes(table, rows, reader)
-        self._first = {table for table, rows in self._kept.items() if not rows.num_rows}
 
     def _write(self, evaluation: Evaluation) -> None:
         lags, statuses = evaluation.group_lag(), evaluation.group_status()
-        of_tables: list[tuple[Table, JudgedChanges, WithReasons]] = [
-            (GROUP_LAG, self._changes(GROUP_LAG, lags), partial(evaluation.with_reasons, lags)),
-            (
-                GROUP_STATUS,
-                self._changes(GROUP_STATUS, statuses),
-                partial(evaluation.with_group_reasons, statuses),
+        of_lags, of_groups = self._changes(GROUP_LAG, lags), self._changes(GROUP_STATUS, statuses)
+        # A row whose status changed is written, too.
+        written = {
+            GROUP_LAG: (of_lags, evaluation.with_reasons(lags, of_lags.written)),
+            GROUP_STATUS: (
+                of_groups,
+                evaluation.with_group_reasons(statuses, of_groups.written),
             ),
-        ]
+        }
         recorded = pa.concat_tables(
-            _recorded(changes.statuses, with_reasons, evaluation.at)
-            for _, changes, with_reasons in of_tables
+            _recorded(changes, rows, evaluation.at) for changes, rows in written.values()
         )
         if recorded.num_rows:
             self.writer.append(STATUS_CHANGES, recorded)
-        for table, changes, with_reasons in of_tables:
-            source = _source(table, changes, with_reasons)
+        for table, (changes, rows) in written.items():
+            source = _source(table, changes, rows)
             if source.num_rows:
                 self.writer.merge(table, source, guard=None, deletes=_DELETES)
             self._kept[table] = changes.kept
@@ -156,17 +172,16 @@ class StatusEvaluation:
             self._kept[table],
             rows,
             key=table.key,
-            is_first=table in self._first,
             rewritten_after=_REWRITTEN_AFTER,
-            most_rewritten=_MOST_REWRITTEN,
+            most_rewritten=_MOST_REWRITTEN if rows.num_rows > _MANY_ROWS else rows.num_rows,
         )
 
 
-def _source(table: Table, changes: JudgedChanges, with_reasons: WithReasons) -> pa.Table:
+def _source(table: Table, changes: JudgedChanges, written: pa.Table) -> pa.Table:
     """The rows to write and the keys to delete, for a MERGE."""
     since = changes.kept["status_since"].take(pa.array(changes.written))
-    written = with_reasons(changes.written).drop_columns("status_since")
-    rows = columns_of(written.append_column("status_since", since), nullable(table.schema))
+    rows = written.drop_columns("status_since").append_column("status_since", since)
+    rows = columns_of(rows, nullable(table.schema))
     deleted = columns_of(changes.deleted, rows.schema)
     return pa.concat_tables(
         part.append_column(_DELETES, pa.repeat(is_deleted, part.num_rows))
@@ -174,14 +189,13 @@ def _source(table: Table, changes: JudgedChanges, with_reasons: WithReasons) -> 
     )
 
 
-def _recorded(statuses: pa.Table, with_reasons: WithReasons, at: datetime) -> pa.Table:
+def _recorded(changes: JudgedChanges, written: pa.Table, at: datetime) -> pa.Table:
     """Rows of `status_changes`; `topic` and `partition` are null for a group itself."""
-    numbers = statuses["number"].to_numpy()
-    is_there = numbers != NOWHERE
-    reasons = np.full(numbers.size, None, object)
-    reasons[is_there] = with_reasons(numbers[is_there])["reason"].to_pylist()
+    numbers = changes.statuses["number"].to_numpy()
+    places = np.searchsorted(changes.written, numbers)
+    reasons = written["reason"].take(pa.array(places, mask=numbers == NOWHERE))
+    rows = changes.statuses.append_column("reason", reasons)
     of_change = {"changed_at": pa.scalar(at, TIMESTAMP), "day": pa.scalar(at.date())}
-    rows = statuses.append_column("reason", pa.array(reasons, pa.string()))
     for name, value in of_change.items():
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
     return columns_of(rows, STATUS_CHANGES.schema)
@@ -189,13 +203,12 @@ def _recorded(statuses: pa.Table, with_reasons: WithReasons, at: datetime) -> pa
 
 def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa.Table:
     """Kept rows, with the statuses that were recorded after them."""
-    evaluated_at = pc.max(rows["evaluated_at"]).as_py()
-    if evaluated_at is None:
-        return rows
-    later: list[tuple[str, str, Any]] = [
-        ("day", ">=", evaluated_at.date()),
-        ("changed_at", ">", evaluated_at),
-    ]
+    # Rows of the future have the time of a wrong clock.
+    is_past = pc.less_equal(rows["evaluated_at"], pa.scalar(reader.moment, TIMESTAMP))
+    evaluated_at = pc.max(rows["evaluated_at"].filter(is_past)).as_py()
+    later: list[tuple[str, str, Any]] = [("changed_at", "<=", reader.moment)]
+    if evaluated_at is not None:
+        later += [("day", ">=", evaluated_at.date()), ("changed_at", ">", evaluated_at)]
     changes = reader.read(STATUS_CHANGES.name, filters=later)
     is_of_group = pc.is_null(changes["topic"])
     changes = changes.filter(is_of_group if table is GROUP_STATUS else pc.invert(is_of_group))
@@ -203,7 +216,8 @@ def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa
         return rows
     key = list(table.key)
     last = changes.sort_by("changed_at").group_by(key, use_threads=False)
-    last = last.aggregate([("status_after", "last"), ("changed_at", "last")])
+    with_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
+    last = last.aggregate([("status_after", "last", with_nulls), ("changed_at", "last")])
     last = last.rename_columns([*key, "status", "status_since"])
     last = columns_of(last.append_column("evaluated_at", last["status_since"]), rows.schema)
     is_other = positions(rows.select(key), last.select(key)) == NOWHERE

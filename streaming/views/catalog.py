@@ -63,6 +63,8 @@ def register(session: SparkSession, tables: str, database: str) -> str:
         with _using(session, _name(database)):
             catalog = session.catalog.currentCatalog()
             for table in ALL_TABLES:
+                # A temporary view of `create_views` would hide the table.
+                session.catalog.dropTempView(table.name)
                 _register_table(session, table, tables)
             if DeltaTable.is_deltatable(ALERTS.path(tables)):
                 _register_table(session, ALERTS, tables)

@@ -100,7 +100,9 @@ class Snapshot:
         return SnapshotPlace(tables, self.reader.as_of, self.at, self._status_rules)
 
     def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
-        """The views among `names` that are already computed."""
+        """The views among `names` that are already computed, and those that they select from."""
+        if "partition_status" in names:
+            names = {*names, "group_lag"}
         return {
             name: self.queried(name)
             for name, attribute in _COMPUTED.items()
