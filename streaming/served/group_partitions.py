@@ -21,7 +21,7 @@ _STATUSES: Final = np.array([status.value for status in Status])
 
 @dataclass(frozen=True, slots=True)
 class GroupPartitions:
-    """Rows of `group_lag` with `status`, `rank` and, in rows that are made, `reason`.
+    """Rows of `group_lag` with `rank`; rows that are made have their `reason`.
 
     `numbers` are those of the rows in the view.
     """
@@ -33,12 +33,11 @@ class GroupPartitions:
     @classmethod
     def of(cls, snapshot: ServedSnapshot, group_id: str) -> GroupPartitions:
         """The partitions of a group."""
-        is_own = pc.equal(snapshot.lags["group_id"], group_id)
+        is_own = pc.equal(snapshot.lag_rows["group_id"], group_id)
         numbers = np.flatnonzero(is_own.to_numpy())
-        ranks = snapshot.partitions.ranks[numbers]
-        columns = snapshot.lags.take(pa.array(numbers))
-        columns = columns.append_column("status", pa.array(_STATUSES[ranks], pa.string()))
-        return cls(snapshot, numbers, columns.append_column("rank", pa.array(ranks)))
+        columns = snapshot.lag_rows.take(pa.array(numbers))
+        ranks = pa.array(snapshot.partitions.ranks[numbers])
+        return cls(snapshot, numbers, columns.append_column("rank", ranks))
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -49,9 +48,9 @@ class GroupPartitions:
 
     def rows(self, numbers: Int64s) -> Sequence[Row]:
         """The rows with these numbers, in this order."""
-        judged = self.snapshot.partitions.rows(self.numbers[numbers])
+        reasons = self.snapshot.partitions.reasons(self.numbers[numbers]).to_pylist()
         found = rows_of(self.columns.take(pa.array(numbers)))
-        return [{**row, "reason": one["reason"]} for row, one in zip(found, judged, strict=True)]
+        return [row | {"reason": reason} for row, reason in zip(found, reasons, strict=True)]
 
     def where(self, **values: str) -> GroupPartitions:
         """The partitions with these values in columns of text."""
