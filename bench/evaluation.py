@@ -12,8 +12,8 @@ from typing import Final
 import click
 
 from bench.hour import Shape, clock_at, read_hour
-from coordinator_state.insight.judged_changes import kept_schema
 from streaming.lag.evaluation import Evaluation
+from streaming.lag.judged_changes import kept_schema
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader

@@ -30,9 +30,9 @@ from coordinator_state.apply.columns import (
     nullable,
     positions,
 )
-from coordinator_state.insight.judged_changes import JudgedChanges, judged_changes, kept_schema
 from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import Evaluation
+from streaming.lag.judged_changes import JudgedChanges, judged_changes, kept_schema
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.apply.columns import TIMESTAMP
-from coordinator_state.insight.judged_changes import judged_changes, kept_schema
+from streaming.lag.judged_changes import judged_changes, kept_schema
 
 KEY: Final = ["group_id", "partition"]
 SCHEMA: Final = pa.schema(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.insight.judged_changes import AGEING
 from streaming.lag.evaluation import Evaluation
+from streaming.lag.judged_changes import AGEING
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.creation import set_properties
 from streaming.tables.delta import CHANGE_DATA_FEED
