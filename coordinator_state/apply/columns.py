@@ -151,10 +151,20 @@ NOWHERE: Final = -1
 def positions(keys: pa.Table, among: pa.Table) -> Integers:
     """For each row of keys, the position of the last equal row of `among`, or `NOWHERE`."""
     ids = distinct_keys(pa.concat_tables([keys, among]))
-    last = np.full(len(ids), NOWHERE)
+    last: Integers = np.full(len(ids), NOWHERE)
     last[ids[keys.num_rows :]] = np.arange(among.num_rows)
-    found: Integers = last[ids[: keys.num_rows]]
-    return found
+    return last[ids[: keys.num_rows]]
+
+
+def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Rows with other values in some columns, or with further columns behind their own."""
+    for name, values in columns.items():
+        index = rows.schema.get_field_index(name)
+        if index < 0:
+            rows = rows.append_column(name, values)
+        else:
+            rows = rows.set_column(index, rows.schema.field(index), values)
+    return rows
 
 
 def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:

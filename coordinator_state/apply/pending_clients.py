@@ -30,6 +30,7 @@ from coordinator_state.apply.columns import (
     distinct_keys,
     numbers,
     positions,
+    with_columns,
 )
 from coordinator_state.apply.outcomes import is_ended
 from coordinator_state.apply.rows import PENDING_OFFSET_ROW
@@ -144,18 +145,17 @@ class OpenTransactions:
         rows = pa.concat_tables([columns_of(rows, _COMMIT) for rows in (commits, pending)])
         clients = pa.concat_tables([rows.select(_CLIENT) for rows in (owned, single, pending)])
         client = positions(rows.select(_KEY), owned.select(_KEY))
-        of_pending = np.arange(clients.num_rows - pending.num_rows, clients.num_rows)
+        pending_places = np.arange(clients.num_rows - pending.num_rows, clients.num_rows)
         is_known = pending["client_id"].is_valid().to_numpy()
-        client[commits.num_rows :] = np.where(is_known, of_pending, NOWHERE)
+        client[commits.num_rows :] = np.where(is_known, pending_places, NOWHERE)
         producers = distinct_keys(rows.select(_PRODUCER))
         order = np.lexsort((numbers(rows["record_offset"]), producers))
         client[order] = _filled(client[order], producers[order])
-        of_group = positions(rows.select(_GROUP), single.select(_GROUP))
-        is_single = (client == NOWHERE) & (of_group != NOWHERE)
-        client[is_single] = owned.num_rows + of_group[is_single]
-        return columns_of(
-            _with_columns(commits, _taken(clients, client[: commits.num_rows])), CLIENT_OF_COMMIT
-        )
+        single_places = positions(rows.select(_GROUP), single.select(_GROUP))
+        is_single = (client == NOWHERE) & (single_places != NOWHERE)
+        client[is_single] = owned.num_rows + single_places[is_single]
+        commit_clients = _taken(clients, client[: commits.num_rows])
+        return columns_of(with_columns(commits, commit_clients), CLIENT_OF_COMMIT)
 
 
 def open_transactions(
@@ -281,7 +281,7 @@ def with_clients(pending: pa.Table, before: pa.Table, clients: pa.Table) -> pa.T
         return pending
     known = pa.concat_tables([before.select(CLIENT_OF_COMMIT.names), clients])
     rows = positions(pending.select(_RECORD_ID), known.select(_RECORD_ID))
-    return _with_columns(pending, _taken(known.select(_CLIENT), rows))
+    return with_columns(pending, _taken(known.select(_CLIENT), rows))
 
 
 def _of_groups(rows: pa.Table, groups: Iterable[GroupId]) -> pa.Table:
@@ -326,17 +326,7 @@ def _filled(client: Integers, producers: Integers) -> Integers:
     return np.where(is_own, client[known], NOWHERE)
 
 
-def _taken(rows: pa.Table, at: Integers) -> pa.Table:
-    """The rows at these positions, null for `NOWHERE`."""
-    return rows.take(pa.array(at, mask=at == NOWHERE))
-
-
-def _with_columns(rows: pa.Table, columns: pa.Table) -> pa.Table:
-    """The rows with other values in some columns."""
-    for name in columns.column_names:
-        index = rows.schema.get_field_index(name)
-        if index < 0:
-            rows = rows.append_column(name, columns[name])
-        else:
-            rows = rows.set_column(index, rows.schema.field(index), columns[name])
-    return rows
+def _taken(rows: pa.Table, at: Integers) -> dict[str, pa.ChunkedArray]:
+    """The columns of the rows at these positions, null for `NOWHERE`."""
+    taken = rows.take(pa.array(at, mask=at == NOWHERE))
+    return dict(zip(taken.column_names, taken.columns, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,10 +55,6 @@ _LAG_COLUMNS = (
     "topic_state",
 )
 _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
-_STATUS_HIDDEN = (
-    *("member_count", "min_retention_margin_ms", "commit_rate_per_s", "produce_rate_per_s"),
-    *("growth_per_s", "trend", "time_to_catch_up_ms", "status_since", "evaluated_at"),
-)
 
 
 @click.command()
@@ -206,6 +203,7 @@ def _status(
 ) -> tuple[pa.Table, Sequence[str]]:
     from streaming.lag import burrow_status
     from streaming.lag.evaluation import Evaluation
+    from streaming.tables.rows import StatusRow
 
     if by == "topic":
         raise click.UsageError("--by must be group or partition for status")
@@ -218,4 +216,5 @@ def _status(
         found = Evaluation.of(reader, group_ids=group_ids).group_status(with_reasons=True)
     else:
         found = Evaluation.of(reader, group_ids=group_ids).partition_status()
-    return found, [name for name in found.column_names if name not in _STATUS_HIDDEN]
+    shown = {field.name for field in fields(StatusRow)}
+    return found, [name for name in found.column_names if name in shown]

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from coordinator_state.apply.columns import columns_of, nullable
+from coordinator_state.apply.columns import columns_of, nullable, with_columns
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.lag_trend import Floats, Trend, without_noise
@@ -68,13 +67,16 @@ class Evaluation:
         `status_since` is null.
         """
         trends = self.partitions.trends
-        of_lags = ("lag", "commit_rate_per_s", "produce_rate_per_s")
+        names = ("lag", "commit_rate_per_s", "produce_rate_per_s")
         growth = without_noise(
-            floats_of(trends["growth_per_s"]), *(floats_of(self.lags[name]) for name in of_lags)
+            floats_of(trends["growth_per_s"]), *(floats_of(self.lags[name]) for name in names)
         )
-        found = self.lags.append_column("status", self.partitions.statuses)
-        found = found.append_column("growth_per_s", trends["growth_per_s"])
-        rows = self._evaluated(found.append_column("trend", _trends(growth)), GROUP_LAG_ROW)
+        columns = {
+            "status": self.partitions.statuses,
+            "growth_per_s": trends["growth_per_s"],
+            "trend": _trends(growth),
+        }
+        rows = self._evaluated(with_columns(self.lags, columns), GROUP_LAG_ROW)
         return self.with_reasons(rows, np.arange(rows.num_rows)) if with_reasons else rows
 
     def group_status(self, *, with_reasons: bool = False) -> pa.Table:
@@ -95,15 +97,20 @@ class Evaluation:
     def with_reasons(self, lags: pa.Table, numbers: Int64s) -> pa.Table:
         """The rows of `group_lag` with these numbers, with their reasons."""
         rows = lags.take(pa.array(numbers))
-        return _with_column(rows, "reason", self.partitions.reasons(numbers))
+        return with_columns(rows, {"reason": self.partitions.reasons(numbers)})
 
     def with_group_reasons(self, statuses: pa.Table, numbers: Int64s) -> pa.Table:
         """The rows of `group_status` with these numbers, with their reasons."""
         rows = statuses.take(pa.array(numbers))
         reasons = self.groups.reasons(numbers)
-        for name in Reason._fields:
-            rows = _with_column(rows, name, [getattr(reason, name) for reason in reasons])
-        return rows
+        types = {name: rows.schema.field(name).type for name in Reason._fields}
+        return with_columns(
+            rows,
+            {
+                name: pa.array([getattr(reason, name) for reason in reasons], data_type)
+                for name, data_type in types.items()
+            },
+        )
 
     def _evaluated(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         evaluated_at = pa.repeat(pa.scalar(self.at, pa.timestamp("us", "UTC")), rows.num_rows)
@@ -115,10 +122,3 @@ def _trends(growth_per_s: Floats) -> pa.Array:
     signs = np.sign(np.nan_to_num(growth_per_s)).astype(np.int64) + 1
     names = pa.array([Trend.of(sign).value for sign in (-1, 0, 1)])
     return names.take(pa.array(signs, mask=np.isnan(growth_per_s)))
-
-
-def _with_column(rows: pa.Table, name: str, values: Any) -> pa.Table:
-    index = rows.schema.get_field_index(name)
-    of_column = rows.schema.field(index)
-    column = values if isinstance(values, pa.Array) else pa.array(values, of_column.type)
-    return rows.set_column(index, of_column, column)

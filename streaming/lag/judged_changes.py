@@ -129,21 +129,21 @@ def _statuses(
     )
 
 
-def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Integers:
+def _differ(values: pa.ChunkedArray, other: pa.ChunkedArray) -> Integers:
     """Whether values differ; null differs from all but null."""
-    is_other = pc.fill_null(pc.not_equal(one, other), False)
-    found: Integers = pc.or_(is_other, pc.xor(pc.is_null(one), pc.is_null(other))).to_numpy()
-    return found
+    is_other = pc.fill_null(pc.not_equal(values, other), False)
+    differs: Integers = pc.or_(is_other, pc.xor(pc.is_null(values), pc.is_null(other))).to_numpy()
+    return differs
 
 
 def _oldest(
     is_due: Integers, evaluated_at: pa.ChunkedArray, groups: pa.ChunkedArray, most: int
 ) -> Integers:
     """A mask of the rows that are due, of at most this number of groups, the oldest first."""
-    found: Integers = np.zeros(len(is_due), np.bool_)
+    is_oldest: Integers = np.zeros(len(is_due), np.bool_)
     due = np.flatnonzero(is_due)
     due = due[np.argsort(evaluated_at.take(pa.array(due)).to_numpy(), kind="stable")]
     # The numbers of the groups are in the order of their oldest rows.
     encoded = groups.take(pa.array(due)).combine_chunks().dictionary_encode()
-    found[due[encoded.indices.to_numpy() < most]] = True
-    return found
+    is_oldest[due[encoded.indices.to_numpy() < most]] = True
+    return is_oldest

@@ -110,18 +110,18 @@ class JudgedPartitions(Sequence[Row]):
         """The reasons of the rows with these numbers, faster than `rows`."""
         if self.stale is not None:
             return pa.repeat(self.stale.reason, numbers.size)
-        found = np.full(numbers.size, None, object)
+        reasons = np.full(numbers.size, None, object)
         is_well = self._is_well[numbers]
         names = ("lag", "time_lag_ms", "has_members")
         well = self._facts.select(names).take(pa.array(numbers[is_well]))
-        found[is_well] = [
+        reasons[is_well] = [
             well_status(lag, oldest_ms, has_members=has_members).reason
             for lag, oldest_ms, has_members in zip(
                 *(column.to_pylist() for column in well.columns), strict=True
             )
         ]
-        found[~is_well] = [self._others[number][0].reason for number in numbers[~is_well]]
-        return pa.array(found, pa.string())
+        reasons[~is_well] = [self._others[number][0].reason for number in numbers[~is_well]]
+        return pa.array(reasons, pa.string())
 
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""

@@ -29,6 +29,7 @@ from coordinator_state.apply.columns import (
     columns_of,
     nullable,
     positions,
+    with_columns,
 )
 from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import Evaluation
@@ -147,13 +148,14 @@ class StatusEvaluation:
 
     def _write(self, evaluation: Evaluation) -> None:
         lags, statuses = evaluation.group_lag(), evaluation.group_status()
-        of_lags, of_groups = self._changes(GROUP_LAG, lags), self._changes(GROUP_STATUS, statuses)
+        lag_changes = self._changes(GROUP_LAG, lags)
+        group_changes = self._changes(GROUP_STATUS, statuses)
         # A row whose status changed is written, too.
         written = {
-            GROUP_LAG: (of_lags, evaluation.with_reasons(lags, of_lags.written)),
+            GROUP_LAG: (lag_changes, evaluation.with_reasons(lags, lag_changes.written)),
             GROUP_STATUS: (
-                of_groups,
-                evaluation.with_group_reasons(statuses, of_groups.written),
+                group_changes,
+                evaluation.with_group_reasons(statuses, group_changes.written),
             ),
         }
         recorded = pa.concat_tables(
@@ -180,8 +182,7 @@ class StatusEvaluation:
 def _source(table: Table, changes: JudgedChanges, written: pa.Table) -> pa.Table:
     """The rows to write and the keys to delete, for a MERGE."""
     since = changes.kept["status_since"].take(pa.array(changes.written))
-    rows = written.drop_columns("status_since").append_column("status_since", since)
-    rows = columns_of(rows, nullable(table.schema))
+    rows = columns_of(with_columns(written, {"status_since": since}), nullable(table.schema))
     deleted = columns_of(changes.deleted, rows.schema)
     return pa.concat_tables(
         part.append_column(_DELETES, pa.repeat(is_deleted, part.num_rows))
@@ -195,10 +196,9 @@ def _recorded(changes: JudgedChanges, written: pa.Table, at: datetime) -> pa.Tab
     places = np.searchsorted(changes.written, numbers)
     reasons = written["reason"].take(pa.array(places, mask=numbers == NOWHERE))
     rows = changes.statuses.append_column("reason", reasons)
-    of_change = {"changed_at": pa.scalar(at, TIMESTAMP), "day": pa.scalar(at.date())}
-    for name, value in of_change.items():
-        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-    return columns_of(rows, STATUS_CHANGES.schema)
+    times = {"changed_at": pa.scalar(at, TIMESTAMP), "day": pa.scalar(at.date())}
+    columns = {name: pa.repeat(value, rows.num_rows) for name, value in times.items()}
+    return columns_of(with_columns(rows, columns), STATUS_CHANGES.schema)
 
 
 def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa.Table:

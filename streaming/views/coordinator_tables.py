@@ -405,9 +405,9 @@ def _group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.T
 
 
 def _burrow_group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
-    found = burrow_group_statuses(reader, group_ids=group_ids)
-    moments = pa.repeat(pa.scalar(reader.moment), found.num_rows)
-    return columns_of(found.append_column("evaluated_at", moments), GROUP_STATUS_ROW)
+    rows = burrow_group_statuses(reader, group_ids=group_ids)
+    moments = pa.repeat(pa.scalar(reader.moment), rows.num_rows)
+    return columns_of(rows.append_column("evaluated_at", moments), GROUP_STATUS_ROW)
 
 
 def _only(group: str | None) -> list[str] | None:

@@ -65,7 +65,7 @@ POINTS: Final = (
     *POINTS_OF_ROLL_BACK,
     *POINTS_OF_UPKEEP,
 )
-"""What is in a step begins with it, and ends at a random moment of it.
+"""A point in a step is a random moment of that step.
 
 No external group is there, so nothing writes `external_offsets`."""
 

@@ -106,5 +106,5 @@ def test_each_row_has_its_last_change(
 
 
 def taken(rows: pa.Table, numbers: Any) -> list[Row]:
-    found: list[Row] = rows.take(pa.array(numbers, pa.int64())).to_pylist()
-    return found
+    rows_taken: list[Row] = rows.take(pa.array(numbers, pa.int64())).to_pylist()
+    return rows_taken

@@ -79,9 +79,9 @@ def test_columns_give_the_clients_of_a_replay(
             replay.replay(record, groups[group])
         replays.append((group, replay))
     expected = replayed_clients(replays).to_pylist()
-    of_new = [row for row in expected if row["record_offset"] >= len(pending)]
-    assert sorted(map(_values, clients.to_pylist())) == sorted(map(_values, of_new))
-    assert len(of_new) == len(commits)
+    new_clients = [row for row in expected if row["record_offset"] >= len(pending)]
+    assert sorted(map(_values, clients.to_pylist())) == sorted(map(_values, new_clients))
+    assert len(new_clients) == len(commits)
 
 
 def _group(group: GroupId, assignments: list[list[tuple[str | None, int]]]) -> Group:

@@ -110,7 +110,7 @@ def test_a_stream_that_rested_goes_on(
     for seconds in (180, 240):
         goes_on(seconds)
         done = list(maintain_tables(epoch, timedelta(days=7), now=datetime.now(timezone.utc)))
-        assert all(not one.error for one in done), done
+        assert not [maintenance.error for maintenance in done if maintenance.error]
 
     if not retention:
         with pytest.raises(StreamingQueryException):

@@ -151,10 +151,10 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
     if crashes:
         return
     changes = TableReader(tables).read(STATUS_CHANGES.name).sort_by("changed_at").to_pylist()
-    of_groups = [row for row in changes if row["topic"] is None]
+    group_changes = [row for row in changes if row["topic"] is None]
     assert sorted(
         (row["changed_at"], row["group_id"], str(row["status_before"]), str(row["status_after"]))
-        for row in of_groups
+        for row in group_changes
     ) == [
         *((moment(-120), group, "None", "OK") for group in ("pays", "rests")),
         *((moment(-75), group, "OK", "None") for group in ("pays", "rests")),
@@ -164,6 +164,6 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
         (moment(60), "pays", "OK", "STOP"),
         (moment(120), "pays", "STOP", "OK"),
     ]
-    assert [row["reason"] for row in of_groups if row["status_after"] == "STOP"] == [
+    assert [row["reason"] for row in group_changes if row["status_after"] == "STOP"] == [
         "no commit for 65 s, usually every 5 s; 6,510 behind, oldest 65 s, +100/s"
     ]
