@@ -26,6 +26,14 @@ _NEVER_STOPS: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Only Linux has the first one; on macOS the second one goes on while the machine sleeps."""
 
 
+_EPOCH: Final = datetime.fromtimestamp(0, timezone.utc)
+
+
+def moment_ms(moment: datetime) -> int:
+    """A moment as milliseconds since the epoch, rounded down as in the columns of the tables."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
 def clock_s() -> float:
     """The time in seconds by a clock that a suspend does not stop, and that nobody sets."""
     return time.clock_gettime(_NEVER_STOPS)

@@ -30,6 +30,7 @@ from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
 from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.clock import moment_ms
 from streaming.engine.driver.group_tables import GroupTables
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.written_tables import Merge
@@ -133,7 +134,7 @@ def _decoded(quarantined: list[Row]) -> pa.Table:
         if row["raw_key"] is None:
             continue
         time = row["record_timestamp"]
-        timestamp_ms = NO_TIMESTAMP if time is None else round(time.timestamp() * 1000)
+        timestamp_ms = NO_TIMESTAMP if time is None else moment_ms(time)
         record = (0, timestamp_ms, row["raw_key"], row["raw_value"])
         batches[row["log_partition"]].append(write_record_batch(row["record_offset"], [record]))
     found = [LOG_ROW_SCHEMA.empty_table()]

@@ -22,6 +22,7 @@ from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_stat
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import UNKNOWN
 from coordinator_state.replay.groups import SHARE
+from streaming.clock import moment_ms
 from streaming.lag.group_lag import group_lag
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
@@ -111,7 +112,7 @@ def burrow_partitions(
     commits, window = _last_commits(reader, now, of_groups(group_ids), lags)
     logs = Logs.of(lags)
     histories = logs.histories(reader, since=now - window, until=now)
-    now_ms = round(now.timestamp() * 1000)
+    now_ms = moment_ms(now)
     known = _with_lags(commits, histories.log_ends_at(logs.numbers(commits), _ms(commits)))
     refreshes = [
         histories.log_ends_at(

@@ -13,6 +13,7 @@ from coordinator_state.apply.columns import TIMESTAMP, nullable, schema_of
 from coordinator_state.replay.expiry import expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
+from streaming.clock import moment_ms
 from streaming.lag.rows import ExpiringOffsetRow
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
@@ -66,7 +67,7 @@ def expiring_offsets(
         found = expiry(
             group,
             row["topic"],
-            commit_timestamp_ms=_ms(row["commit_timestamp"]),
+            commit_timestamp_ms=moment_ms(row["commit_timestamp"]),
             expire_timestamp_ms=_optional_ms(row["expire_timestamp"]),
             is_pending=tuple(row[name] for name in _KEY) in pending,
             retention_ms=retention_ms,
@@ -97,12 +98,8 @@ def _group(row: dict[str, Any]) -> Group:
     )
 
 
-def _ms(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(milliseconds=1)
-
-
 def _optional_ms(time: datetime | None) -> int | None:
-    return None if time is None else _ms(time)
+    return None if time is None else moment_ms(time)
 
 
 def _time(ms: int) -> datetime:

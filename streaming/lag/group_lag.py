@@ -31,6 +31,7 @@ from coordinator_state.insight.lag import (
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.clock import moment_ms
 from streaming.lag.lag_measures import Measures, null_if_unknown
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, epoch_ms
@@ -100,13 +101,13 @@ def group_lag(
     found = logs.histories(reader, since=now - first, until=now)
     is_sampled = found.sampled_at_ms is not None
     of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
-    known_until = _known_until(reader, found, of_own, progress, _ms(now))
+    known_until = _known_until(reader, found, of_own, progress, moment_ms(now))
     measures = Measures.unknown(committed.num_rows)
     offsets, delivered = committed["committed_offset"].to_numpy(), None
     if shares is not None:
         offsets, delivered = shares.first_undelivered, shares.delivered
     measures.measure(
-        np.arange(committed.num_rows), found, of_committed, offsets, _ms(now), delivered
+        np.arange(committed.num_rows), found, of_committed, offsets, moment_ms(now), delivered
     )
     if shares is not None:
         measures.forget(shares.has_no_count, NO_DELIVERY_COUNT)
@@ -119,7 +120,7 @@ def group_lag(
         remaining = Logs.of(committed.take(rows))
         found = remaining.histories(reader, since=now - window, until=now, of_all=False)
         of_rows = None if delivered is None else delivered[rows]
-        measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now), of_rows)
+        measures.measure(rows, found, remaining.of_rows, offsets[rows], moment_ms(now), of_rows)
     if not is_sampled:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
@@ -129,7 +130,7 @@ def group_lag(
         **{name: committed[name] for name in committed.column_names if name in LAG_ROW.names},
         **measures.columns(),
         **_rates(reader, now, of_groups(group_ids), committed, logs, measures, shares),
-        "commit_age_ms": pa.array(_ms(now) - epoch_ms(committed["commit_timestamp"])),
+        "commit_age_ms": pa.array(moment_ms(now) - epoch_ms(committed["commit_timestamp"])),
     }
     if shares is not None:
         arrays["committed_offset"] = pc.if_else(
@@ -173,7 +174,7 @@ def _unwritten_ms(reader: TableReader, now: datetime) -> int:
     """The time since the last micro-batch or sample."""
     writes = last_micro_batch(reader, now), newest_sample(reader, now)
     written_at = max(filter(None, writes), default=now)
-    return max(_ms(now) - _ms(written_at), 0)
+    return max(moment_ms(now) - moment_ms(written_at), 0)
 
 
 def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Table:
@@ -189,7 +190,7 @@ def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Ta
     for window in _WINDOWS:
         found = logs.histories(reader, since=now - window, until=now)
         is_sampled = found.is_known[logs.of_rows] if is_sampled is None else is_sampled
-        moments = _known_until(reader, found, logs.of_rows, progress, _ms(now))
+        moments = _known_until(reader, found, logs.of_rows, progress, moment_ms(now))
         # Older samples only help log partitions that have recent samples and are behind.
         if not (pc.is_null(moments).to_numpy() & is_sampled).any():
             break
@@ -367,7 +368,3 @@ def _fill(offsets: Any, rows: pa.Table, then: pa.Table) -> None:
     key = ["log_partition", *_KEY]
     found = rows.join(then.rename_columns([*key, "then"]), key, join_type="inner")
     offsets[found["row"].to_numpy()] = found["then"].to_numpy()
-
-
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)

@@ -19,6 +19,7 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
+from streaming.clock import moment_ms
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.open_transactions import open_transactions, pending_owners
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
@@ -47,7 +48,7 @@ def partition_facts(
     shares = pc.unique(found["group_id"].filter(pc.equal(found["group_type"], SHARE)))
     found = _beside(found, _of_others(_rewinds(reader, now, group_ids), shares))
     found = _beside(found, _of_others(_expiries(reader, now, group_ids, rules), shares))
-    now_ms = round(now.timestamp() * 1000)
+    now_ms = moment_ms(now)
     known_ms = _ms(found["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
     behind_ms = pc.subtract(now_ms, known_ms)

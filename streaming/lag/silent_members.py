@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.insight.group_status import SilentMembers
 from coordinator_state.insight.lag import UNKNOWN
+from streaming.clock import moment_ms
 from streaming.lag.offset_samples import Logs
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
@@ -51,7 +52,7 @@ def silent_members(
     if not silent.num_rows:
         return {}
     changed = _assigned_at_ms(reader, pc.unique(silent["group_id"]).to_pylist())
-    now_ms = round(now.timestamp() * 1000)
+    now_ms = moment_ms(now)
     at_ms = np.array([changed.get(group, UNKNOWN) for group in silent["group_id"].to_pylist()])
     logs = Logs.of(silent)
     samples = logs.histories(reader, since=now - _SAMPLED_WITHIN, until=now, of_all=False)
@@ -105,7 +106,7 @@ def _assigned_at_ms(reader: TableReader, group_ids: Collection[str]) -> dict[str
     )
     found = rows.group_by("group_id").aggregate([("record_timestamp", "max")])
     return {
-        row["group_id"]: round(row["record_timestamp_max"].timestamp() * 1000)
+        row["group_id"]: moment_ms(row["record_timestamp_max"])
         for row in found.to_pylist()
         if row["record_timestamp_max"] is not None
     }

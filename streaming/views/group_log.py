@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from coordinator_state.records.record_json import Document, record_json
 from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
+from streaming.clock import moment_ms
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_RECORDS, OFFSET_COMMITS
 from streaming.views.history import history
@@ -141,4 +142,4 @@ def _commit_json(row: Row) -> Document:
 
 
 def _json(value: Any) -> Any:
-    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
+    return moment_ms(value) if isinstance(value, datetime) else value

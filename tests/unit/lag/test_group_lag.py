@@ -166,6 +166,12 @@ def test_lag_as_of_a_moment_and_of_some_groups(tables: str) -> None:
     assert (row["time_lag_ms"], row["time_lag_unknown"]) == (None, TOO_OLD)
 
 
+def test_a_moment_and_the_times_of_samples_are_rounded_alike(tables: str) -> None:
+    """Otherwise a time lag is up to 1.5 ms off."""
+    row = rows_of(tables, at=NOW + timedelta(microseconds=600))["behind"]
+    assert row["time_lag_ms"] == 30_000
+
+
 @pytest.mark.parametrize("seconds_ago", [300, 3_600, 86_400])
 def test_older_samples_are_found_where_a_group_waits_for_long(
     tables: str, seconds_ago: int
