@@ -56,7 +56,7 @@ def bench(folder: str | None, runs: int) -> None:
 
 
 def _statuses(tables: str) -> int:
-    return int(Evaluation.of(TableReader(tables)).group_status(with_reasons=True).num_rows)
+    return int(Evaluation.of(TableReader(tables)).group_status().num_rows)
 
 
 def _collection(tables: str) -> int:

@@ -27,7 +27,7 @@ class Measure(NamedTuple):
     total: Callable[[list[float]], float]
     is_time: bool = False
     is_age: bool = False
-    """The value grows while the tables are behind; `facts` subtracts `behind_ms` from it."""
+    """The value grows while the tables are behind, so that time is subtracted from it."""
     needs_lag: bool = False
     """Partitions with a lag of 0 do not have this measure."""
     lower_bound: str | None = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
@@ -14,9 +13,9 @@ import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
-from streaming.alerts.candidates import candidates
-from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, Rule, TablesStale, TablesUnreadable, fits
+from streaming.alerts.condition_findings import condition_findings
+from streaming.alerts.conditions import Comparison
+from streaming.alerts.rules import Rule, TablesStale, TablesUnreadable, fits
 from streaming.alerts.sql import alert_rows
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
@@ -54,7 +53,7 @@ class Facts:
         """
         if rule.tables_behind is not None:
             return list(self._tables_behind(rule, rule.tables_behind))
-        return list(self._by_measures(rule))
+        return list(condition_findings(rule, self.snapshot.evaluation))
 
     def tables_stale(self) -> list[Finding]:
         """The finding of `tables_stale`; unknown while a quiet log would look the same."""
@@ -72,45 +71,25 @@ class Facts:
         """The current state of an alert's subject; None if it is no group and not the tables."""
         if key.group_id is None:
             return self._tables_states.get(key)
-        rows: list[Row]
         if key.topic is None:
-            rows = self._groups_of([key.group_id])
+            rows = list(self.snapshot.group_list.of_groups([key.group_id]).values())
         else:
-            partitions = self.snapshot.partitions
-            place = {"group_id": key.group_id, "topic": key.topic, "partition": key.partition}
-            is_it = np.ones(len(partitions), np.bool_)
-            for name, value in place.items():
-                if value is not None:
-                    found = pc.equal(partitions.columns[name], value)
-                    is_it &= found.to_numpy(zero_copy_only=False)
-            rows = partitions.rows(np.flatnonzero(is_it))
+            rows = self._partitions_of(key)
         if not rows:
             return "the committed offset no longer exists" if key.topic else "the group is deleted"
-        worst = _worst(rows)
+        worst = max(rows, key=lambda row: Status(row["status"]).rank)
         return f"now {worst['status']}: {worst['reason']}"
 
-    def _by_measures(self, rule: Rule) -> Iterator[Finding]:
-        partitions, groups = self.snapshot.partitions, None
-        if rule.by == "group" and rule.topics == EVERY:
-            # A group has its own status, even if it has no committed offsets.
-            groups = self.snapshot.groups
-        wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        for row in partitions.rows(candidates(rule, partitions, groups)):
-            wanted[tuple(row[name] for name in rule.key)].append(row)
-        judged: dict[str, Row] = {}
-        if groups is not None:
-            numbers = groups.numbers([group_id for (group_id,) in wanted])
-            if not rule.limits:
-                numbers = np.append(numbers, groups.without_offsets)
-            judged = {row["group_id"]: row for row in groups.rows(numbers)}
-            for group_id in judged:
-                if fits(rule.groups, group_id):
-                    wanted.setdefault((group_id,), [])
-        for key, rows in wanted.items():
-            verdict = judged.get(key[0]) or _worst(rows)
-            found = _finding(rule, AlertKey(rule.name, *key), rows, verdict)
-            if found is not None:
-                yield found
+    def _partitions_of(self, key: AlertKey) -> list[Row]:
+        lags = self.snapshot.lags
+        is_wanted: Any = True
+        for name in KEY:
+            value = getattr(key, name)
+            if value is not None:
+                is_wanted = pc.and_(is_wanted, pc.equal(lags[name], value))
+        numbers = np.flatnonzero(is_wanted.to_numpy())
+        rows: list[Row] = self.snapshot.evaluation.group_lag(numbers).to_pylist()
+        return rows
 
     def _tables_behind(self, rule: Rule, limit: Comparison) -> Iterator[Finding]:
         key, known = AlertKey(rule.name), self._known_until
@@ -126,11 +105,6 @@ class Facts:
             yield Finding(key, f"{state} ({limit.text})", behind_ms)
         elif moment is None or known["known_until"].null_count:
             yield Finding(key, None)
-
-    def _groups_of(self, group_ids: Sequence[str]) -> list[Row]:
-        """The rows of existing groups."""
-        numbers = self.snapshot.groups.numbers(group_ids)
-        return self.snapshot.groups.rows(numbers)
 
     @cached_property
     def _known_until(self) -> pa.Table:
@@ -150,74 +124,3 @@ def sql_findings(rule: Rule, answer: pa.Table) -> list[Finding]:
             reason = str(row.get("reason") or _DEFAULT_SQL_REASON)
             found.setdefault(key, Finding(key, reason, row["value"]))
     return list(found.values())
-
-
-def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Finding | None:
-    """A finding if all conditions of the rule hold for the rows, or if that is unknown."""
-    reasons, values = [], []
-    answers: list[bool | None] = []
-    if rule.status is not None:
-        status = Status(verdict["status"])
-        reasons.append(f"{status.value}: {verdict['reason']}")
-        answers.append(_has_status(rule.status, status, rows))
-    for name, limit in rule.limits.items():
-        value, answer = _holds(name, limit, rows)
-        answers.append(answer)
-        if value is not None:
-            at_least = "at least " if _is_lower_bound(MEASURES[name], rows) else ""
-            reasons.append(f"{name} is {at_least}{value_text(name, value)} ({limit.text})")
-            values.append(value)
-    if False in answers:
-        return None
-    if None in answers:
-        return Finding(key, None)
-    value = values[0] if values else _total("lag", rows)
-    return Finding(key, "; ".join(reasons), value, verdict["status"])
-
-
-def _worst(rows: Iterable[Row]) -> Row:
-    return max(rows, key=lambda row: Status(row["status"]).rank)
-
-
-def _has_status(wanted: Sequence[Status], status: Status, rows: Sequence[Row]) -> bool | None:
-    """Whether the status is a wanted one; None if it or that of a partition is unknown."""
-    if status in wanted:
-        return True
-    is_known = all(row["status"] != Status.UNKNOWN.value for row in rows)
-    return False if is_known and status is not Status.UNKNOWN else None
-
-
-def _holds(name: str, limit: Comparison, rows: Sequence[Row]) -> tuple[float | None, bool | None]:
-    """The value of a measure, and whether it meets the limit; None if unknown values decide."""
-    measure = MEASURES[name]
-    if measure.needs_lag:
-        rows = [row for row in rows if row["lag"] != 0]
-    value = _total(name, rows)
-    is_whole = all(_value(measure.column, measure, row) is not None for row in rows)
-    if value is None:
-        return None, False if is_whole else None
-    if limit.holds(value):
-        return value, True if is_whole or measure.proves(limit.operator) else None
-    return value, False if is_whole else None
-
-
-def _is_lower_bound(measure: Measure, rows: Sequence[Row]) -> bool:
-    """Whether the total of a measure is that of lower bounds."""
-    return measure.lower_bound is not None and any(
-        row[measure.column] is None and row[measure.lower_bound] is not None for row in rows
-    )
-
-
-def _total(name: str, rows: Sequence[Row]) -> float | None:
-    measure = MEASURES[name]
-    column = measure.lower_bound or measure.column
-    known = [value for row in rows if (value := _value(column, measure, row)) is not None]
-    return float(measure.total(known)) if known else None
-
-
-def _value(column: str, measure: Measure, row: Row) -> float | None:
-    """The value of one partition; None if unknown, also because the tables are too far behind."""
-    value: float | None = row[column]
-    if value is None or row["status"] == Status.UNKNOWN.value:
-        return None
-    return max(value - (row["behind_ms"] or 0), 0) if measure.is_age else value

@@ -45,7 +45,7 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
     shown = clusters.snapshot(query)
     shown.require_group(group)
     snapshot = shown.snapshot
-    stale = snapshot.partitions.stale
+    stale = snapshot.evaluation.stale
     if stale is not None:
         # An autoscaler must not act on old numbers: with an error it keeps the replicas.
         raise ServiceUnavailable(

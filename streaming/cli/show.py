@@ -192,8 +192,8 @@ def _lag(
     from streaming.lag.group_lag import group_lag, lag_totals
 
     if by == "partition":
-        evaluation = Evaluation.of(reader, group_ids=group_ids)
-        return evaluation.group_lag(with_reasons=True), _LAG_COLUMNS
+        evaluation = Evaluation.read(reader, group_ids=group_ids)
+        return evaluation.group_lag(), _LAG_COLUMNS
     totals = lag_totals(group_lag(reader, group_ids=group_ids), by)
     return totals, [name for name in totals.column_names if name not in _TOTALS_HIDDEN]
 
@@ -213,8 +213,8 @@ def _status(
     elif rules == "burrow":
         found = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
     elif by == "group":
-        found = Evaluation.of(reader, group_ids=group_ids).group_status(with_reasons=True)
+        found = Evaluation.read(reader, group_ids=group_ids).group_status()
     else:
-        found = Evaluation.of(reader, group_ids=group_ids).partition_status()
+        found = Evaluation.read(reader, group_ids=group_ids).partition_status()
     shown = {field.name for field in fields(StatusRow)}
     return found, [name for name in found.column_names if name in shown]

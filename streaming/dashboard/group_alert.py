@@ -130,8 +130,8 @@ def _tested(text: str, reader: TableReader, group_id: str, span: timedelta) -> R
 
 def _habits(reader: TableReader, group_id: str) -> GroupHabits:
     """The group as it is and was in the last day."""
-    evaluation = Evaluation.of(reader, group_ids=[group_id])
-    rows = evaluation.group_status(with_reasons=True).to_pylist()
+    evaluation = Evaluation.read(reader, group_ids=[group_id])
+    rows = evaluation.group_status().to_pylist()
     row = rows[0] if rows else {}
     status = Status(row["status"]) if row else None
     since = max(reader.moment - _REMEMBERED, reader.begins_at)
@@ -153,8 +153,8 @@ def _statuses(past: Past, group_id: str, since: datetime) -> Iterator[Status]:
         at = since + (until - since) * number / _REMEMBERED_STATUSES
         reader = past.before(at)
         if reader is not None:
-            groups = Evaluation.of(reader, at=at, group_ids=[group_id]).groups
-            yield from map(Status, groups.statuses()["status"].to_pylist())
+            evaluation = Evaluation.of(reader, at=at, group_ids=[group_id])
+            yield from map(Status, evaluation.statuses["status"].to_pylist())
 
 
 def _usual_lag(reader: TableReader, group_id: str, since: datetime) -> float | None:

@@ -76,8 +76,8 @@ def group_facts(
     if group is None and not events:
         return None
     commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
-    evaluation = Evaluation.of(reader, at=now, group_ids=[group_id])
-    lags, statuses = evaluation.lags, evaluation.group_status(with_reasons=True).to_pylist()
+    evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
+    lags, statuses = evaluation.lags, evaluation.group_status().to_pylist()
     status = statuses[0] if statuses else _deleted()
     offsets = reader.read(GROUP_OFFSETS.name, filters=own).to_pylist()
     series = lag_history(reader, group_id, since=since, until=now, every=EVERY)

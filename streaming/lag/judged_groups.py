@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -11,19 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_status import Status, Verdict, reason_of
 from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.lag_text import details_text
 from coordinator_state.insight.lag_trend import without_noise
 from streaming.lag.judged_partitions import STATUS_NAMES, JudgedPartitions, floats_of, rows_of
-from streaming.tables.rows import StatusRow
 
 Row = dict[str, Any]
 
 _OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
-_OF_TABLE: Final = [
-    field.name for field in fields(StatusRow) if field.name not in {"topic", "partition", "reason"}
-]
+_OF_REASON: Final = ("group_id", "lag", "max_time_lag_ms", "max_time_lag_at_least_ms")
 _NONE: Final = np.zeros(0, np.int64)
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
@@ -48,8 +45,8 @@ class Reason(NamedTuple):
     reason: str
 
 
-class JudgedGroups(Sequence[Row]):
-    """Rows of `group_status`, sorted by group; rows are made when they are asked for.
+class JudgedGroups:
+    """The status of each group, sorted by group; reasons are made on request.
 
     Args:
         groups: `group_id`, `group_type`, `state` and `member_count` of each group.
@@ -71,16 +68,6 @@ class JudgedGroups(Sequence[Row]):
     def __len__(self) -> int:
         return self._groups.num_rows
 
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._all)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._all[number]
-
-    @cached_property
-    def _all(self) -> list[Row]:
-        return self.rows(np.arange(len(self)))
-
     @cached_property
     def ranks(self) -> Int64s:
         """The rank of each group's status."""
@@ -95,39 +82,12 @@ class JudgedGroups(Sequence[Row]):
         stale = self._partitions.stale
         return ranks if stale is None else np.full(len(self), stale.status.rank)
 
-    def ranks_of_partitions(self) -> Int64s:
-        """The rank of its group's status for each partition."""
-        found = np.zeros(len(self._partitions), np.int64)
-        sizes = self._past - self._first
-        order = np.argsort(self._first[sizes > 0])
-        found[:] = np.repeat(self.ranks[sizes > 0][order], sizes[sizes > 0][order])
-        return found
-
-    @property
-    def without_offsets(self) -> Int64s:
-        """The numbers of the groups without committed offsets."""
-        return np.flatnonzero(self._past == self._first)
-
-    def numbers(self, group_ids: Sequence[str]) -> Int64s:
-        """The numbers of those groups that exist."""
-        found = pc.index_in(pa.array(group_ids, pa.string()), self._groups["group_id"])
-        return found.drop_null().to_numpy().astype(np.int64)
-
-    def statuses(self) -> pa.Table:
-        """The groups with `group_type`, `group_state`, `member_count` and `status`."""
-        names = ["group_id", "group_type", "group_state", "member_count"]
-        found = self._groups.select(["group_id", "group_type", "state", "member_count"])
-        statuses = STATUS_NAMES.take(pa.array(self.ranks))
-        return found.rename_columns(names).append_column("status", statuses)
-
     @cached_property
     def table(self) -> pa.Table:
-        """`statuses` with more columns.
+        """The columns of `group_status` but for the trend, the reason and the times.
 
-        They are `rank`, `partitions`, `partitions_not_ok`, `lag`, `max_time_lag_ms`,
-        `max_time_lag_at_least_ms`, `min_retention_margin_ms`, `commit_rate_per_s`,
-        `produce_rate_per_s`, `growth_per_s` without noise, and `time_to_catch_up_ms`, null unless
-        the group will have caught up in all partitions. The last four are null in stale tables.
+        `growth_per_s` is without noise, and `time_to_catch_up_ms` null unless the group will have
+        caught up in all partitions. These and the two rates are null in stale tables.
         """
         is_not_ok = ~np.isin(self._partitions.ranks, [status.rank for status in _OK_STATUSES])
         rows = self._partitions.columns.append_column("is_not_ok", pa.array(is_not_ok))
@@ -146,10 +106,10 @@ class JudgedGroups(Sequence[Row]):
         is_empty = pc.and_(pc.is_null(places), pc.equal(self._groups["member_count"], 0))
         totals["lag"] = pc.if_else(is_empty, 0, totals["lag"])
         totals |= self._trends(totals)
-        table = self.statuses().append_column("rank", pa.array(self.ranks))
-        for name, column in totals.items():
-            table = table.append_column(name, column)
-        return table
+        names = ["group_id", "group_type", "group_state", "member_count"]
+        groups = self._groups.select(["group_id", "group_type", "state", "member_count"])
+        statuses = {"status": STATUS_NAMES.take(pa.array(self.ranks))}
+        return with_columns(groups.rename_columns(names), statuses | totals)
 
     def _trends(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The columns of the trend; `is_open_ended` is removed from the totals."""
@@ -167,11 +127,6 @@ class JudgedGroups(Sequence[Row]):
             return {name: pa.nulls(len(self), column.type) for name, column in found.items()}
         return found
 
-    def rows(self, numbers: Int64s) -> list[Row]:
-        """The rows with these numbers."""
-        rows = rows_of(self.table.select(_OF_TABLE).take(pa.array(numbers)))
-        return [row | why._asdict() for row, why in zip(rows, self.reasons(numbers), strict=True)]
-
     def reasons(self, numbers: Int64s) -> list[Reason]:
         """The reasons of the statuses of the groups with these numbers."""
         stale = self._partitions.stale
@@ -185,7 +140,7 @@ class JudgedGroups(Sequence[Row]):
         heads = iter(self._partitions.rows(self._first[numbers[is_plain]]))
         found = []
         for group, plain, size in zip(
-            rows_of(self.table.select(_OF_TABLE).take(pa.array(numbers))),
+            rows_of(self.table.select(_OF_REASON).take(pa.array(numbers))),
             is_plain,
             sizes,
             strict=True,

@@ -6,7 +6,6 @@ through the rules of `partition_status` one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -29,11 +28,17 @@ STATUS_NAMES: Final = pa.array(
 )
 """The statuses in the order of their ranks."""
 
-# The columns of `group_lag` that alert rules, sums and `silent_members` need.
+
+def ranks_of(statuses: pa.ChunkedArray) -> Int64s:
+    """The rank of each status."""
+    return pc.index_in(statuses, STATUS_NAMES).to_numpy().astype(np.int64)
+
+
+# The columns of `group_lag` that sums and `silent_members` need.
 _OF_LAG: Final = [
     *KEY,
-    *("lag", "lag_to_last_stable", "data_lost", "time_lag_ms", "time_lag_at_least_ms"),
-    *("retention_margin_ms", "commit_age_ms", "commit_rate_per_s", "produce_rate_per_s"),
+    *("lag", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
+    *("commit_rate_per_s", "produce_rate_per_s"),
     *("member_id", "committed_offset"),
 ]
 
@@ -44,11 +49,8 @@ _OF_GROWTH: Final = [
 ]
 
 
-class JudgedPartitions(Sequence[Row]):
-    """Rows of `group_lag` with `status`, `reason` and `behind_ms`, in the order of `group_lag`.
-
-    A row has only the columns for alert rules and sums, and `cause`, `lag_text` and `growth_per_s`
-    from which the reason of a group is made. Rows are made when they are asked for.
+class JudgedPartitions:
+    """The status of each row of `group_lag`, in their order; reasons are made on request.
 
     Args:
         lags: the rows of `group_lag`.
@@ -60,7 +62,7 @@ class JudgedPartitions(Sequence[Row]):
     def __init__(
         self, lags: pa.Table, facts: pa.Table, rules: StatusRules, stale: Verdict | None
     ) -> None:
-        self.columns: pa.Table = lags.select(_OF_LAG).append_column("behind_ms", facts["behind_ms"])
+        self.columns: pa.Table = lags.select(_OF_LAG)
         self._facts = facts.select(FACTS)
         self._rules = rules
         self.stale = stale
@@ -70,16 +72,6 @@ class JudgedPartitions(Sequence[Row]):
 
     def __len__(self) -> int:
         return self.columns.num_rows
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._all)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._all[number]
-
-    @cached_property
-    def _all(self) -> list[Row]:
-        return self.rows(np.arange(len(self)))
 
     @cached_property
     def trends(self) -> pa.Table:
@@ -124,7 +116,11 @@ class JudgedPartitions(Sequence[Row]):
         return pa.array(reasons, pa.string())
 
     def rows(self, numbers: Int64s) -> list[Row]:
-        """The rows with these numbers."""
+        """The rows with these numbers.
+
+        They have the columns from which the reason of a group is made: those of sums, `status`,
+        `reason`, `cause`, `lag_text` and `growth_per_s`.
+        """
         found = rows_of(self.columns.take(pa.array(numbers)))
         is_well = self._is_well[numbers]
         known_of = (

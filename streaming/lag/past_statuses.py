@@ -43,6 +43,6 @@ class PastStatuses:
         except ConfigurationError as error:
             return GroupStatus(moment, None, str(error), is_known=False)
         evaluation = Evaluation.of(reader, at=moment, group_ids=self._group_ids)
-        for row in evaluation.group_status(with_reasons=True).to_pylist():
+        for row in evaluation.group_status().to_pylist():
             return GroupStatus(moment, row["status"], row["reason"])
         return GroupStatus(moment, None, "the group did not exist")

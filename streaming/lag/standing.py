@@ -38,7 +38,7 @@ def standing_since(
             before = reader.before(at - ago)
         if before is None:
             break
-        then = Evaluation.of(before, at=at - ago, group_ids=list(left)).groups.statuses()
+        then = Evaluation.of(before, at=at - ago, group_ids=list(left)).statuses
         pairs = zip(then["group_id"].to_pylist(), then["status"].to_pylist(), strict=True)
         left = {group: status for group, status in pairs if left[group] == status}
         found |= dict.fromkeys(left, at - ago)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +18,9 @@ from prometheus_client.registry import Collector
 from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
-from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
-from streaming.lag.group_status import judged_groups, judged_partitions
+from streaming.lag.group_lag import lag_totals, tables_known_until
 from streaming.lag.open_transactions import with_owners
 from streaming.lag.topic_loads import topic_loads
 from streaming.metrics.cluster_families import (
@@ -132,8 +132,8 @@ class TablesCollector(Collector):
     ) -> Iterator[Metric]:
         """The metrics of groups, then of their topics, their partitions, and the logs of these."""
         named = cluster if self.names.has_cluster else []
-        lags = group_lag(reader)
-        groups = self._groups(reader, lags)
+        evaluation = Evaluation.read(reader, rules=self.rules)
+        lags, groups = evaluation.lags, _groups(evaluation)
         of_statuses = {status.value: status.rank for status in Status}
         of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)
         ranks = {group_id: of_statuses[status] for group_id, status in of_groups}
@@ -156,18 +156,6 @@ class TablesCollector(Collector):
             logs = limit.fitting("partitions of topics", gauges, logs, "topic", {})
             yield from _families(gauges, named, logs)
 
-    def _groups(self, reader: TableReader, lags: pa.Table) -> pa.Table:
-        partitions = judged_partitions(reader, reader.moment, None, self.rules, lags)
-        groups = judged_groups(reader, reader.moment, None, self.rules, partitions)
-        totals = lag_totals(lags, "group").drop_columns("group_state")
-        is_bound = pc.and_(
-            pc.is_null(lags["time_lag_ms"]), pc.is_valid(lags["time_lag_at_least_ms"])
-        )
-        is_lower_bound = pc.is_in(totals["group_id"], pc.unique(lags.filter(is_bound)["group_id"]))
-        totals = totals.append_column("is_lower_bound", pc.cast(is_lower_bound, pa.int64()))
-        found = groups.statuses().join(totals, "group_id", join_type="left outer")
-        return found.sort_by("group_id")
-
     def _log_left_out(self, limit: SeriesLimit) -> None:
         """Log once when series are left out, and once when no longer."""
         if bool(limit.left_out) == self._leaves_out:
@@ -186,6 +174,20 @@ class TablesCollector(Collector):
             )
         else:
             logger.info("series are no longer left out")
+
+
+def _groups(evaluation: Evaluation) -> pa.Table:
+    """The groups with their status and their totals."""
+    lags = evaluation.lags
+    totals = lag_totals(lags, "group").drop_columns("group_state")
+    is_bound = pc.and_(pc.is_null(lags["time_lag_ms"]), pc.is_valid(lags["time_lag_at_least_ms"]))
+    is_lower_bound = pc.is_in(totals["group_id"], pc.unique(lags.filter(is_bound)["group_id"]))
+    totals = totals.append_column("is_lower_bound", pc.cast(is_lower_bound, pa.int64()))
+    statuses = evaluation.statuses.select(_OF_STATUS)
+    return statuses.join(totals, "group_id", join_type="left outer").sort_by("group_id")
+
+
+_OF_STATUS: Final = ["group_id", "group_type", "group_state", "member_count", "status"]
 
 
 def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iterator[Metric]:

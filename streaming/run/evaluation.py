@@ -147,16 +147,12 @@ class StatusEvaluation:
             self._kept[table] = _with_later_changes(table, rows, reader)
 
     def _write(self, evaluation: Evaluation) -> None:
-        lags, statuses = evaluation.group_lag(), evaluation.group_status()
-        lag_changes = self._changes(GROUP_LAG, lags)
-        group_changes = self._changes(GROUP_STATUS, statuses)
+        lags = self._changes(GROUP_LAG, evaluation.lags)
+        groups = self._changes(GROUP_STATUS, evaluation.statuses)
         # A row whose status changed is written, too.
         written = {
-            GROUP_LAG: (lag_changes, evaluation.with_reasons(lags, lag_changes.written)),
-            GROUP_STATUS: (
-                group_changes,
-                evaluation.with_group_reasons(statuses, group_changes.written),
-            ),
+            GROUP_LAG: (lags, evaluation.group_lag(lags.written)),
+            GROUP_STATUS: (groups, evaluation.group_status(groups.written)),
         }
         recorded = pa.concat_tables(
             _recorded(changes, rows, evaluation.at) for changes, rows in written.values()

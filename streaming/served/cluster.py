@@ -82,7 +82,7 @@ class Cluster:
         self, group_id: str, status: str, snapshot: ServedSnapshot, at: datetime | None
     ) -> datetime | None:
         """The earliest known time since which a group is unhealthy; None if not determined yet."""
-        if at is not None:
+        if at is not None or snapshot.evaluation.is_kept:
             return snapshot.standing.get(group_id)
         seen = self._since.get(group_id)
         return seen[1] if seen is not None and seen[0] == status else None
@@ -99,6 +99,8 @@ class Cluster:
         self._newest = newest = _computed(TableReader(self.tables))
         took_s = time.monotonic() - began
         self._cached_until = time.monotonic() + max(_CACHE_S, _CACHE_FACTOR * took_s)
+        if newest.evaluation.is_kept:
+            return newest
         # A slow search continues in its thread; the next refresh of the page shows its result.
         if self._search is None or not self._search.is_alive():
             self._search = threading.Thread(target=self._find_since, args=(newest,), daemon=True)
@@ -137,5 +139,5 @@ class Cluster:
 def _computed(reader: TableReader) -> ServedSnapshot:
     """A snapshot with the view that every page needs."""
     found = ServedSnapshot(reader)
-    _ = found.groups
+    _ = found.evaluation
     return found

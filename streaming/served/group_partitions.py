@@ -10,13 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import Int64s
-from streaming.lag.judged_partitions import rows_of
+from streaming.lag.judged_partitions import STATUS_NAMES, ranks_of, rows_of
 from streaming.served.snapshot import Row, ServedSnapshot
-
-_STATUSES: Final = np.array([status.value for status in Status])
-"""The statuses in the order of their ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +29,10 @@ class GroupPartitions:
     @classmethod
     def of(cls, snapshot: ServedSnapshot, group_id: str) -> GroupPartitions:
         """The partitions of a group."""
-        is_own = pc.equal(snapshot.lag_rows["group_id"], group_id)
+        is_own = pc.equal(snapshot.lags["group_id"], group_id)
         numbers = np.flatnonzero(is_own.to_numpy())
-        columns = snapshot.lag_rows.take(pa.array(numbers))
-        ranks = pa.array(snapshot.partitions.ranks[numbers])
+        columns = snapshot.lags.take(pa.array(numbers))
+        ranks = pa.array(ranks_of(columns["status"]))
         return cls(snapshot, numbers, columns.append_column("rank", ranks))
 
     def __len__(self) -> int:
@@ -48,7 +44,7 @@ class GroupPartitions:
 
     def rows(self, numbers: Int64s) -> Sequence[Row]:
         """The rows with these numbers, in this order."""
-        reasons = self.snapshot.partitions.reasons(self.numbers[numbers]).to_pylist()
+        reasons = self.snapshot.evaluation.group_lag(self.numbers[numbers])["reason"].to_pylist()
         found = rows_of(self.columns.take(pa.array(numbers)))
         return [row | {"reason": reason} for row, reason in zip(found, reasons, strict=True)]
 
@@ -73,7 +69,7 @@ class GroupPartitions:
         rows = rows_of(found)
         total = sum(row["lag"] or 0 for row in rows)
         for row in rows:
-            row["status"] = str(_STATUSES[row.pop("rank")])
+            row["status"] = STATUS_NAMES[row.pop("rank")].as_py()
             row["share"] = (row["lag"] or 0) / total if total else None
         return sorted(rows, key=_worst_first)
 

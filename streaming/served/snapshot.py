@@ -46,7 +46,7 @@ class ServedSnapshot(Snapshot):
 
     def _with_status(self, condition: pa.ChunkedArray) -> Sequence[Row]:
         numbers = np.flatnonzero(condition.to_numpy())
-        rows = self.evaluation.with_reasons(self.lag_rows, numbers).to_pylist()
+        rows = self.evaluation.group_lag(numbers).to_pylist()
         return [{**row, "rank": Status(row["status"]).rank} for row in rows]
 
     @once
@@ -83,7 +83,7 @@ class ServedSnapshot(Snapshot):
     @once
     def topic_list(self) -> TopicList:
         """Each known topic with its readers, the slowest first."""
-        return topic_list(self.lags, self.partitions.ranks, self.unread, self.silent)
+        return topic_list(self.lags, self.unread, self.silent)
 
     @once
     def topics(self) -> pa.Array:
@@ -99,6 +99,10 @@ class ServedSnapshot(Snapshot):
     @once
     def standing(self) -> Mapping[str, datetime]:
         """The earliest known time since which each unhealthy group has its status."""
+        if self.evaluation.is_kept:
+            columns = (self.evaluation.statuses[name] for name in ("group_id", "status_since"))
+            since = dict(zip(*(column.to_pylist() for column in columns), strict=True))
+            return {group_id: since[group_id] for group_id in self.unhealthy}
         worst = dict(list(self.unhealthy.items())[:MAX_GROUPS_WITH_SINCE])
         return standing_since(self.reader, worst, self.at)
 

@@ -13,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
-from streaming.lag.judged_partitions import rows_of
+from streaming.lag.judged_partitions import STATUS_NAMES, ranks_of, rows_of
 
 Row = dict[str, Any]
-_STATUSES: Final = pa.array([status.value for status in sorted(Status, key=lambda one: one.rank)])
 _SILENT: Final = pa.schema(
     [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
 )
@@ -76,7 +74,6 @@ class TopicList:
 
 def topic_list(
     lags: pa.Table,
-    ranks: Int64s,
     unread: pa.Table,
     silent: Mapping[str, Sequence[Row]],
 ) -> TopicList:
@@ -84,11 +81,10 @@ def topic_list(
 
     Args:
         lags: the rows of `group_lag`, sorted by group, topic and partition.
-        ranks: the rank of their status.
         unread: the rows of `unread_logs`.
         silent: the assigned partitions of each group without a committed offset.
     """
-    rows = _rows(lags, ranks, unread, silent)
+    rows = _rows(lags, unread, silent)
     names = pc.unique(rows["topic"].combine_chunks())
     rows = rows.set_column(
         rows.schema.get_field_index("topic"), "topic", pc.index_in(rows["topic"], names)
@@ -132,7 +128,7 @@ def topic_list(
             **{name: slowest[of_pairs] for name, of_pairs in _SLOWEST.items()},
             "worst": rows["group_id"].take(worst),
             "rank": of_worst,
-            "status": _STATUSES.take(of_worst),
+            "status": STATUS_NAMES.take(of_worst),
             "min_retention_margin_ms": margins["retention_margin_ms_min_min"].take(
                 pc.index_in(pa.array(np.arange(len(names)), pa.int32()), margins["topic"])
             ),
@@ -151,12 +147,11 @@ _ORDER: Final = [
 
 def _rows(
     lags: pa.Table,
-    ranks: Int64s,
     unread: pa.Table,
     silent: Mapping[str, Sequence[Row]],
 ) -> pa.Table:
     """The rows of `lags` come first; a row without a group is a partition of a topic."""
-    of_lags = lags.select(_OF_LAGS).append_column("rank", pa.array(ranks))
+    of_lags = lags.select(_OF_LAGS).append_column("rank", pa.array(ranks_of(lags["status"])))
     assigned = [{"group_id": group} | row for group, rows in silent.items() for row in rows]
     of_silent = pa.Table.from_pylist(assigned, _SILENT)
     rows = pa.concat_tables([of_lags, of_silent], promote_options="default")

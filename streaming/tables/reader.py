@@ -166,6 +166,11 @@ class TableReader(TableProperties):
         return written_at or self.written_at
 
     @property
+    def is_newest(self) -> bool:
+        """Whether this is the newest snapshot, and not that of an earlier moment."""
+        return self._as_of is None
+
+    @property
     def written_at(self) -> datetime:
         """When the snapshot was written, by the commit of its `load_progress`."""
         return self._moments.of(self.version) or self._opened_at

@@ -276,8 +276,8 @@ class CoordinatorTables:
 
     def lag(self, group: str | None = None) -> Rows[GroupLagRow]:
         """The lag, status and trend of groups in each partition."""
-        evaluation = Evaluation.of(self.reader, group_ids=_only(group))
-        return Rows(evaluation.group_lag(with_reasons=True), GroupLagRow)
+        evaluation = Evaluation.read(self.reader, group_ids=_only(group))
+        return Rows(evaluation.group_lag(), GroupLagRow)
 
     def lag_totals(
         self, by: GroupOrTopic = "group", group: str | None = None
@@ -397,11 +397,11 @@ def _of_rules(rules: str, **judges: Callable[..., pa.Table]) -> Callable[..., pa
 
 
 def _partition_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
-    return Evaluation.of(reader, group_ids=group_ids).partition_status()
+    return Evaluation.read(reader, group_ids=group_ids).partition_status()
 
 
 def _group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
-    return Evaluation.of(reader, group_ids=group_ids).group_status(with_reasons=True)
+    return Evaluation.read(reader, group_ids=group_ids).group_status()
 
 
 def _burrow_group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:

@@ -17,10 +17,6 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.group_facts import HEALTHY
-from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import judged_groups, judged_partitions
-from streaming.lag.judged_groups import JudgedGroups
-from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
@@ -32,8 +28,8 @@ if TYPE_CHECKING:
     from streaming.views.query import Queried
 
 _COMPUTED: Final = {
-    "group_lag": "partitions",
-    "group_status": "groups",
+    "group_lag": "evaluation",
+    "group_status": "evaluation",
     "expiring_offsets": "expiring",
 }
 """The cached attribute of `Snapshot` behind each computed view."""
@@ -84,8 +80,8 @@ class Snapshot:
         self.at = at or reader.moment
         self._status_rules = status_rules or StatusRules()
         self._views: Mapping[str, Callable[[], pa.Table]] = {
-            "group_lag": lambda: self.evaluation.group_lag(with_reasons=True),
-            "group_status": lambda: self.evaluation.group_status(with_reasons=True),
+            "group_lag": lambda: self.evaluation.group_lag(),
+            "group_status": lambda: self.evaluation.group_status(),
             "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
         }
@@ -110,38 +106,21 @@ class Snapshot:
         }
 
     @once
-    def lags(self) -> pa.Table:
-        """The lag of each group in each partition."""
-        return group_lag(self.reader, at=self.at, group_ids=self._group_ids)
-
-    @once
-    def partitions(self) -> JudgedPartitions:
-        """Rows of `group_lag` with their status, as `judged_partitions` gives them."""
-        return judged_partitions(
-            self.reader, self.at, self._group_ids, self._status_rules, self.lags
-        )
-
-    @once
-    def groups(self) -> JudgedGroups:
-        """Rows of `group_status`."""
-        return judged_groups(
-            self.reader, self.at, self._group_ids, self._status_rules, self.partitions
+    def evaluation(self) -> Evaluation:
+        """The lag and status of all groups as columns."""
+        return Evaluation.read(
+            self.reader, at=self.at, group_ids=self._group_ids, rules=self._status_rules
         )
 
     @property
-    def evaluation(self) -> Evaluation:
-        """The lag and status of all groups as columns."""
-        return Evaluation(self.at, self.lags, self.partitions, self.groups)
-
-    @once
-    def lag_rows(self) -> pa.Table:
+    def lags(self) -> pa.Table:
         """The rows of `group_lag`, without reasons."""
-        return self.evaluation.group_lag()
+        return self.evaluation.lags
 
     @once
     def group_list(self) -> GroupList:
-        """Each group with its status, number of members and smallest retention margin."""
-        return GroupList(self.groups)
+        """The groups, with rows that are made when they are asked for."""
+        return GroupList(self.evaluation)
 
     @once
     def unhealthy(self) -> Mapping[str, str]:

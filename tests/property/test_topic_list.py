@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE, PRESENT
-from streaming.lag.group_lag import LAG_ROW
+from streaming.lag.evaluation import GROUP_LAG_ROW
 from streaming.lag.unread_logs import UNREAD_LOGS
 from streaming.served.topic_groups import topic_groups
 from streaming.served.topic_list import topic_list
@@ -62,8 +62,7 @@ def test_topics_are_those_of_their_rows(
     for group, topic, partition in sorted(assigned - set(keyed)):
         silent.setdefault(group, []).append({"topic": topic, "partition": partition})
     topics = topic_list(
-        pa.Table.from_pylist(rows, LAG_ROW),
-        np.array([row["rank"] for row in rows], np.int64),
+        pa.Table.from_pylist(rows, GROUP_LAG_ROW),
         pa.Table.from_pylist(logs, UNREAD_LOGS),
         silent,
     )

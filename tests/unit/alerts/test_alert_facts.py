@@ -8,21 +8,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import streaming.alerts.facts as facts_module
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.alerts.condition_findings import condition_findings
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import findings_of
-from streaming.alerts.rules import Rule, fits
+from streaming.alerts.rules import Rule
 from streaming.alerts.sql_rules import SqlRules
 from streaming.errors import ConfigurationError
+from streaming.lag.evaluation import Evaluation
 from streaming.tables.reader import TableReader
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
+from tests.unit.alerts.reference_findings import reference_findings
 
 Findings = dict[tuple[str | int | None, ...], tuple[str | None, float | None]]
 
@@ -243,7 +244,7 @@ def test_the_folder_stays_as_it_is(tables: str) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path(tables).rglob("*")} == before
 
 
-# --- candidates: the keys that a rule looks at one by one
+# --- many keys at once
 
 
 CONDITIONS: list[dict[str, Any]] = [
@@ -265,32 +266,17 @@ PLACES: list[dict[str, Any]] = [{}, {"groups": ["s*", "!stop*"]}, {"topics": ["t
 
 
 @pytest.mark.parametrize("by", ["group", "topic", "partition"])
-def test_no_finding_is_missed(by: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = create_status_tables(tmp_path)
+def test_findings_are_those_of_rows_one_by_one(by: str, tmp_path: Path) -> None:
+    reader = TableReader(create_status_tables(tmp_path))
     rules = [
         Rule.model_validate({"name": "rule", "by": by, **condition, **place})
         for condition, place in product(CONDITIONS, PLACES)
     ]
-    moments = [NOW, NOW - timedelta(minutes=3), NOW + timedelta(hours=3)]
-
-    def sorted_findings(at: datetime) -> list[Any]:
-        facts = Facts(TableReader(tables), at, StatusRules())
-        return [sorted(map(repr, facts.findings(rule))) for rule in rules]
-
-    quick = [sorted_findings(at) for at in moments]
-    monkeypatch.setattr(
-        facts_module, "candidates", lambda rule, partitions, _groups: _fitting(rule, partitions)
-    )
-    assert quick == [sorted_findings(at) for at in moments]
-    assert any(any(rule_facts) for moment_facts in quick for rule_facts in moment_facts)
-
-
-def _fitting(rule: Rule, partitions: Any) -> Any:
-    return np.array(
-        [
-            number
-            for number, row in enumerate(partitions)
-            if fits(rule.groups, row["group_id"]) and fits(rule.topics, row["topic"])
-        ],
-        np.int64,
-    )
+    findings_of_rules = 0
+    for moment in (NOW, NOW - timedelta(minutes=3), NOW + timedelta(hours=3)):
+        evaluation = Evaluation.of(reader, at=moment)
+        for rule in rules:
+            findings_of_rule = sorted(map(repr, condition_findings(rule, evaluation)))
+            assert findings_of_rule == sorted(map(repr, reference_findings(rule, evaluation)))
+            findings_of_rules += len(findings_of_rule)
+    assert findings_of_rules > 100

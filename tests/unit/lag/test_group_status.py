@@ -11,9 +11,8 @@ from coordinator_state.insight.group_status import (
 )
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
-from streaming.lag.group_status import (
-    judged_groups,
-)
+from streaming.lag.group_lag import group_lag
+from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.lag.silent_members import silent_facts
 from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
@@ -31,9 +30,7 @@ def tables(tmp_path: Path) -> str:
 def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
     by_group = {
         row["group_id"]: row
-        for row in Evaluation.of(TableReader(tables), at=NOW)
-        .group_status(with_reasons=True)
-        .to_pylist()
+        for row in Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     }
     assert {group: row["status"] for group, row in by_group.items()} == {
         "back": "REWIND",
@@ -54,16 +51,12 @@ def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
 
 def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
     reader = TableReader(tables)
-    rows = Evaluation.of(reader, at=NOW, group_ids=["old"]).group_lag(with_reasons=True).to_pylist()
+    rows = Evaluation.of(reader, at=NOW, group_ids=["old"]).group_lag().to_pylist()
     assert [(row["partition"], row["status"]) for row in rows] == [
         (0, "EXPIRING"),
         (1, "DATA_LOSS"),
     ]
-    (row,) = (
-        Evaluation.of(reader, at=at(20), group_ids=["back"])
-        .group_lag(with_reasons=True)
-        .to_pylist()
-    )
+    (row,) = Evaluation.of(reader, at=at(20), group_ids=["back"]).group_lag().to_pylist()
     assert row["status"] == "OK"
 
 
@@ -82,9 +75,7 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
     for seconds in (0, 300):
         reader = snapshots.reader(moment(seconds))
         assert reader is not None
-        (row,) = (
-            Evaluation.of(reader, at=moment(seconds)).group_status(with_reasons=True).to_pylist()
-        )
+        (row,) = Evaluation.of(reader, at=moment(seconds)).group_status().to_pylist()
         reasons.append((row["status"], row["reason"]))
     assert reasons == [
         ("OK", "400 behind, oldest 4 s"),
@@ -127,7 +118,7 @@ def test_a_member_that_never_commits(
     )
     of_topic = [sample(at(ago), end, partition=7) for ago, end in ends]
     write_rows(tables, "log_offsets", [*of_topic, sample(at(0), 0, OFFSETS_TOPIC)])
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status(with_reasons=True).to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     assert (row["status"], row["reason"]) == (status, reason)
     assert (row["lag"], row["partitions"]) == (None, 0)
 
@@ -146,7 +137,7 @@ def test_a_partition_without_a_commit_among_others(tables: str) -> None:
     rows = TableReader(tables).read("log_offsets").to_pylist()
     still = [row | {"partition": 2, "log_end_offset": 5} for row in rows if row["partition"] == 1]
     write_rows(tables, "log_offsets", rows + still)
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status(with_reasons=True).to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     assert (row["status"], row["topic"], row["lag"]) == ("WARN", None, 0)
     assert row["reason"] == f"{SILENT}; 95 records produced, the first 100 s ago"
 
@@ -164,16 +155,18 @@ def test_a_group_whose_progress_is_not_in_the_tables(
 ) -> None:
     group = {"group_id": "g", "group_type": group_type, "member_count": 2, "state": "Stable"}
     apply_micro_batch(tables, progress=[{"updated_at": NOW}], groups=[group], group_offsets=[])
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status(with_reasons=True).to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     assert row["status"] == status
     assert row["reason"].startswith(reason)
 
 
 def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path: Path) -> None:
     rules = StatusRules()
-    partitions = Evaluation.of(TableReader(tables), at=NOW).partitions
+    reader = TableReader(tables)
+    partitions = judged_partitions(reader, NOW, None, rules, group_lag(reader, at=NOW))
     later = TableReader(create_tables(tmp_path / "later"))
-    by_group = {row["group_id"]: row for row in judged_groups(later, NOW, None, rules, partitions)}
+    groups = judged_groups(later, NOW, None, rules, partitions).table.to_pylist()
+    by_group = {row["group_id"]: row for row in groups}
     assert by_group.keys() == {"back", "idle", "loop", "old"}
     assert {row["group_state"] for row in by_group.values()} == {"Dead"}
     assert (by_group["old"]["status"], by_group["old"]["lag"]) == ("DATA_LOSS", 98)
@@ -187,13 +180,9 @@ def test_an_idle_partition_hides_nothing(tables: str) -> None:
         groups=[{"group_id": "g"}],
         group_offsets=[offset("g", 100, 400), offset("g", 90, 4, partition=1)],
     )
-    statuses = (
-        Evaluation.of(TableReader(tables), at=NOW)
-        .group_lag(with_reasons=True)["status"]
-        .to_pylist()
-    )
+    statuses = Evaluation.of(TableReader(tables), at=NOW).group_lag()["status"].to_pylist()
     assert statuses == ["IDLE", "OK"]
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status(with_reasons=True).to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     assert (row["status"], row["lag"]) == ("OK", 10)
 
 

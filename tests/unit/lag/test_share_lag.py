@@ -49,9 +49,7 @@ def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
 def status_of(tables: str) -> tuple[str, str]:
     rows = {
         row["group_id"]: row
-        for row in Evaluation.of(TableReader(tables), at=NOW)
-        .group_status(with_reasons=True)
-        .to_pylist()
+        for row in Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     }
     return rows[GROUP]["status"], rows[GROUP]["reason"]
 
@@ -146,8 +144,7 @@ def lag_by_group(all_cases: TableReader) -> dict[str, Row]:
 @pytest.fixture(scope="module")
 def status_by_group(all_cases: TableReader) -> dict[str, Row]:
     return {
-        row["group_id"]: row
-        for row in Evaluation.of(all_cases, at=NOW).group_status(with_reasons=True).to_pylist()
+        row["group_id"]: row for row in Evaluation.of(all_cases, at=NOW).group_status().to_pylist()
     }
 
 

@@ -68,8 +68,8 @@ def lasting(rows: Sequence[Row], table: Table) -> dict[tuple[object, ...], Row]:
 
 def assert_kept(tables: str, evaluation: Evaluation) -> None:
     for table, rows in (
-        (GROUP_LAG, evaluation.group_lag(with_reasons=True)),
-        (GROUP_STATUS, evaluation.group_status(with_reasons=True)),
+        (GROUP_LAG, evaluation.group_lag()),
+        (GROUP_STATUS, evaluation.group_status()),
     ):
         kept = rows_of(tables, table)
         assert lasting(kept, table) == lasting(rows.to_pylist(), table)

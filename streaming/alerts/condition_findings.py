@@ -1,0 +1,228 @@
+"""The findings of rules with a status and measures, for all keys at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.lag import Bools, Int64s
+from streaming.alerts.alert import AlertKey, Finding
+from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
+from streaming.alerts.rules import EVERY, Rule, fits
+from streaming.lag.evaluation import Evaluation
+from streaming.lag.judged_partitions import ranks_of
+
+Floats = npt.NDArray[np.float64]
+
+_ROW = "row"
+
+
+def condition_findings(rule: Rule, evaluation: Evaluation) -> Iterator[Finding]:
+    """The keys for which all conditions of a rule hold, and those for which that is unknown."""
+    keys = _Keys.of(rule, evaluation)
+    holds = np.ones(keys.count, np.bool_)
+    may_hold = holds.copy()
+    limits = {name: keys.limited(name, limit) for name, limit in rule.limits.items()}
+    answers = [(limited.holds, limited.is_unknown) for limited in limits.values()]
+    if rule.status is not None:
+        answers.append(keys.has_status(rule.status))
+    for condition, is_unknown in answers:
+        holds &= condition
+        may_hold &= condition | is_unknown
+    for number in np.flatnonzero(may_hold & ~holds).tolist():
+        yield Finding(keys.key(number), None)
+    numbers = np.flatnonzero(holds)
+    if not numbers.size:
+        return
+    statuses = keys.statuses(numbers)
+    lags = keys.limited("lag", None) if not limits else next(iter(limits.values()))
+    for number, (status, reason) in zip(numbers.tolist(), statuses, strict=True):
+        reasons = [] if rule.status is None else [f"{status}: {reason}"]
+        reasons += [limited.text(number) for limited in limits.values()]
+        yield Finding(keys.key(number), "; ".join(reasons), lags.value(number), status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """A measure of each key, and whether it meets a limit; the value is NaN if it is unknown."""
+
+    name: str
+    limit: Comparison | None
+    values: Floats
+    holds: Bools
+    is_unknown: Bools
+    is_lower_bound: Bools
+
+    def value(self, number: int) -> float | None:
+        return None if np.isnan(self.values[number]) else float(self.values[number])
+
+    def text(self, number: int) -> str:
+        at_least = "at least " if self.is_lower_bound[number] else ""
+        value = value_text(self.name, float(self.values[number]))
+        limit = "" if self.limit is None else f" ({self.limit.text})"
+        return f"{self.name} is {at_least}{value}{limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of a rule, and the rows of `group_lag` that belong to them.
+
+    Attributes:
+        rule: the rule.
+        evaluation: lag and status.
+        rows: the rows of `group_lag` to which the rule applies, with their number in `row`.
+        ranks: the rank of their status.
+        of_rows: the number of the key of each row.
+        names: a table with the columns of the keys.
+        group: the number of each key in `group_status`; None if the status of a key is that of its
+            worst row.
+    """
+
+    rule: Rule
+    evaluation: Evaluation
+    rows: pa.Table
+    ranks: Int64s
+    of_rows: Int64s
+    names: pa.Table
+    group: Int64s | None
+
+    @classmethod
+    def of(cls, rule: Rule, evaluation: Evaluation) -> _Keys:
+        lags = evaluation.lags
+        is_wanted = _fitting(rule.groups, lags["group_id"]) & _fitting(rule.topics, lags["topic"])
+        numbers = np.flatnonzero(is_wanted)
+        rows = lags.take(pa.array(numbers)).append_column(_ROW, pa.array(numbers))
+        names = rows.select(rule.key)
+        of_rows, first = _numbered(names)
+        names = names.take(pa.array(first))
+        groups = None
+        if rule.by == "group" and rule.topics == EVERY:
+            # A group has its own status, even if it has no committed offsets.
+            statuses = evaluation.statuses["group_id"]
+            if not rule.limits:
+                is_other = pc.invert(pc.is_in(statuses, pc.unique(names["group_id"])))
+                others = statuses.filter(pc.and_(is_other, _fitting(rule.groups, statuses)))
+                names = pa.concat_tables([names, pa.table({"group_id": others})])
+            groups = pc.index_in(names["group_id"], statuses).to_numpy().astype(np.int64)
+        return cls(rule, evaluation, rows, ranks_of(rows["status"]), of_rows, names, groups)
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        return self.names.num_rows
+
+    def key(self, number: int) -> AlertKey:
+        """The key of an alert."""
+        return AlertKey(self.rule.name, *(column[number].as_py() for column in self.names.columns))
+
+    def has_status(self, wanted: Sequence[Status]) -> tuple[Bools, Bools]:
+        """Whether the status of each key is a wanted one, and whether that is unknown."""
+        if self.group is None:
+            ranks = np.full(self.count, Status.IDLE.rank)
+            np.maximum.at(ranks, self.of_rows, self.ranks)
+        else:
+            ranks = ranks_of(self.evaluation.statuses["status"])[self.group]
+        holds: Bools = np.isin(ranks, [status.rank for status in wanted])
+        is_unknown = self._counted(self._is_unknown) | (ranks == Status.UNKNOWN.rank)
+        return holds, is_unknown & ~holds
+
+    def statuses(self, numbers: Int64s) -> list[tuple[str, str]]:
+        """The status and the reason of the keys with these numbers."""
+        if self.group is not None:
+            table = self.evaluation.group_status(self.group[numbers])
+        else:
+            # Of equally bad rows, the first.
+            worst = np.full(self.count, -1)
+            order = np.lexsort((-np.arange(self.ranks.size), self.ranks))
+            worst[self.of_rows[order]] = self.rows[_ROW].to_numpy()[order]
+            table = self.evaluation.group_lag(worst[numbers])
+        return list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
+
+    def limited(self, name: str, limit: Comparison | None) -> _Limited:
+        """A measure of each key, compared with a limit.
+
+        A value is unknown if it is null, and also if the tables are too far behind. If values that
+        are unknown decide, the comparison is unknown.
+        """
+        measure = MEASURES[name]
+        values = self._values(measure, measure.lower_bound or measure.column)
+        exact = _floats(self.rows[measure.column])
+        counts = np.ones(values.size, np.bool_)
+        if measure.needs_lag:
+            counts = _floats(self.rows["lag"]) != 0
+        is_partly_unknown = self._counted((np.isnan(exact) | self._is_unknown) & counts)
+        totals: Any = self._totals(measure, values, counts & ~np.isnan(values))
+        meets = ~np.isnan(totals)
+        if limit is not None:
+            meets &= limit.holds(totals)
+            proves = measure.proves(limit.operator)
+        holds = meets if limit is None or proves else meets & ~is_partly_unknown
+        is_lower_bound = np.zeros(self.count, np.bool_)
+        if measure.lower_bound is not None:
+            lower_bound = _floats(self.rows[measure.lower_bound])
+            is_lower_bound = self._counted(np.isnan(exact) & ~np.isnan(lower_bound))
+        return _Limited(name, limit, totals, holds, is_partly_unknown & ~holds, is_lower_bound)
+
+    @property
+    def _is_unknown(self) -> Bools:
+        return self.ranks == Status.UNKNOWN.rank
+
+    def _counted(self, is_row: Bools) -> Bools:
+        """Whether each key has such a row."""
+        return np.bincount(self.of_rows[is_row], minlength=self.count) > 0
+
+    def _values(self, measure: Measure, column: str) -> Floats:
+        """The value of each row; NaN if it is unknown."""
+        values = _floats(self.rows[column])
+        values[self._is_unknown] = np.nan
+        if measure.is_age:
+            # The tables are behind: the value is that of the time which they have reached.
+            behind = pc.subtract(self.rows["evaluated_at"], self.rows["known_until"])
+            behind_ms = np.floor(_floats(pc.cast(behind, pa.int64())) / 1000)
+            values = np.maximum(values - np.nan_to_num(behind_ms), 0)
+        return values
+
+    def _totals(self, measure: Measure, values: Floats, counts: Bools) -> Floats:
+        """The total of each key over the rows that count; NaN without such a row."""
+        keys, values = self.of_rows[counts], values[counts]
+        totals: Any
+        if measure.total is sum:
+            # Without any row these are integers.
+            totals = np.bincount(keys, values, minlength=self.count).astype(np.float64)
+        else:
+            is_min = measure.total is min
+            totals = np.full(self.count, np.inf if is_min else -np.inf)
+            (np.minimum if is_min else np.maximum).at(totals, keys, values)
+        totals[np.bincount(keys, minlength=self.count) == 0] = np.nan
+        return totals
+
+
+def _fitting(patterns: Sequence[str], names: pa.ChunkedArray) -> Bools:
+    if patterns == EVERY:
+        return np.ones(len(names), np.bool_)
+    encoded = names.combine_chunks().dictionary_encode()
+    fitting = [fits(patterns, name) for name in encoded.dictionary.to_pylist()]
+    mask: Bools = np.array(fitting, np.bool_)[encoded.indices.to_numpy()]
+    return mask
+
+
+def _numbered(key: pa.Table) -> tuple[Int64s, Int64s]:
+    """A number for each distinct key, and the first row of each."""
+    codes: Any = np.zeros(key.num_rows, np.int64)
+    for column in key.columns:
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+    _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+    return numbers.reshape(-1), first
+
+
+def _floats(column: Any) -> Floats:
+    """A column of numbers that may be changed; null is NaN."""
+    return np.array(pc.cast(column, pa.float64()).to_numpy(), np.float64)

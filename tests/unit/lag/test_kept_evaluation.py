@@ -1,0 +1,129 @@
+"""Readers get the lag and status that `run` keeps, or evaluate if it is of another moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import write_deltalake
+
+from coordinator_state.insight.group_status import Status, StatusRules
+from streaming.alerts.facts import Facts
+from streaming.lag.evaluation import KEPT_FOR, Evaluation
+from streaming.run.evaluation import StatusEvaluation
+from streaming.served.snapshot import ServedSnapshot
+from streaming.tables import delta
+from streaming.tables import reader as reader_module
+from streaming.tables.opening import open_for_writing
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_STATUS
+from tests.support.tables.status_tables import NOW, create_status_tables, offset
+from tests.support.tables.tables_folder import apply_micro_batch
+
+OpenAt = Callable[[timedelta], TableReader]
+LATER = timedelta(seconds=20)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    """Tables that were evaluated at `NOW`."""
+    tables = create_status_tables(tmp_path)
+    evaluation = Evaluation.of(TableReader(tables), at=NOW)
+    StatusEvaluation(open_for_writing(tables, "test")).keep(evaluation)
+    return tables
+
+
+@pytest.fixture
+def opened(tables: str, monkeypatch: pytest.MonkeyPatch) -> OpenAt:
+    """Open the newest tables some time after `NOW`."""
+
+    def open_at(later: timedelta) -> TableReader:
+        monkeypatch.setattr(reader_module, "utc_now", lambda: NOW + later)
+        return TableReader(tables)
+
+    return open_at
+
+
+def without_since(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns(["status_since"])
+
+
+def test_the_kept_rows_are_those_of_a_new_evaluation(opened: OpenAt) -> None:
+    reader = opened(LATER)
+    kept, new = Evaluation.read(reader), Evaluation.of(reader, at=NOW)
+    assert kept.is_kept
+    assert kept.at == NOW
+    assert kept.lags.num_rows > 4
+    assert without_since(kept.group_lag()) == without_since(new.group_lag())
+    assert without_since(kept.group_status()) == without_since(new.group_status())
+    assert set(kept.statuses["status_since"].to_pylist()) == {NOW}
+    some = Evaluation.read(reader, group_ids=["old", "back"])
+    wanted = Evaluation.of(reader, at=NOW, group_ids=["old", "back"])
+    assert some.is_kept
+    assert without_since(some.group_lag()) == without_since(wanted.group_lag())
+
+
+@pytest.mark.parametrize(
+    "later", [timedelta(seconds=-1), KEPT_FOR + timedelta(seconds=1), timedelta(hours=1)], ids=str
+)
+def test_rows_of_another_moment_are_not_used(opened: OpenAt, later: timedelta) -> None:
+    evaluation = Evaluation.read(opened(later))
+    assert not evaluation.is_kept
+    assert evaluation.lags["evaluated_at"].to_pylist() == [NOW + later] * evaluation.lags.num_rows
+
+
+def test_stale_tables_are_unknown_although_their_evaluation_is_not_old(
+    tables: str, opened: OpenAt
+) -> None:
+    writer = open_for_writing(tables, "test")
+    StatusEvaluation(writer).keep(Evaluation.of(TableReader(tables), at=NOW + LATER))
+    evaluation = Evaluation.read(opened(timedelta(seconds=121)))
+    assert set(evaluation.statuses["status"].to_pylist()) == {Status.UNKNOWN.value}
+
+
+def test_other_limits_and_other_moments_are_evaluated(opened: OpenAt) -> None:
+    reader = opened(LATER)
+    assert not Evaluation.read(reader, rules=StatusRules(rebalances=60)).is_kept
+    assert not Evaluation.read(reader, at=NOW + timedelta(seconds=10)).is_kept
+    assert not Evaluation.read(TableReader(reader.tables, as_of=1)).is_kept
+
+
+def test_a_group_that_is_new_is_evaluated(tables: str, opened: OpenAt) -> None:
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "fresh", "member_count": 1, "state": "Stable"}],
+        group_offsets=[offset("fresh", 100, 1)],
+    )
+    evaluation = Evaluation.read(opened(LATER), group_ids=["fresh"])
+    assert evaluation.lags["group_id"].to_pylist() == ["fresh"]
+
+
+def test_lag_of_a_group_whose_status_is_not_written_yet_is_left_out(
+    tables: str, opened: OpenAt
+) -> None:
+    """`run` writes `group_lag` before `group_status`."""
+    statuses = delta.rows_of(
+        delta.open_version(GROUP_STATUS.path(tables), tables), tables, GROUP_STATUS
+    )
+    others = statuses.filter(pc.not_equal(statuses["group_id"], "old"))
+    write_deltalake(GROUP_STATUS.path(tables), others, mode="overwrite")
+    evaluation = Evaluation.read(opened(LATER))
+    assert evaluation.is_kept
+    for rows in (evaluation.lags, evaluation.statuses):
+        assert "old" not in rows["group_id"].to_pylist()
+
+
+def test_a_page_knows_since_when_a_group_has_its_status(opened: OpenAt) -> None:
+    snapshot = ServedSnapshot(opened(LATER))
+    assert snapshot.standing == dict.fromkeys(("back", "loop", "old"), NOW)
+
+
+def test_the_state_of_an_alert_is_that_of_the_kept_rows(opened: OpenAt) -> None:
+    reader = opened(LATER)
+    facts = Facts(reader, reader.moment, StatusRules())
+    assert facts.snapshot.evaluation.is_kept
