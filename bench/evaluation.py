@@ -58,7 +58,7 @@ def bench(groups: int, topic_partitions: int, rounds: int) -> None:
     """
     shape = Shape(groups=groups, topic_partitions=topic_partitions, micro_batches=60 * _MINUTES)
     evaluating, writing = _Rounds(), _Rounds()
-    with read_hour(None, shape) as tables:
+    with read_hour(None, shape, is_evaluated=False) as tables:
         kept = StatusEvaluation(open_for_writing(tables, "bench"))
         last = TableReader(tables).moment
         for number in reversed(range(rounds + 1)):

@@ -25,11 +25,14 @@ from coordinator_state.insight.lag import PRESENT
 from coordinator_state.replay.offsets import Outcome, Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.clock import SteadyClock
+from streaming.lag.evaluation import Evaluation
+from streaming.run.evaluation import StatusEvaluation
 from streaming.run.jobs import TIDY_UP_EVERY
 from streaming.tables import folder as tables_folder
 from streaming.tables import reader
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.maintenance import maintain_tables, tidy_up
+from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import (
     GROUP_EVENTS,
     GROUP_MEMBERS,
@@ -317,13 +320,17 @@ def clock_at(moment: datetime) -> Iterator[None]:
         yield
 
 
-def write_hour(tables: str, shape: Shape) -> datetime:
+def write_hour(tables: str, shape: Shape, *, is_evaluated: bool = True) -> datetime:
     """Write the tables, and return the time of their last micro-batch, which is in the future.
 
-    Moments of snapshots never go back, so the hour begins now.
+    Moments of snapshots never go back, so the hour begins now. The last micro-batch is evaluated.
     """
     ends_at = datetime.now(timezone.utc) + shape.micro_batches * MICRO_BATCH
     Hour(tables, shape, ends_at).write()
+    if is_evaluated:
+        with clock_at(ends_at):
+            evaluation = Evaluation.of(reader.TableReader(tables))
+            StatusEvaluation(open_for_writing(tables, "bench")).keep(evaluation)
     return ends_at
 
 
@@ -333,12 +340,14 @@ folder_option = click.option(
 
 
 @contextmanager
-def read_hour(folder: str | None, shape: Shape | None = None) -> Iterator[str]:
+def read_hour(
+    folder: str | None, shape: Shape | None = None, *, is_evaluated: bool = True
+) -> Iterator[str]:
     """The tables of an hour, or of a shape, to be read as if they were written just now."""
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as temporary:
         tables = f"{folder or temporary}/tables"
         if folder is None:
-            write_hour(tables, shape or Shape())
+            write_hour(tables, shape or Shape(), is_evaluated=is_evaluated)
         written_at = reader.TableReader(tables).written_at
         with clock_at(written_at + MICRO_BATCH):
             yield tables

@@ -14,7 +14,10 @@ from urllib.parse import urlsplit
 import click
 
 from bench.hour import folder_option, read_hour
+from coordinator_state.insight.group_status import StatusRules
+from streaming.alerts.facts import Facts
 from streaming.alerts.replay import replay, replay_step
+from streaming.alerts.rules import AlertRules
 from streaming.alerts.rules_file import load_rules
 from streaming.http.server import serving
 from streaming.lag.evaluation import Evaluation
@@ -48,6 +51,7 @@ def bench(folder: str | None, runs: int) -> None:
         rows = [
             _measured("group_lag", runs, lambda: group_lag(TableReader(tables)).num_rows),
             _measured("group_status", runs, lambda: _statuses(tables)),
+            _measured("a round of alert run", runs, lambda: _alert_round(tables)),
             _measured("a collection of metrics", runs, lambda: _collection(tables)),
             *_scrapes(tables, runs),
             _measured("alert test of an hour", 1, lambda: _alert_test(tables)),
@@ -56,7 +60,14 @@ def bench(folder: str | None, runs: int) -> None:
 
 
 def _statuses(tables: str) -> int:
-    return int(Evaluation.of(TableReader(tables)).group_status().num_rows)
+    return int(Evaluation.read(TableReader(tables)).group_status().num_rows)
+
+
+def _alert_round(tables: str) -> int:
+    """The findings of the rules without SQL."""
+    reader = TableReader(tables)
+    facts = Facts(reader, reader.moment, StatusRules())
+    return sum(len(facts.findings(rule)) for rule in _rules().rules)
 
 
 def _collection(tables: str) -> int:
@@ -85,13 +96,16 @@ def _scrapes(tables: str, runs: int) -> Iterator[dict[str, object]]:
 
 def _alert_test(tables: str) -> int:
     """The changes of alerts, evaluated every minute."""
+    rules, last = _rules(), TableReader(tables)
+    since = last.moment - timedelta(hours=1)
+    return len(list(replay(rules, last, since=since, step=replay_step(rules, last.moment - since))))
+
+
+def _rules() -> AlertRules:
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as folder:
         file = Path(folder, "alerts.yaml")
         file.write_text(_RULES)
-        rules = load_rules(str(file))
-    last = TableReader(tables)
-    since = last.moment - timedelta(hours=1)
-    return len(list(replay(rules, last, since=since, step=replay_step(rules, last.moment - since))))
+        return load_rules(str(file))
 
 
 def _measured(name: str, runs: int, call: Callable[[], int]) -> dict[str, object]:

@@ -94,7 +94,7 @@ def _options(options: Iterable[click.Option]) -> str:
             names_of(one),
             value_of(one),
             prose(default_of(one)),
-            code(str(one.envvar)),
+            "" if one.envvar is None else code(str(one.envvar)),
             prose(help_of(one)),
         )
         for one in options

@@ -11,7 +11,7 @@ import click
 from docsite.commands import Command, commands, default_of, help_of, value_of
 from docsite.markdown import anchor, block, code, page, paragraph, prose, table
 from streaming.cli.main import SHARED_OPTIONS
-from streaming.cli.options import KafkaPropertiesOption
+from streaming.cli.options import MappingOption
 from streaming.run.settings import RunSettings
 
 EXAMPLE: Final = """
@@ -22,6 +22,9 @@ history_retention = "14 days"
 external = ["enricher=spark:/data/checkpoints/enricher"]
 http_port = 8000
 log_format = "json"
+
+[status_rules]
+stop_after = "2m"
 
 [kafka]
 "security.protocol" = "SASL_SSL"
@@ -139,7 +142,7 @@ def _key(option: click.Option) -> str:
 
 def _toml_type(schema: Mapping[str, Any], option: click.Option) -> str:
     """The type of a setting in TOML."""
-    if isinstance(option, KafkaPropertiesOption):
+    if isinstance(option, MappingOption):
         return "table"
     if option.multiple:
         return "array of strings"
@@ -157,6 +160,8 @@ def _rows_of_others(found: Sequence[Command]) -> Iterator[tuple[str, str, str, s
     users: dict[str, list[Command]] = defaultdict(list)
     for command in found:
         for option in command.options:
+            if option.envvar is None:
+                continue
             users[_key(option)].append(command)
     for option in SHARED_OPTIONS:
         if _key(option) != "config":

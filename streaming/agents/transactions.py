@@ -123,7 +123,10 @@ def transactions(
     return Transactions(
         **opened.fields,
         since=since,
-        open=[_open(one, rows[0]["group_id"], until) for one, rows in is_open[:limit]],
+        open=[
+            _open(each, rows[0]["group_id"], until, opened.snapshot.status_rules)
+            for each, rows in is_open[:limit]
+        ],
         more_open=max(len(is_open) - limit, 0),
         aborted=aborted[:limit],
         more_aborted=max(len(aborted) - limit, 0),
@@ -132,7 +135,9 @@ def transactions(
     )
 
 
-def _open(found: group_facts.OpenTransaction, group_id: str, at: datetime) -> OpenTransaction:
+def _open(
+    found: group_facts.OpenTransaction, group_id: str, at: datetime, rules: StatusRules
+) -> OpenTransaction:
     owner = found.owner or _UNKNOWN
     age_ms = round((at - found.since).total_seconds() * 1000)
     commands = transaction_commands(found.log_partition, found.first_record_offset)
@@ -147,7 +152,7 @@ def _open(found: group_facts.OpenTransaction, group_id: str, at: datetime) -> Op
         offsets=found.offsets,
         since=found.since,
         age_ms=age_ms,
-        is_hanging=age_ms > StatusRules().hanging_after_ms,
+        is_hanging=age_ms > rules.hanging_after_ms,
         is_marker_lost=owner.is_marker_lost,
         abort_timestamp=owner.abort_timestamp,
         record_ids=[RecordId.of((found.log_partition, found.first_record_offset))],

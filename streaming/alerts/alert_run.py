@@ -150,7 +150,7 @@ class AlertRun:
             reader = TableReader(self.tables)
             self._can_be_opened = True
             self._cluster_id, now = reader.cluster_id, reader.moment
-            facts = Facts(reader, now, self.rules.status_rules)
+            facts = Facts(reader, now)
             findings = self._findings(facts, unreadable)
         key = AlertKey(TablesUnreadable.name)
         findings[key.rule] = [

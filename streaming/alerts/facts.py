@@ -39,11 +39,10 @@ class Facts:
         self,
         reader: TableReader,
         at: datetime,
-        status_rules: StatusRules,
+        status_rules: StatusRules | None = None,
         group_ids: Collection[str] | None = None,
     ) -> None:
         self.snapshot = Snapshot(reader, at=at, status_rules=status_rules, group_ids=group_ids)
-        self._status_rules = status_rules
         self._tables_states = {AlertKey(TablesUnreadable.name): "the tables can be read"}
 
     def findings(self, rule: Rule) -> list[Finding]:
@@ -59,10 +58,10 @@ class Facts:
         """The finding of `tables_stale`; unknown while a quiet log would look the same."""
         key = AlertKey(TablesStale.name)
         fresh = Freshness.of(self.snapshot.reader, self.snapshot.at)
-        verdict = fresh.verdict(self._status_rules)
+        verdict = fresh.verdict(self.snapshot.status_rules)
         if verdict is not None:
             return [Finding(key, verdict.reason, fresh.age_ms)]
-        if fresh.notice(self._status_rules) is not None:
+        if fresh.notice(self.snapshot.status_rules) is not None:
             return [Finding(key, None)]
         self._tables_states[key] = f"the tables were written {time_text(fresh.age_ms)} ago"
         return []

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from coordinator_state.insight.group_status import StatusRules
 from streaming.alerts.alert import Alert, AlertKey, AlertState, Finding
 from streaming.alerts.alert_states import next_alerts
 from streaming.alerts.facts import Facts, sql_findings
@@ -35,6 +36,7 @@ def replay(
     since: datetime,
     step: timedelta,
     group_ids: Collection[str] | None = None,
+    status_rules: StatusRules | None = None,
     on_moment: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Iterator[Change]:
     """Evaluate the rules at each moment of a time span; sends and writes nothing.
@@ -46,6 +48,7 @@ def replay(
         step: the time between two moments.
         group_ids: the groups that the rules look at; all groups if None. Few of them take much less
             time. Not for rules in SQL.
+        status_rules: the limits of statuses; by default those of the last run.
         on_moment: called after a moment with the number of moments so far, and of all moments.
 
     Raises:
@@ -67,7 +70,7 @@ def replay(
             reader = last if at == last.moment else past.before(at)
             if reader is None:
                 continue
-            facts = Facts(reader, at, rules.status_rules, group_ids)
+            facts = Facts(reader, at, status_rules, group_ids)
             findings = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
             before = alerts
             alerts = next_alerts(alerts, findings, rules, at, facts.state_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -17,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from coordinator_state.insight.group_status import Status, StatusRules
+from coordinator_state.insight.group_status import Status
 from streaming.alerts.conditions import MEASURES, Comparison
 from streaming.alerts.sinks import Sink, StdoutSink
 from streaming.lag.group_lag import TOTALS_BY
@@ -32,12 +31,6 @@ def _duration(value: Any) -> Any:
 def _repeat(value: Any) -> Any:
     # YAML 1.1 parsers read a bare `off` as false.
     return None if value is False or value == "off" else _duration(value)
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int):
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
 
 
 def _as_list(value: Any) -> Any:
@@ -187,7 +180,6 @@ class AlertRules(_Model):
     """The content of a rules file."""
 
     interval: Duration = timedelta(seconds=2)
-    status_rules: StatusRules = StatusRules()
     sinks: dict[Name, Sink] = Field(default={"stdout": StdoutSink(type="stdout")}, min_length=1)
     rules: tuple[Rule, ...]
     tables_unreadable: TablesUnreadable = TablesUnreadable()
@@ -203,23 +195,15 @@ class AlertRules(_Model):
             raise ValueError("must be from 0.1s to 1m")
         return interval
 
-    @field_validator("status_rules", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _parse_limits(cls, value: Any) -> Any:
-        """Times as durations without `_ms` (`stop_after: 1m`), counts as whole numbers."""
-        if not isinstance(value, dict):
-            return value
-        known = {field.name.removesuffix("_ms"): field.name for field in fields(StatusRules)}
-        unknown = sorted(str(name) for name in set(value) - set(known))
-        if unknown:
-            raise ValueError(f"unknown key {', '.join(unknown)}; known keys: {', '.join(known)}")
-        found: dict[str, int] = {}
-        for name, given in value.items():
-            if known[name] == name:
-                found[name] = _whole(given)
-            else:
-                found[known[name]] = round(_duration(given).total_seconds() * 1000)
-        return StatusRules(**found)
+    def _without_status_rules(cls, content: Any) -> Any:
+        if isinstance(content, dict) and "status_rules" in content:
+            raise ValueError(
+                "status_rules belong to `run`, so that page, metrics and SQL agree: move them to "
+                "the table [status_rules] of its config file (docs/status.md)"
+            )
+        return content
 
     @model_validator(mode="after")
     def _check_names(self) -> AlertRules:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from streaming.cli.options import (
@@ -9,6 +11,7 @@ from streaming.cli.options import (
     as_of_option,
     option,
     output_option,
+    status_rules_in,
     tables_option,
 )
 from streaming.cli.rebuilt_note import write_rebuilt_note
@@ -83,6 +86,15 @@ def run(*, rules_file: str, tables: str) -> None:
     type=Duration(),
     help="Time between two evaluations. [default: at most 60 evaluations]",
 )
+@click.option(
+    # The variable and the key of that name have the limits of `run`.
+    "--status-rules",
+    "status_rules_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Config file whose [status_rules] are the limits of the statuses. [default: the limits of "
+    "`run`]",
+)
 @output_option
 @click.pass_context
 def test(
@@ -95,6 +107,7 @@ def test(
     as_of: str | None,
     since: str | None,
     step: float | None,
+    status_rules_file: Path | None,
     output: str,
 ) -> None:
     """Evaluate RULE, or every rule, over past snapshots, without notices and without writes.
@@ -107,6 +120,7 @@ def test(
       coordinator-state alert test --rules-file alerts.yaml --tables tables
       coordinator-state alert test stopped --rules-file alerts.yaml --tables tables --as-of 17
       coordinator-state alert test --rules-file alerts.yaml --tables tables --since 2026-11-21
+      coordinator-state alert test --rules-file alerts.yaml --tables tables --status-rules run.toml
     """
     from datetime import timedelta
 
@@ -118,6 +132,7 @@ def test(
     from streaming.tables.reader import TableReader
 
     rules = load_rules(rules_file)
+    limits = None if status_rules_file is None else status_rules_in(status_rules_file)
     names = [one.name for one in rules.rules]
     if rule is not None and rule not in names:
         similar = did_you_mean(rule, names) or f"; the rules are {', '.join(names)}"
@@ -139,6 +154,7 @@ def test(
                 reader,
                 since=begin,
                 step=span,
+                status_rules=limits,
                 on_moment=lambda done, of: line.show(f"{done} of {of} moments evaluated"),
             )
         )

@@ -19,6 +19,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.kafka.secrets import behind_environment, is_secret, other_ways
 from streaming.tables.durations import (
@@ -27,6 +28,7 @@ from streaming.tables.durations import (
     parse_duration,
 )
 from streaming.tables.locations import is_schema_name
+from streaming.tables.status_rules import parse_status_rules
 from streaming.views.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
@@ -43,44 +45,68 @@ class StateOption(click.Option):
         self.envvar = f"{ENVIRONMENT_PREFIX}{name.upper()}"
 
 
-class KafkaPropertiesOption(StateOption):
-    """Kafka client properties, merged from the file, the environment and the command line.
+class MappingOption(StateOption):
+    """Values by name, merged from the file, the environment and the command line.
 
-    On the command line they are `--kafka KEY=VALUE`, in the environment a JSON object, in the file
-    a `[kafka]` table. A secret on the command line is refused, because every process of the machine
-    can read it. A secret in the file or the environment is moved to an environment variable, and
-    the property names that variable, because Spark shows its options.
+    On the command line they are `--option NAME=VALUE`, in the environment a JSON object, in the
+    file a table.
     """
 
     def consume_value(
         self, ctx: click.Context, opts: Mapping[str, Any]
     ) -> tuple[Any, ParameterSource]:
-        merged = dict(_mapping(ctx.lookup_default("kafka") or {}, "[kafka] of the config file"))
+        name = str(self.name)
+        in_file = ctx.lookup_default(name) or {}
+        merged = dict(_mapping(in_file, f"[{name}] of the config file"))
         in_environment = self.resolve_envvar_value(ctx)
         if in_environment is not None:
             merged.update(_mapping(_json_of(in_environment), str(self.envvar)))
-        given = opts.get("kafka")
-        merged = behind_environment(merged)
+        merged = self.without_secrets(merged)
+        given = opts.get(name)
         if not isinstance(given, (list, tuple)):
             return merged, ParameterSource.DEFAULT_MAP
         for number, pair in enumerate(given, 1):
-            name, equals, value = pair.partition("=")
-            if not equals or not name:
+            key, equals, value = pair.partition("=")
+            if not equals or not key:
                 # The text is not shown: it may be a password whose name was forgotten.
-                raise click.BadParameter(f"number {number} is not KEY=VALUE", ctx=ctx, param=self)
-            if is_secret(name, value):
                 raise click.BadParameter(
-                    f"{name} is a secret, and other users of this machine can read the command "
-                    f"line: {other_ways(name)}, or set it in [kafka] of the config file or in "
-                    f"{self.envvar}",
-                    ctx=ctx,
-                    param=self,
+                    f"number {number} is not {self.metavar or 'KEY=VALUE'}", ctx=ctx, param=self
                 )
-            merged[name] = value
+            self.check(ctx, key, value)
+            merged[key] = value
         return merged, ParameterSource.COMMANDLINE
 
     def type_cast_value(self, _ctx: click.Context, value: Any) -> Any:
         return value
+
+    def without_secrets(self, values: dict[str, str]) -> dict[str, str]:
+        """The values of the file and of the environment, whose secrets are hidden."""
+        return values
+
+    def check(self, ctx: click.Context, name: str, value: str) -> None:
+        """Refuse a value of the command line by an exception."""
+
+
+class KafkaPropertiesOption(MappingOption):
+    """Kafka client properties.
+
+    A secret on the command line is refused, because every process of the machine can read it. A
+    secret in the file or the environment is moved to an environment variable, and the property
+    names that variable, because Spark shows its options.
+    """
+
+    def without_secrets(self, values: dict[str, str]) -> dict[str, str]:
+        return dict(behind_environment(values))
+
+    def check(self, ctx: click.Context, name: str, value: str) -> None:
+        if is_secret(name, value):
+            raise click.BadParameter(
+                f"{name} is a secret, and other users of this machine can read the command "
+                f"line: {other_ways(name)}, or set it in [kafka] of the config file or in "
+                f"{self.envvar}",
+                ctx=ctx,
+                param=self,
+            )
 
 
 class Choice(click.Choice):
@@ -270,21 +296,40 @@ def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:
         ConfigurationError: the file is unreadable or not TOML, or has a key that is not an option
             of any command.
     """
+    options = _options_in(path)
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ConfigurationError(f"config file {path}: unknown option {', '.join(unknown)}")
+    return options
+
+
+def status_rules_in(path: Path) -> StatusRules:
+    """The limits of statuses in a config file of `run`.
+
+    Raises:
+        ConfigurationError: the file is unreadable or not TOML, has no limits, or a wrong one.
+    """
+    limits = _options_in(path).get("status_rules")
+    if not isinstance(limits, dict):
+        raise ConfigurationError(f"config file {path} has no table [status_rules]")
+    try:
+        return parse_status_rules(limits)
+    except ValueError as error:
+        raise ConfigurationError(f"config file {path}: status_rules: {error}") from error
+
+
+def _options_in(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ConfigurationError(f"cannot read the config file {path}: it is not UTF-8") from None
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"cannot read the config file {path}: {error}") from None
-    options = {name.replace("-", "_"): value for name, value in found.items()}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise ConfigurationError(f"config file {path}: unknown option {', '.join(unknown)}")
-    return options
+    return {name.replace("-", "_"): value for name, value in content.items()}
 
 
 def _json_of(text: str) -> Any:
@@ -295,10 +340,10 @@ def _json_of(text: str) -> Any:
 
 
 def _mapping(value: Any, where: str) -> dict[str, str]:
-    """Property values as text, by name; TOML reads an unquoted dotted name as nested tables."""
+    """Values as text, by name; TOML reads an unquoted dotted name as nested tables."""
     if not isinstance(value, dict):
         # The value is not shown: it may hold a secret.
-        raise ConfigurationError(f"{where} is not a mapping of Kafka properties")
+        raise ConfigurationError(f"{where} is not a mapping of names to values")
     flat: dict[str, str] = {}
     for name, member in value.items():
         if isinstance(member, dict):

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from streaming.cli.options import (
     Choice,
+    MappingOption,
     bootstrap_servers_option,
     history_retention_option,
     kafka_option,
@@ -40,6 +41,8 @@ _OPTIONS_OF_OTHER_COMMANDS = {
     "log_partitions": log_partitions_option,
     "kafka": kafka_option,
 }
+_MAPPINGS = {"status_rules": "LIMIT=VALUE"}
+"""Settings with several values by name."""
 
 
 def setting_options(command: Command) -> Command:
@@ -57,6 +60,14 @@ def _option(
     """An option, from the JSON schema of a setting."""
     # The description of a setting without a default states the behaviour without a value.
     shown = None if default == "" else default
+    if name in _MAPPINGS:
+        return option(
+            f"--{name.replace('_', '-')}",
+            cls=MappingOption,
+            multiple=True,
+            metavar=_MAPPINGS[name],
+            help=description,
+        )
     attributes: dict[str, Any] = {
         "default": shown,
         "show_default": shown is not None,

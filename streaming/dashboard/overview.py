@@ -68,7 +68,7 @@ class Tile(NamedTuple):
 
 def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
     """The measures of a cluster, each with its severity."""
-    rules = StatusRules()
+    rules = snapshot.status_rules
     hanging = sum(row["is_hanging"] for row in snapshot.transactions)
     lag = pc.sum(snapshot.group_list.column("lag")).as_py()
     time_lag_ms = pc.max(snapshot.group_list.column("max_time_lag_at_least_ms")).as_py()

@@ -68,7 +68,7 @@ class Evaluation:
         rules: StatusRules | None = None,
     ) -> Evaluation:
         """Evaluate the groups of a snapshot, by default all of them at its moment."""
-        rules, at = rules or StatusRules(), at or reader.moment
+        rules, at = rules or reader.status_rules, at or reader.moment
         lags = group_lag(reader, at=at, group_ids=group_ids)
         partitions = judged_partitions(reader, at, group_ids, rules, lags)
         groups = judged_groups(reader, at, group_ids, rules, partitions)
@@ -97,7 +97,7 @@ class Evaluation:
         limits than those of `run`.
         """
         at = at or reader.moment
-        if reader.is_newest and at == reader.moment and rules in (None, StatusRules()):
+        if reader.is_newest and at == reader.moment and rules in (None, reader.status_rules):
             kept = _kept(reader, at, group_ids)
             if kept is not None:
                 return kept
@@ -141,7 +141,7 @@ def _kept(
     reader: TableReader, at: datetime, group_ids: Collection[str] | None
 ) -> Evaluation | None:
     """The rows of the tables; None if they are not of this moment."""
-    if Freshness.of(reader, at).verdict(StatusRules()) is not None:
+    if Freshness.of(reader, at).verdict(reader.status_rules) is not None:
         return None
     tables = (GROUP_STATUS, GROUP_LAG)
     statuses, lags = (reader.read(table.name, filters=of_groups(group_ids)) for table in tables)

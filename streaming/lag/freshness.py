@@ -100,19 +100,14 @@ class Freshness:
         )
 
 
-def freshness_notice(
-    reader: TableReader, at: datetime | None = None, rules: StatusRules | None = None
-) -> str | None:
+def freshness_notice(reader: TableReader, at: datetime | None = None) -> str | None:
     """A sentence for people about stale tables or tables that are far behind; None if neither."""
     fresh = Freshness.of(reader, at)
-    return notice_of(fresh, tables_known_to(reader, fresh.at), rules)
+    return notice_of(fresh, tables_known_to(reader, fresh.at), reader.status_rules)
 
 
-def notice_of(
-    fresh: Freshness, known_until: datetime | None, rules: StatusRules | None = None
-) -> str | None:
+def notice_of(fresh: Freshness, known_until: datetime | None, rules: StatusRules) -> str | None:
     """The same of tables that have every commit up to `known_until`."""
-    rules = rules or StatusRules()
     notice = fresh.notice(rules)
     if notice is not None or known_until is None:
         return notice

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from coordinator_state.insight.group_status import Status, StatusRules
+from coordinator_state.insight.group_status import Status
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
 from streaming.lag.evaluation import Evaluation
@@ -80,7 +80,6 @@ class TablesCollector(Collector):
         max_series: the limit of series with labels that clients choose, see `SeriesLimit`. Series
             of partitions are left out first, and those of healthy groups before others. The metric
             `coordinator_state_series_left_out` has their number.
-        rules: the limits of statuses.
     """
 
     tables: str
@@ -88,7 +87,6 @@ class TablesCollector(Collector):
     names: Names = LAG_EXPORTER
     by: str = "partition"
     max_series: int = DEFAULT_MAX_SERIES
-    rules: StatusRules = field(default_factory=StatusRules)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _leaves_out: bool = False
 
@@ -132,7 +130,7 @@ class TablesCollector(Collector):
     ) -> Iterator[Metric]:
         """The metrics of groups, then of their topics, their partitions, and the logs of these."""
         named = cluster if self.names.has_cluster else []
-        evaluation = Evaluation.read(reader, rules=self.rules)
+        evaluation = Evaluation.read(reader)
         lags, groups = evaluation.lags, _groups(evaluation)
         of_statuses = {status.value: status.rank for status in Status}
         of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -23,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.records.internal_topics import OTHER_TOPICS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
@@ -35,6 +37,7 @@ from streaming.tables.durations import (
     parse_history_retention,
 )
 from streaming.tables.locations import is_schema_name, local_path
+from streaming.tables.status_rules import parse_status_rules
 
 SemanticsOption = Literal["auto", "coordinator", "scala"]
 HistoryMode = Literal["off", "sampled", "all"]
@@ -78,6 +81,10 @@ def _checked_topics(topics: str) -> str:
     if OFFSETS_TOPIC not in names:
         raise ValueError(f"{OFFSETS_TOPIC} is missing: `run` always follows it, so add it")
     return ",".join(name for name in known if name in names)
+
+
+def _checked_status_rules(limits: Any) -> Any:
+    return parse_status_rules(limits) if isinstance(limits, Mapping) else limits
 
 
 def _checked_external(group: str) -> str:
@@ -188,6 +195,11 @@ class RunSettings(BaseModel):
         default="5 seconds",
         description="Shortest time between two evaluations of lag and status, in group_lag, "
         "group_status and status_changes; or off. An evaluation takes at most a tenth of a core.",
+    )
+    status_rules: Annotated[StatusRules, BeforeValidator(_checked_status_rules)] = Field(
+        default=StatusRules(),
+        description="Limit of the statuses, such as stop_after=2m or rebalances=10; repeatable. "
+        "docs/status.md lists them.",
     )
     lag_topics: LagTopics = Field(
         default="read",
@@ -362,7 +374,7 @@ class RunSettings(BaseModel):
     def in_folder(self, tables: str) -> RunSettings:
         """These settings once the tables folder of the schema that `tables` names is known."""
         known = {"tables": tables, "catalog": self.tables}
-        return RunSettings(**self.model_dump() | known)
+        return RunSettings(**dict(self) | known)
 
     @classmethod
     def checked(

@@ -134,6 +134,7 @@ def start_from(
             offsets_retention_ms=retentions.offsets_retention_ms,
             snapshot_retention=parse_duration(settings.snapshot_retention),
             history=settings.history,
+            status_rules=settings.status_rules,
             has_external=bool(settings.external),
         )
         wanted = frozenset(settings.log_partitions or description.leaders)

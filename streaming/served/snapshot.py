@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.insight.group_status import Status, StatusRules
+from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 from coordinator_state.insight.transaction_owner import TransactionOwner
@@ -132,7 +132,7 @@ class ServedSnapshot(Snapshot):
                     **_owner(transaction.owner),
                     "group_id": rows[0]["group_id"],
                     "age_ms": age_ms,
-                    "is_hanging": age_ms > StatusRules().hanging_after_ms,
+                    "is_hanging": age_ms > self.status_rules.hanging_after_ms,
                     "offsets": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
                     "commands": commands.lines(
                         is_known_to_coordinator=transaction.is_known_to_coordinator

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
+from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.bases import delete_bases
@@ -32,8 +33,10 @@ from streaming.tables.schemas import (
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
+    PROPERTY_STATUS_RULES,
     PROPERTY_TOPIC_ID,
 )
+from streaming.tables.status_rules import status_rules_text
 from streaming.tables.writer_epoch import WriterEpoch
 
 LOCK_FILE = "_coordinator_state.lock"
@@ -152,6 +155,7 @@ def keep_up_to_date(
     offsets_retention_ms: int,
     snapshot_retention: timedelta,
     history: str,
+    status_rules: StatusRules,
     has_external: bool = False,
 ) -> None:
     """Set the table properties that may differ between two runs.
@@ -163,6 +167,9 @@ def keep_up_to_date(
     reader = TableReader(epoch.tables)
     if has_external and not reader.has_external:
         set_properties(epoch, LOAD_PROGRESS, {PROPERTY_EXTERNAL: "true"})
+    if status_rules != reader.status_rules:
+        limits = status_rules_text(status_rules)
+        set_properties(epoch, LOAD_PROGRESS, {PROPERTY_STATUS_RULES: limits})
     for name, found, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import (
@@ -16,8 +17,10 @@ from streaming.tables.schemas import (
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
+    PROPERTY_STATUS_RULES,
     PROPERTY_TOPIC_ID,
 )
+from streaming.tables.status_rules import status_rules_of
 
 _RELEASE_BEFORE_FORMAT_8: Final = "4.2"
 
@@ -81,6 +84,11 @@ class TableProperties:
     def history_mode(self) -> str | None:
         """The history mode of the last run; None before the first run of this release."""
         return self._properties.get(PROPERTY_HISTORY)
+
+    @property
+    def status_rules(self) -> StatusRules:
+        """The limits of statuses of the last run."""
+        return status_rules_of(self._properties.get(PROPERTY_STATUS_RULES, "{}"))
 
     @property
     def has_external(self) -> bool:

@@ -60,7 +60,7 @@ class Snapshot:
     Args:
         reader: the tables.
         at: the end of all ages; by default the moment of the reader.
-        status_rules: the limits of statuses; by default `StatusRules()`.
+        status_rules: the limits of statuses; by default those of the last run.
         views: views that are already computed.
         group_ids: the groups of the computed views; all groups if None.
     """
@@ -78,7 +78,7 @@ class Snapshot:
         self.reader = reader
         self._group_ids = group_ids
         self.at = at or reader.moment
-        self._status_rules = status_rules or StatusRules()
+        self.status_rules = status_rules or reader.status_rules
         self._views: Mapping[str, Callable[[], pa.Table]] = {
             "group_lag": lambda: self.evaluation.group_lag(),
             "group_status": lambda: self.evaluation.group_status(),
@@ -93,7 +93,7 @@ class Snapshot:
         tables = self.reader.tables
         if "://" not in tables:
             tables = str(Path(tables).absolute())
-        return SnapshotPlace(tables, self.reader.as_of, self.at, self._status_rules)
+        return SnapshotPlace(tables, self.reader.as_of, self.at, self.status_rules)
 
     def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
         """The views among `names` that are already computed, and those that they select from."""
@@ -109,7 +109,7 @@ class Snapshot:
     def evaluation(self) -> Evaluation:
         """The lag and status of all groups as columns."""
         return Evaluation.read(
-            self.reader, at=self.at, group_ids=self._group_ids, rules=self._status_rules
+            self.reader, at=self.at, group_ids=self._group_ids, rules=self.status_rules
         )
 
     @property
@@ -141,7 +141,7 @@ class Snapshot:
     def notice(self) -> str | None:
         """Sentences about stale tables and log partitions that are not current; None if neither."""
         loading = loading_notice(self.reader.load_states, self.reader.log_partitions)
-        stale = notice_of(self.freshness, self.known_until)
+        stale = notice_of(self.freshness, self.known_until, self.status_rules)
         found = (stale, loading and f"{loading.capitalize()}.")
         return " ".join(filter(None, found)) or None
 

@@ -37,7 +37,6 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         tmp_path,
         """
         interval: 1m
-        status_rules: {stop_after: 90s, rebalances: 9}
         sinks:
           chat: {type: slack, url: https://hooks.example/x}
           pager: {type: pagerduty, routing_key: k}
@@ -70,8 +69,6 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         """,
     )
     stopped, old, _ = rules.rules
-    assert rules.status_rules.stop_after_ms == 90_000
-    assert rules.status_rules.rebalances == 9
     assert stopped.status == (Status.STOP, Status.STALL)
     assert {name: (limit.operator, limit.limit) for name, limit in stopped.limits.items()} == {
         "lag": (">=", 1000),
@@ -132,15 +129,17 @@ RULES = "rules:\n- {name: a, lag: '> 1'}\n"
             f"tables_unreadable: {{lag: '> 1'}}\n{RULES}",
             "alerts.yaml:1: tables_unreadable.lag: unknown key",
         ),
-        (f"status_rules: {{stop: 1m}}\n{RULES}", "status_rules: unknown key stop"),
+        (
+            f"status_rules: {{stop_after: 1m}}\n{RULES}",
+            "status_rules belong to `run`, so that page, metrics and SQL agree: move them to the "
+            "table [status_rules] of its config file",
+        ),
         (f"tables_unreadable: {{sinks: b}}\n{RULES}", "rule tables_unreadable: unknown sink b"),
         ("rules:\n- {name: a, lag: '> 1', sinks: b}\n", "rule a: unknown sink b"),
         (f"inhibit: [{{when: b, mute: a}}]\n{RULES}", "inhibit: no rule name matches b"),
         # Values.
         ("rules:\n- {name: a, lag: '> 1', for: 5}\n", "2: rules.a.for: '5' is not a dur"),
         ("rules:\n- {name: a, lag: '> 1', for: 999999999999d}\n", "'999999999999d' is too long"),
-        (f"status_rules: {{stop_after: 1}}\n{RULES}", "'1' is not a duration"),
-        ("status_rules: {rebalances: }\nrules: []", "None is not a whole number"),
         ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: not valid YAML: ValueError"),
         # Sinks.
         (f"sinks: {{s: {{type: slck}}}}\n{RULES}", "alerts.yaml:1: sinks.s: Input tag 'slck'"),

@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from coordinator_state.insight.group_status import StatusRules
 from streaming.alerts.alert import AlertKey, AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import read_alerts
+from streaming.tables.creation import set_properties
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS, PROPERTY_STATUS_RULES
+from streaming.tables.status_rules import status_rules_text
+from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
@@ -182,10 +187,13 @@ def test_the_limit_and_the_delay_of_staleness_can_be_set(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
     lag_of(tables, 0, seconds_ago=200)
-    longer = write_rules(tmp_path, receiver.url, settings="status_rules: {stale_after: 5m}\n")
-    run = AlertRun(tables, longer)
+    longer = {PROPERTY_STATUS_RULES: status_rules_text(StatusRules(stale_after_ms=300_000))}
+    set_properties(WriterEpoch.current(tables), LOAD_PROGRESS, longer)
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
     run.round()
     assert run.alerts == {}
+    default = {PROPERTY_STATUS_RULES: status_rules_text(StatusRules())}
+    set_properties(WriterEpoch.current(tables), LOAD_PROGRESS, default)
     later = write_rules(
         tmp_path, receiver.url, settings="tables_stale: {for: 1m, severity: warning}\n"
     )

@@ -22,6 +22,7 @@ from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
+from tests.support.tables.status_tables import VERSION, create_status_tables
 
 
 @pytest.fixture
@@ -141,3 +142,23 @@ def test_the_past_begins_where_the_tables_do(tables: str, tmp_path: Path) -> Non
     assert list(replay(rules, last, since=long_ago, step=timedelta(hours=5))) == []
     (change,) = replay(rules, TableReader(tables), since=long_ago, step=timedelta(hours=5))
     assert change.alert.reason == "lag is 50 (> 10)"
+
+
+def test_the_past_is_tested_by_other_limits(tmp_path: Path) -> None:
+    tables = create_status_tables(tmp_path / "tables")
+    rules, limits = tmp_path / "alerts.yaml", tmp_path / "run.toml"
+    rules.write_text("rules: [{name: loops, status: REBALANCING_LOOP}]\n")
+    limits.write_text("[status_rules]\nrebalances = 60\n")
+    arguments = (
+        *("alert", "test", "--rules-file", str(rules), "--tables", tables),
+        *("--as-of", str(VERSION), "--output", "json"),
+    )
+    (row,) = json_lines(call(*arguments, exit_code=1))
+    assert (row["state"], row["group_id"]) == ("firing", "loop")
+    assert json_lines(call(*arguments, "--status-rules", str(limits))) == []
+    for content, fault in (
+        ("", f"config file {limits} has no table [status_rules]"),
+        ("[status_rules]\nstop = 1", f"config file {limits}: status_rules: unknown limit stop"),
+    ):
+        limits.write_text(content)
+        assert fault in call(*arguments, "--status-rules", str(limits), exit_code=2).stderr

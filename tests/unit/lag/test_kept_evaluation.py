@@ -18,9 +18,12 @@ from streaming.run.evaluation import StatusEvaluation
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables import delta
 from streaming.tables import reader as reader_module
+from streaming.tables.folder import keep_up_to_date
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_STATUS
+from streaming.tables.writer_epoch import WriterEpoch
+from streaming.views.snapshot import Snapshot
 from tests.support.tables.status_tables import NOW, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch
 
@@ -90,6 +93,24 @@ def test_other_limits_and_other_moments_are_evaluated(opened: OpenAt) -> None:
     assert not Evaluation.read(reader, rules=StatusRules(rebalances=60)).is_kept
     assert not Evaluation.read(reader, at=NOW + timedelta(seconds=10)).is_kept
     assert not Evaluation.read(TableReader(reader.tables, as_of=1)).is_kept
+
+
+def test_the_limits_of_the_last_run_are_those_of_every_reader(tables: str, opened: OpenAt) -> None:
+    keep_up_to_date(
+        WriterEpoch.current(tables),
+        log_partitions=TableReader(tables).log_partitions,
+        offsets_retention_ms=604_800_000,
+        snapshot_retention=timedelta(minutes=6),
+        history="sampled",
+        status_rules=StatusRules(rebalances=60),
+    )
+    reader = opened(LATER)
+    assert Evaluation.read(reader, rules=StatusRules(rebalances=60)).is_kept
+    assert not Evaluation.read(reader, rules=StatusRules()).is_kept
+    for past in (reader, TableReader(tables, as_of=1)):
+        snapshot = Snapshot(past, at=NOW)
+        assert snapshot.group_list.of_groups(["loop"])["loop"]["status"] == Status.OK.value
+    assert Facts(reader, NOW).snapshot.status_rules.rebalances == 60
 
 
 def test_a_group_that_is_new_is_evaluated(tables: str, opened: OpenAt) -> None:

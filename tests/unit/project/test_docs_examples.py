@@ -95,7 +95,7 @@ def test_the_example_of_alert_rules(
 ) -> None:
     monkeypatch.setenv("PAGERDUTY_ROUTING_KEY", "k")
     rules = rules_of(blocks("alerts.md", "yaml")[0], tmp_path)
-    facts = Facts(TableReader(tables), NOW, rules.status_rules)
+    facts = Facts(TableReader(tables), NOW)
     with closing(SqlRules(facts.snapshot.reader.tables)) as sql:
         findings = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
     assert [finding.key.group_id for finding in findings["stopped"]] == ["old"]

@@ -12,9 +12,11 @@ import click
 import pytest
 
 import streaming.run.query
+from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError
 from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_duration
+from streaming.tables.status_rules import status_rules_of, status_rules_text
 from tests.support.clients.command_line import COMMANDS, RUN, call
 
 NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "tables"}
@@ -81,7 +83,10 @@ def test_every_option_of_every_command_has_its_environment_variable() -> None:
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 name = parameter.opts[0].lstrip("-").replace("-", "_").upper()
-                assert parameter.envvar == f"COORDINATOR_STATE_{name}", parameter.opts
+                # The variable of that name has the limits of `run`.
+                is_of_run = parameter.name == "status_rules_file"
+                expected = None if is_of_run else f"COORDINATOR_STATE_{name}"
+                assert parameter.envvar == expected, parameter.opts
 
 
 @pytest.mark.parametrize("trigger", ["5s", "5 seconds", "5 s"])
@@ -163,6 +168,9 @@ def test_a_file_may_set_everything(run_with: RunWith, tmp_path: Path) -> None:
             {"openlineage": "http://me:hush@marquez:5000"},
             "--openlineage: it must not contain a user or password: set OPENLINEAGE_API_KEY",
         ),
+        ({"status_rules": {"stop": "1m"}}, "unknown limit stop; the limits are stale_after,"),
+        ({"status_rules": {"stop_after": "1"}}, "'1' is not a duration"),
+        ({"status_rules": {"rebalances": ""}}, "'' is not a whole number"),
         ({"kafka": {"sasl.plain.password": "hush"}}, " sasl.plain.password.env="),
         ({"kafka": {"proxy.url": "http://me:hush@proxy:1"}}, "proxy.url.file="),
     ],
@@ -186,6 +194,8 @@ def test_a_setting_that_is_wrong_is_named_in_one_line(
         ("", ["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
         ("tables = ", [], "cannot read the config file"),
         ("tabels = 'x'", [], "unknown option tabels"),
+        ("", ["--status-rules", "stop_after"], "--status-rules: number 1 is not LIMIT=VALUE"),
+        ("[status_rules]\nstop = '1m'", [], "unknown limit stop"),
         ("kafka = 'x'", [], "[kafka] of the config file is not a mapping"),
         ("history = 'some'", [], "'some' is not one of 'off', 'sampled', 'all'"),
     ],
@@ -257,6 +267,21 @@ def test_kafka_properties_are_merged_key_by_key(
     assert os.environ[variable] == "hush"
 
 
+def test_limits_of_statuses_are_merged_one_by_one(run_with: RunWith, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[status_rules]\nstop_after = "1m"\nrebalances = 9\nslow_after = "1m"\n')
+
+    settings = run_with(
+        *("--config", str(file), "--status-rules", "stop_after=3m"),
+        environment={"COORDINATOR_STATE_STATUS_RULES": '{"stop_after": "2m", "slow_after": "2m"}'},
+    )
+
+    limits = StatusRules(stop_after_ms=180_000, rebalances=9, slow_after_ms=120_000)
+    assert settings.status_rules == limits
+    assert status_rules_of(status_rules_text(limits)) == limits
+    assert status_rules_of('{"of_a_later_release": 1}') == StatusRules()
+
+
 @pytest.mark.parametrize(
     "name", ["sasl.plain.password", "ssl_key_password", "sasl.jaas.config", "ssl.keystore.key"]
 )
@@ -271,7 +296,7 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> 
 def test_a_secret_in_a_broken_environment_variable_is_not_shown() -> None:
     text = error_of(environment={"COORDINATOR_STATE_KAFKA": "password=hush"})
 
-    assert "COORDINATOR_STATE_KAFKA is not a mapping of Kafka properties" in text
+    assert "COORDINATOR_STATE_KAFKA is not a mapping of names to values" in text
     assert "hush" not in text
 
 

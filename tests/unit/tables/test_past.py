@@ -510,6 +510,7 @@ def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
         offsets_retention_ms=604_800_000,
         snapshot_retention=timedelta(minutes=6),
         history=HISTORY_OFF,
+        status_rules=StatusRules(),
     )
     assert bases_of(live.tables) == []
 
