@@ -29,7 +29,7 @@ from streaming.cli.show_history import (
 )
 from streaming.cli.show_views import MEMBER, TOPIC_PARTITION, VIEWS
 from streaming.cli.stale_note import write_stale_note
-from streaming.run.stderr import write_warning
+from streaming.run.stderr import write_note, write_warning
 from streaming.views.output import output_of
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from streaming.tables.reader import TableReader
 
 
+PROGRESS = "progress"
 _OF_ANY_LOAD = frozenset(
     {
-        *("progress", "alerts"),
+        *(PROGRESS, "alerts"),
         *("transactions", "transaction-events", "share-partitions", "topic-progress"),
     }
 )
@@ -154,11 +155,26 @@ def show(
     if output == "text" and MEMBER in columns:
         found = with_member_labels(found, reader)
     output_of(output).table(found, columns)
+    if what == PROGRESS and output == "text":
+        _write_evaluation_note(reader)
     if what not in _OF_ANY_LOAD and write_loading_note(reader):
         ctx.exit(EXIT_NOTHING_CURRENT)
     if group is not None and not found.num_rows and (unknown := unknown_group(reader, group)):
         write_warning(unknown)
         ctx.exit(EXIT_UNKNOWN_GROUP)
+
+
+def _write_evaluation_note(reader: TableReader) -> None:
+    """Write to stderr when `run` last evaluated lag and status."""
+    import pyarrow.compute as pc
+
+    from coordinator_state.insight.group_status import moment_text, time_text
+
+    evaluated_at = pc.max(reader.read("group_status", ["evaluated_at"])["evaluated_at"]).as_py()
+    if reader.is_newest and evaluated_at is not None:
+        age_ms = max((reader.moment - evaluated_at).total_seconds() * 1000, 0)
+        at = moment_text(evaluated_at, reader.moment)
+        write_note(f"`run` evaluated lag and status at {at} ({time_text(age_ms)} ago)")
 
 
 def _table(

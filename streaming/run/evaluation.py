@@ -34,6 +34,7 @@ from coordinator_state.apply.columns import (
 from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import JudgedChanges, judged_changes, kept_schema
+from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -69,6 +70,9 @@ class StatusEvaluation:
     """Keeps `group_lag`, `group_status` and `status_changes` of one tables folder."""
 
     writer: Writer
+    metrics: RunMetrics = field(default_factory=RunMetrics)
+    interval_s: float = 0.0
+    """The time between two calls of `evaluate`, for the metrics."""
     clock: Callable[[], float] = time.monotonic
     _kept: dict[Table, pa.Table] = field(default_factory=dict)
     _next_s: float = 0.0
@@ -111,12 +115,17 @@ class StatusEvaluation:
         states = reader.load_states
         if not states or any(log.state == STATE_LOADING for log in states.values()):
             return
+        is_done = False
         try:
             self.keep(Evaluation.of(reader))
+            is_done = True
         finally:
-            self._took_s.append(self.clock() - begun_s)
+            took_s = self.clock() - begun_s
+            self._took_s.append(took_s)
             # The first one loads code, and a single one may have waited for the processor.
-            self._next_s = begun_s + min(min(self._took_s) / _MOST_SHARE, _LONGEST_S)
+            interval_s = min(min(self._took_s) / _MOST_SHARE, _LONGEST_S)
+            self._next_s = begun_s + interval_s
+            self.metrics.evaluated(is_done, took_s, max(interval_s, self.interval_s))
         self._versions, self._evaluated_s = versions, begun_s
         if self._is_failing:
             logger.warning("the evaluation of lag and status works again")

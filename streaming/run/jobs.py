@@ -73,8 +73,8 @@ def background_jobs(
             jobs.append(Job("external-offsets", external.sample, interval, timedelta(0)))
         jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
     if settings.evaluation_interval != "off":
-        evaluation = StatusEvaluation(writer)
         interval = parse_duration(settings.evaluation_interval)
+        evaluation = StatusEvaluation(writer, monitor.metrics, interval.total_seconds())
         jobs.append(Job("evaluation", evaluation.evaluate, interval, interval))
     if settings.upkeep_interval != "off":
         retention = parse_duration(settings.history_retention)

@@ -61,9 +61,26 @@ class RunMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.evaluation = Counter(
+            "coordinator_state_run_evaluation",
+            "Evaluations of lag and status, by outcome: done or failed",
+            ["outcome"],
+            registry=registry,
+        )
+        self.evaluation_seconds = Gauge(
+            "coordinator_state_run_evaluation_seconds",
+            "Duration of the last evaluation of lag and status, with its writes",
+            registry=registry,
+        )
+        self.evaluation_interval_seconds = Gauge(
+            "coordinator_state_run_evaluation_interval_seconds",
+            "Shortest time from the start of the last evaluation to the next one",
+            registry=registry,
+        )
         for outcome in ("done", "failed"):
             self.maintenance.labels(outcome)
             self.sampling.labels(outcome)
+            self.evaluation.labels(outcome)
         self.samples_dropped = Counter(
             "coordinator_state_run_samples_dropped",
             "Offset samples dropped because log_offsets could not be written",
@@ -100,6 +117,12 @@ class RunMetrics:
     def sampled(self, is_done: bool) -> None:
         """Count a sample of the logs."""
         self.sampling.labels("done" if is_done else "failed").inc()
+
+    def evaluated(self, is_done: bool, seconds: float, interval_s: float) -> None:
+        """Record an evaluation, and how long the next one waits."""
+        self.evaluation.labels("done" if is_done else "failed").inc()
+        self.evaluation_seconds.set(seconds)
+        self.evaluation_interval_seconds.set(interval_s)
 
     def seen_logs(self, states: Iterable[str], unreadable_ends: int) -> None:
         """Record the states of the logs in the newest sample."""

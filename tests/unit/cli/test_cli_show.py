@@ -10,11 +10,16 @@ import pytest
 
 from streaming.cli.show_views import MEMBER, OWNER, VIEWS
 from streaming.dashboard.app import create_app
+from streaming.lag.evaluation import Evaluation
+from streaming.run.evaluation import StatusEvaluation
+from streaming.tables.opening import open_for_writing
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS, TABLES
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
+from tests.support.tables.status_tables import NOW, create_status_tables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
@@ -62,6 +67,17 @@ def test_json_is_every_column_one_object_per_line(tables: str) -> None:
     assert row["assignment_bytes"] == "AAE="
     (row,) = json_lines(call("show", "progress", "--tables", tables, "--output", "json"))
     assert row["table_versions"]["groups"] == 1
+
+
+def test_progress_says_when_lag_and_status_were_evaluated(tmp_path: Path) -> None:
+    evaluated = create_status_tables(tmp_path)
+    assert "evaluated" not in call("show", "progress", "--tables", evaluated).stderr
+    evaluation = Evaluation.of(TableReader(evaluated), at=NOW)
+    StatusEvaluation(open_for_writing(evaluated, "test")).keep(evaluation)
+    noted = call("show", "progress", "--tables", evaluated).stderr
+    assert "`run` evaluated lag and status at 2026-11-21 12:00:00 UTC (" in noted
+    noted = call("show", "progress", "--tables", evaluated, "--output", "json").stderr
+    assert "evaluated" not in noted
 
 
 def test_totals_and_rules_can_be_chosen(tables: str) -> None:

@@ -25,6 +25,7 @@ from streaming.tables.schemas import (
 from streaming.tables.writer import Writer
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment
 from tests.support.tables.status_changes import contradictions
+from tests.support.tables.status_tables import create_status_tables
 from tests.support.tables.tables_folder import Crash, Row, create_tables
 
 SECONDS = range(-60, 181, 30)
@@ -167,3 +168,34 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
     assert [row["reason"] for row in group_changes if row["status_after"] == "STOP"] == [
         "no commit for 65 s, usually every 5 s; 6,510 behind, oldest 65 s, +100/s"
     ]
+
+
+def test_the_interval_grows_with_the_duration_and_metrics_have_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times_s = iter([0, 2, 10, 16, 45, 55, 60, 61])
+    writer = open_for_writing(create_status_tables(tmp_path), "test")
+    kept = StatusEvaluation(writer, interval_s=5.0, clock=lambda: float(next(times_s)))
+
+    def measured() -> tuple[float | None, ...]:
+        value_of = kept.metrics.registry.get_sample_value
+        name = "coordinator_state_run_evaluation"
+        return (
+            *(value_of(f"{name}_total", {"outcome": each}) for each in ("done", "failed")),
+            *(value_of(f"{name}_{each}") for each in ("seconds", "interval_seconds")),
+        )
+
+    kept.evaluate()
+    # The first one loads code, so it does not count.
+    assert measured() == (1, 0, 2, 5)
+    # Nothing was written since, so it rests.
+    kept.evaluate()
+    assert measured() == (1, 0, 2, 5)
+    kept.evaluate()
+    assert measured() == (2, 0, 29, 40)
+    # Too early.
+    kept.evaluate()
+    assert measured() == (2, 0, 29, 40)
+    monkeypatch.setattr(StatusEvaluation, "keep", lambda *_arguments: 1 / 0)
+    kept.evaluate()
+    assert measured() == (2, 1, 1, 20)
