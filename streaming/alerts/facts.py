@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -80,14 +79,12 @@ class Facts:
         return f"now {worst['status']}: {worst['reason']}"
 
     def _partitions_of(self, key: AlertKey) -> list[Row]:
-        lags = self.snapshot.lags
-        is_wanted: Any = True
+        condition = pc.scalar(True)
         for name in KEY:
             value = getattr(key, name)
             if value is not None:
-                is_wanted = pc.and_(is_wanted, pc.equal(lags[name], value))
-        numbers = np.flatnonzero(is_wanted.to_numpy())
-        rows: list[Row] = self.snapshot.evaluation.group_lag(numbers).to_pylist()
+                condition &= pc.field(name) == value
+        rows: list[Row] = self.snapshot.evaluation.lags_where(condition).to_pylist()
         return rows
 
     def _tables_behind(self, rule: Rule, limit: Comparison) -> Iterator[Finding]:

@@ -71,9 +71,9 @@ def page() -> str:
 
 def _topics(snapshot: ServedSnapshot, group_ids: Sequence[str]) -> Mapping[str, list[Row]]:
     """The lag of groups by topic, the greatest first."""
-    wanted = pc.is_in(snapshot.lags["group_id"], pa.array(group_ids, pa.string()))
+    wanted = pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     found: dict[str, list[Row]] = {}
-    totals = lag_totals(snapshot.lags.filter(wanted), "topic")
+    totals = lag_totals(snapshot.evaluation.lags_where(wanted), "topic")
     for row in totals.sort_by([("lag", "descending")]).to_pylist():
         found.setdefault(row["group_id"], []).append(row)
     return found

@@ -15,14 +15,10 @@ _MOST_BLOCKED: Final = 200
 def page() -> str:
     """Show pending offsets, and the groups that a transaction blocks."""
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    lags = snapshot.lags
-    is_blocked = pc.less(lags["last_stable_offset"], lags["log_end_offset"])
-    blocked = [
-        row
-        for row in lags.filter(is_blocked).to_pylist()
-        if row["lag"] and row["lag_to_last_stable"] == 0
-    ]
-    return render_template("transactions.html", snapshot=snapshot, blocked=blocked[:_MOST_BLOCKED])
+    is_held = pc.field("last_stable_offset") < pc.field("log_end_offset")
+    is_at_hold = (pc.field("lag") > 0) & (pc.field("lag_to_last_stable") == 0)
+    blocked = snapshot.evaluation.lags_where(is_held & is_at_hold).slice(0, _MOST_BLOCKED)
+    return render_template("transactions.html", snapshot=snapshot, blocked=blocked.to_pylist())
 
 
 PAGES = (("transactions", "transactions", page),)

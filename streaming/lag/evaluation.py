@@ -6,17 +6,19 @@ numbers, which take longest, so they are made only of the rows that are asked fo
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
+from threading import RLock
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.dataset import Dataset
 
 from coordinator_state.apply.columns import TIMESTAMP, columns_of, nullable, with_columns
-from coordinator_state.insight.group_status import StatusRules, Verdict
+from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.lag_trend import Floats, Trend, without_noise
 from streaming.lag.freshness import Freshness
@@ -25,38 +27,95 @@ from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.lag.judged_groups import JudgedGroups, Reason
 from streaming.lag.judged_partitions import JudgedPartitions, floats_of
 from streaming.lag.rows import PartitionStatusRow
+from streaming.once import once
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS
+from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, Table
 
 GROUP_LAG_ROW = nullable(GROUP_LAG.schema)
 GROUP_STATUS_ROW = nullable(GROUP_STATUS.schema)
 KEPT_FOR: Final = timedelta(minutes=2)
 """`run` evaluates at least every minute, and writes rows that only became older once a minute."""
+_NUMBER: Final = "number"
 _OF_PARTITION = [field.name for field in fields(PartitionStatusRow)]
 
 
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """The lag and status of groups at a moment.
+
+    `status_since` is null unless the rows are those that `run` keeps.
 
     Attributes:
         at: the moment.
         stale: the verdict about all groups if the tables are stale.
-        lags: the rows of `group_lag` (`GROUP_LAG_ROW`), sorted by its key, maybe without reasons:
-            the method `group_lag` adds them.
         statuses: the rows of `group_status` (`GROUP_STATUS_ROW`), sorted by group, maybe without
             reasons and their topics and partitions: the method `group_status` adds them.
-
-    `status_since` is null unless the rows are those that `run` keeps.
     """
 
-    at: datetime
-    stale: Verdict | None
-    lags: pa.Table
-    statuses: pa.Table
-    _partitions: JudgedPartitions | None = None
-    _groups: JudgedGroups | None = None
+    def __init__(
+        self,
+        at: datetime,
+        statuses: pa.Table,
+        lags: pa.Table | Dataset,
+        judged: tuple[JudgedPartitions, JudgedGroups] | None = None,
+    ) -> None:
+        self.lock = RLock()
+        self.at = at
+        self.statuses = statuses
+        self._lags = lags
+        self._judged = judged
+        self.stale = None if judged is None else judged[0].stale
+
+    @once
+    def lags(self) -> pa.Table:
+        """The rows of `group_lag` (`GROUP_LAG_ROW`), sorted by its key, maybe without reasons.
+
+        The method `group_lag` adds them.
+        """
+        return self._lags if isinstance(self._lags, pa.Table) else self._read(self._lags)
+
+    def lag_columns(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of `lags`, among them its key; without the others, it takes less to read."""
+        if isinstance(self._lags, pa.Table) or "lags" in self.__dict__:
+            return self.lags.select(names)
+        return self._read(self._lags, names)
+
+    def lags_where(self, condition: pc.Expression) -> pa.Table:
+        """The rows of `group_lag` for which a condition holds, with their reasons.
+
+        Rows that `run` keeps are read without the others.
+        """
+        if not isinstance(self._lags, pa.Table) and "lags" not in self.__dict__:
+            return self._read(self._lags, condition=condition)
+        numbers = np.arange(self.lags.num_rows)
+        selected = self.lags.append_column(_NUMBER, pa.array(numbers)).filter(condition)
+        return self.group_lag(selected[_NUMBER].to_numpy())
+
+    def queried_lags(self) -> pa.Table | Dataset:
+        """All rows of `group_lag` for an engine that selects rows and columns itself."""
+        return self.group_lag() if isinstance(self._lags, pa.Table) else self._lags
+
+    @once
+    def topics(self) -> pa.Array:
+        """The topics of all rows, in the order of their names."""
+        topics = self._lags if isinstance(self._lags, pa.Table) else self._lags.to_table(["topic"])
+        names = pc.unique(topics["topic"])
+        return names.take(pc.sort_indices(names))
+
+    @once
+    def _is_known(self) -> pc.Expression:
+        """The groups of `statuses`: `run` writes one table after the other, and one may be new."""
+        return pc.field("group_id").isin(self.statuses["group_id"].combine_chunks())
+
+    def _read(
+        self,
+        kept: Dataset,
+        names: Sequence[str] = GROUP_LAG_ROW.names,
+        condition: pc.Expression | None = None,
+    ) -> pa.Table:
+        wanted = self._is_known if condition is None else condition & self._is_known
+        rows = kept.to_table(list(names), filter=wanted)
+        return _sorted(rows, GROUP_LAG)
 
     @classmethod
     def of(
@@ -74,11 +133,9 @@ class Evaluation:
         groups = judged_groups(reader, at, group_ids, rules, partitions)
         return cls(
             at,
-            partitions.stale,
-            _evaluated(_with_trends(lags, partitions), at, GROUP_LAG_ROW),
             _evaluated(_of_groups(groups.table), at, GROUP_STATUS_ROW),
-            partitions,
-            groups,
+            _evaluated(_with_trends(lags, partitions), at, GROUP_LAG_ROW),
+            (partitions, groups),
         )
 
     @classmethod
@@ -106,23 +163,23 @@ class Evaluation:
     @property
     def is_kept(self) -> bool:
         """Whether `run` evaluated, so that `status_since` is known."""
-        return self._groups is None
+        return self._judged is None
 
     def group_lag(self, numbers: Int64s | None = None) -> pa.Table:
         """The rows of `group_lag` with these numbers, by default all, with their reasons."""
         numbers = np.arange(self.lags.num_rows) if numbers is None else numbers
         rows = self.lags.take(pa.array(numbers))
-        if self._partitions is None:
+        if self._judged is None:
             return rows
-        return with_columns(rows, {"reason": self._partitions.reasons(numbers)})
+        return with_columns(rows, {"reason": self._judged[0].reasons(numbers)})
 
     def group_status(self, numbers: Int64s | None = None) -> pa.Table:
         """The rows of `group_status` with these numbers, by default all, with their reasons."""
         numbers = np.arange(self.statuses.num_rows) if numbers is None else numbers
         rows = self.statuses.take(pa.array(numbers))
-        if self._groups is None:
+        if self._judged is None:
             return rows
-        reasons = self._groups.reasons(numbers)
+        reasons = self._judged[1].reasons(numbers)
         types = {name: rows.schema.field(name).type for name in Reason._fields}
         return with_columns(
             rows,
@@ -143,18 +200,18 @@ def _kept(
     """The rows of the tables; None if they are not of this moment."""
     if Freshness.of(reader, at).verdict(reader.status_rules) is not None:
         return None
-    tables = (GROUP_STATUS, GROUP_LAG)
-    statuses, lags = (reader.read(table.name, filters=of_groups(group_ids)) for table in tables)
+    statuses = reader.read(GROUP_STATUS.name, filters=of_groups(group_ids))
     evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
     if evaluated_at is None or not at - KEPT_FOR <= evaluated_at <= at:
         return None
-    # `run` writes one table after the other.
-    lags = lags.filter(pc.is_in(lags["group_id"], statuses["group_id"].combine_chunks()))
-    lags, statuses = (
-        rows.cast(nullable(table.schema)).sort_by([(name, "ascending") for name in table.key])
-        for table, rows in ((GROUP_LAG, lags), (GROUP_STATUS, statuses))
-    )
-    return Evaluation(evaluated_at, None, lags, statuses)
+    statuses = _sorted(statuses, GROUP_STATUS)
+    # A page may need the statuses only. The lags are read from the present version in any case.
+    return Evaluation(evaluated_at, statuses, reader.dataset(GROUP_LAG.name))
+
+
+def _sorted(rows: pa.Table, table: Table) -> pa.Table:
+    rows = rows.cast(nullable(rows.schema))
+    return rows.sort_by([(name, "ascending") for name in table.key])
 
 
 def _with_trends(lags: pa.Table, partitions: JudgedPartitions) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.lag_trend import Bools
+from streaming.lag.recent_commits import KEY
 from streaming.served.folded import Names, folded
 from streaming.served.snapshot import ServedSnapshot
 
@@ -53,7 +54,7 @@ def wanted_groups(snapshot: ServedSnapshot, wanted: GroupFilter) -> Bools:
     if wanted.search:
         found &= having_part(groups.column("group_id"), wanted.search)
     if wanted.topics is not None:
-        lags = snapshot.lags
+        lags = snapshot.evaluation.lag_columns(KEY)
         readers = lags["group_id"].filter(pa.array(_is_in(lags["topic"], wanted.topics)))
         found &= _is_in(groups.column("group_id"), pc.unique(readers))
     if wanted.is_growing:

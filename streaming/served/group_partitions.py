@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,26 +16,18 @@ from streaming.served.snapshot import Row, ServedSnapshot
 
 @dataclass(frozen=True, slots=True)
 class GroupPartitions:
-    """Rows of `group_lag` with `rank`; rows that are made have their `reason`.
+    """Rows of `group_lag` with `rank`."""
 
-    `numbers` are those of the rows in the view.
-    """
-
-    snapshot: ServedSnapshot
-    numbers: Int64s
     columns: pa.Table
 
     @classmethod
     def of(cls, snapshot: ServedSnapshot, group_id: str) -> GroupPartitions:
         """The partitions of a group."""
-        is_own = pc.equal(snapshot.lags["group_id"], group_id)
-        numbers = np.flatnonzero(is_own.to_numpy())
-        columns = snapshot.lags.take(pa.array(numbers))
-        ranks = pa.array(ranks_of(columns["status"]))
-        return cls(snapshot, numbers, columns.append_column("rank", ranks))
+        columns = snapshot.evaluation.lags_where(pc.field("group_id") == group_id)
+        return cls(columns.append_column("rank", pa.array(ranks_of(columns["status"]))))
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return self.columns.num_rows
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of all rows."""
@@ -44,19 +35,14 @@ class GroupPartitions:
 
     def rows(self, numbers: Int64s) -> Sequence[Row]:
         """The rows with these numbers, in this order."""
-        reasons = self.snapshot.evaluation.group_lag(self.numbers[numbers])["reason"].to_pylist()
-        found = rows_of(self.columns.take(pa.array(numbers)))
-        return [row | {"reason": reason} for row, reason in zip(found, reasons, strict=True)]
+        return rows_of(self.columns.take(pa.array(numbers)))
 
     def where(self, **values: str) -> GroupPartitions:
         """The partitions with these values in columns of text."""
-        is_wanted = np.ones(len(self), np.bool_)
+        columns = self.columns
         for name, value in values.items():
-            is_wanted &= pc.equal(self.columns[name], value).fill_null(False).to_numpy()
-        found = np.flatnonzero(is_wanted)
-        return GroupPartitions(
-            self.snapshot, self.numbers[found], self.columns.take(pa.array(found))
-        )
+            columns = columns.filter(pc.field(name) == value)
+        return GroupPartitions(columns)
 
     def by(self, name: Literal["topic", "member_id"]) -> list[Row]:
         """The sums and maxima of each topic or member, that with the greatest lag first.

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,8 +22,8 @@ from streaming.lag.recent_commits import KEY
 from streaming.lag.silent_members import silent_members
 from streaming.lag.standing import standing_since
 from streaming.lag.unread_logs import unread_logs
-from streaming.served.topic_list import TopicList, topic_list
-from streaming.views.once import once
+from streaming.once import once
+from streaming.served.topic_list import OF_LAGS, TopicList, topic_list
 from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
@@ -36,17 +35,15 @@ class ServedSnapshot(Snapshot):
     """The tables as of one micro-batch, for the page and the API."""
 
     def partitions_of(self, *group_ids: str) -> Sequence[Row]:
-        """Rows of `group_lag` of groups, with status."""
-        wanted = pa.array(group_ids, pa.string())
-        return self._with_status(pc.is_in(self.lags["group_id"], wanted))
+        """Rows of `group_lag` of groups, with `rank`."""
+        return self._ranked(pc.field("group_id").isin(pa.array(group_ids, pa.string())))
 
     def partitions_of_topic(self, topic: str) -> Sequence[Row]:
-        """Rows of `group_lag` of all groups with committed offsets of a topic, with status."""
-        return self._with_status(pc.equal(self.lags["topic"], topic))
+        """Rows of `group_lag` of all groups with committed offsets of a topic, with `rank`."""
+        return self._ranked(pc.field("topic") == topic)
 
-    def _with_status(self, condition: pa.ChunkedArray) -> Sequence[Row]:
-        numbers = np.flatnonzero(condition.to_numpy())
-        rows = self.evaluation.group_lag(numbers).to_pylist()
+    def _ranked(self, condition: pc.Expression) -> Sequence[Row]:
+        rows = self.evaluation.lags_where(condition).to_pylist()
         return [{**row, "rank": Status(row["status"]).rank} for row in rows]
 
     @once
@@ -72,24 +69,24 @@ class ServedSnapshot(Snapshot):
     @once
     def silent(self) -> Mapping[str, Sequence[Row]]:
         """The assigned partitions of each group in which it has no committed offset."""
-        committed = self.lags.select([*KEY, "member_id", "committed_offset"])
+        committed = self.evaluation.lag_columns([*KEY, "member_id", "committed_offset"])
         return silent_members(self.reader, self.at, None, committed)
 
     @once
     def unread(self) -> pa.Table:
         """The sampled partitions in which no group has a committed offset."""
-        return unread_logs(self.reader, self.at, self.lags)
+        return unread_logs(self.reader, self.at, self.evaluation.lag_columns(KEY))
 
     @once
     def topic_list(self) -> TopicList:
         """Each known topic with its readers, the slowest first."""
-        return topic_list(self.lags, self.unread, self.silent)
+        lags = self.evaluation.lag_columns(OF_LAGS)
+        return topic_list(lags, self.unread, self.silent)
 
-    @once
+    @property
     def topics(self) -> pa.Array:
         """The topics that groups have committed offsets of, in the order of their names."""
-        found = pc.unique(self.lags["topic"])
-        return found.take(pc.sort_indices(found))
+        return self.evaluation.topics
 
     @once
     def last_hours(self) -> dict[str, LagHistory]:

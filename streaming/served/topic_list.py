@@ -20,10 +20,11 @@ Row = dict[str, Any]
 _SILENT: Final = pa.schema(
     [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
 )
-_OF_LAGS: Final = (
+OF_LAGS: Final = (
     *(*_SILENT.names, "topic_state", "produce_rate_per_s", "lag", "time_lag_ms"),
-    *("time_lag_at_least_ms", "retention_margin_ms"),
+    *("time_lag_at_least_ms", "retention_margin_ms", "status"),
 )
+"""The columns of `group_lag` that it needs."""
 _SLOWEST: Final = {
     "lag": "lag_sum",
     "max_time_lag_ms": "time_lag_ms_max",
@@ -151,7 +152,8 @@ def _rows(
     silent: Mapping[str, Sequence[Row]],
 ) -> pa.Table:
     """The rows of `lags` come first; a row without a group is a partition of a topic."""
-    of_lags = lags.select(_OF_LAGS).append_column("rank", pa.array(ranks_of(lags["status"])))
+    ranks = pa.array(ranks_of(lags["status"]))
+    of_lags = lags.select(OF_LAGS).drop_columns(["status"]).append_column("rank", ranks)
     assigned = [{"group_id": group} | row for group, rows in silent.items() for row in rows]
     of_silent = pa.Table.from_pylist(assigned, _SILENT)
     rows = pa.concat_tables([of_lags, of_silent], promote_options="default")

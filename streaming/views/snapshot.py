@@ -17,12 +17,12 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.group_facts import HEALTHY
+from streaming.once import once
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS
 from streaming.views.group_list import GroupList
-from streaming.views.once import once
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried
@@ -79,8 +79,8 @@ class Snapshot:
         self._group_ids = group_ids
         self.at = at or reader.moment
         self.status_rules = status_rules or reader.status_rules
-        self._views: Mapping[str, Callable[[], pa.Table]] = {
-            "group_lag": lambda: self.evaluation.group_lag(),
+        self._views: Mapping[str, Callable[[], Queried]] = {
+            "group_lag": lambda: self.evaluation.queried_lags(),
             "group_status": lambda: self.evaluation.group_status(),
             "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
@@ -100,9 +100,13 @@ class Snapshot:
         if "partition_status" in names:
             names = {*names, "group_lag"}
         return {
-            name: self.queried(name)
+            name: found
             for name, attribute in _COMPUTED.items()
-            if name in names and attribute in self.__dict__
+            if name in names
+            and attribute in self.__dict__
+            # Another process reads rows that `run` keeps by itself.
+            and not (attribute == "evaluation" and self.evaluation.is_kept)
+            and isinstance(found := self.queried(name), pa.Table)
         }
 
     @once

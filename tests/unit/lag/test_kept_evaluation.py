@@ -23,6 +23,7 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_STATUS
 from streaming.tables.writer_epoch import WriterEpoch
+from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.tables.status_tables import NOW, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch
@@ -68,6 +69,27 @@ def test_the_kept_rows_are_those_of_a_new_evaluation(opened: OpenAt) -> None:
     wanted = Evaluation.of(reader, at=NOW, group_ids=["old", "back"])
     assert some.is_kept
     assert without_since(some.group_lag()) == without_since(wanted.group_lag())
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_part_of_the_kept_rows_is_that_of_all(opened: OpenAt, is_loaded: bool) -> None:
+    """Whether all of them were read before or not."""
+    reader = opened(LATER)
+    kept, new = Evaluation.read(reader), Evaluation.of(reader, at=NOW)
+    if is_loaded:
+        assert kept.lags.num_rows
+    condition = (pc.field("group_id") == "old") & (pc.field("lag") > 0)
+    assert without_since(kept.lags_where(condition)) == without_since(new.lags_where(condition))
+    names = ["group_id", "topic", "partition", "lag", "status"]
+    assert kept.lag_columns(names) == new.lags.select(names)
+    assert kept.topics == new.topics
+    snapshot = Snapshot(reader)
+    for select in ("sum(lag) FROM group_lag", "count(*) FROM partition_status"):
+        answer = query(f"SELECT {select}", snapshot)
+        assert answer == query(f"SELECT {select}", Snapshot(reader, at=NOW))
+    assert snapshot.evaluation.is_kept
+    # Another process reads them itself.
+    assert snapshot.computed({"group_lag", "group_status", "partition_status"}) == {}
 
 
 @pytest.mark.parametrize(

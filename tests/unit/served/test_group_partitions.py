@@ -61,8 +61,7 @@ def test_rows_are_those_of_the_snapshot(snapshot: ServedSnapshot) -> None:
 @given(_ROWS, st.sampled_from(["topic", "member_id"]))
 def test_totals(rows: list[Row], name: str) -> None:
     columns = pa.Table.from_pylist(rows, _SCHEMA)
-    of_group = GroupPartitions(cast("Any", None), np.arange(len(rows)), columns)
-    totals = of_group.by(cast("Literal['topic', 'member_id']", name))
+    totals = GroupPartitions(columns).by(cast("Literal['topic', 'member_id']", name))
     assert {row[name]: row for row in totals} == _totals(rows, name)
     known = [-1 if row["lag"] is None else -row["lag"] for row in totals]
     assert known == sorted(known)

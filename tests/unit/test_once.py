@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from streaming.views.once import once
+from streaming.once import once
 
 
 class Computed:
