@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 T = TypeVar("T")
+SPENT: Final = "spent_s"
+"""The attribute with the seconds that an instance took to compute its values.
+
+A value that another one needs counts in both.
+"""
 
 
 class once(Generic[T]):
@@ -33,6 +39,9 @@ class once(Generic[T]):
             return self
         with instance.lock:
             if self._name not in instance.__dict__:
+                begun_s = time.monotonic()
                 instance.__dict__[self._name] = self._compute(instance)
+                took_s = time.monotonic() - begun_s
+                instance.__dict__[SPENT] = instance.__dict__.get(SPENT, 0.0) + took_s
         found: T = instance.__dict__[self._name]
         return found

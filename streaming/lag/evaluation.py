@@ -149,16 +149,36 @@ class Evaluation:
     ) -> Evaluation:
         """The evaluation that `run` keeps in the tables, or else a new one.
 
-        The kept one is of another moment if the snapshot is not the newest, or if `run` has not
-        evaluated for `KEPT_FOR`. It is also not used while the tables are stale, or with other
-        limits than those of `run`.
+        A snapshot that is not the newest is evaluated.
         """
         at = at or reader.moment
-        if reader.is_newest and at == reader.moment and rules in (None, reader.status_rules):
-            kept = _kept(reader, at, group_ids)
-            if kept is not None:
-                return kept
-        return cls.of(reader, at=at, group_ids=group_ids, rules=rules)
+        is_newest = reader.is_newest and at == reader.moment
+        kept = cls.kept(reader, at=at, group_ids=group_ids, rules=rules) if is_newest else None
+        return kept or cls.of(reader, at=at, group_ids=group_ids, rules=rules)
+
+    @classmethod
+    def kept(
+        cls,
+        reader: TableReader,
+        *,
+        at: datetime,
+        group_ids: Collection[str] | None = None,
+        rules: StatusRules | None = None,
+    ) -> Evaluation | None:
+        """The evaluation that `run` keeps in the tables; None if it is not of this moment.
+
+        It is not if `run` has not evaluated for `KEPT_FOR`, if the tables are stale, or if the
+        limits differ from those of `run`.
+        """
+        is_other = rules not in (None, reader.status_rules)
+        if is_other or Freshness.of(reader, at).verdict(reader.status_rules) is not None:
+            return None
+        statuses = reader.read(GROUP_STATUS.name, filters=of_groups(group_ids))
+        evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
+        if evaluated_at is None or not at - KEPT_FOR <= evaluated_at <= at:
+            return None
+        # A page may need the statuses only. The lags are of the same version in any case.
+        return cls(evaluated_at, _sorted(statuses, GROUP_STATUS), reader.dataset(GROUP_LAG.name))
 
     @property
     def is_kept(self) -> bool:
@@ -192,21 +212,6 @@ class Evaluation:
     def partition_status(self) -> pa.Table:
         """The view `partition_status`: some columns of `group_lag`."""
         return self.group_lag().select(_OF_PARTITION)
-
-
-def _kept(
-    reader: TableReader, at: datetime, group_ids: Collection[str] | None
-) -> Evaluation | None:
-    """The rows of the tables; None if they are not of this moment."""
-    if Freshness.of(reader, at).verdict(reader.status_rules) is not None:
-        return None
-    statuses = reader.read(GROUP_STATUS.name, filters=of_groups(group_ids))
-    evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
-    if evaluated_at is None or not at - KEPT_FOR <= evaluated_at <= at:
-        return None
-    statuses = _sorted(statuses, GROUP_STATUS)
-    # A page may need the statuses only. The lags are read from the present version in any case.
-    return Evaluation(evaluated_at, statuses, reader.dataset(GROUP_LAG.name))
 
 
 def _sorted(rows: pa.Table, table: Table) -> pa.Table:

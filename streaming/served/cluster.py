@@ -18,7 +18,10 @@ from streaming.tables.reader import TableReader
 _CACHE_S = 2.0
 """A snapshot is cached for at least this time."""
 _CACHE_FACTOR = 4
-"""A snapshot is cached this many times longer than its computation took, to limit CPU use."""
+"""A snapshot is cached this many times longer than its computation took, to limit CPU use.
+
+Values that pages ask for later count, too.
+"""
 _MAX_PAST = 8
 _SINCE_TIMEOUT_S = 0.5
 _SINCE_VALID_FOR = timedelta(minutes=1)
@@ -39,7 +42,8 @@ class Cluster:
     watch: Watch = field(init=False)
     _newest_lock: threading.Lock = field(default_factory=threading.Lock)
     _newest: ServedSnapshot | None = None
-    _cached_until: float = 0.0
+    _computed_at_s: float = 0.0
+    _took_s: float = 0.0
     _past_lock: threading.Lock = field(default_factory=threading.Lock)
     _past: OrderedDict[datetime, ServedSnapshot] = field(default_factory=OrderedDict)
     _since: dict[str, tuple[str, datetime]] = field(default_factory=dict)
@@ -90,15 +94,19 @@ class Cluster:
     @property
     def _fresh(self) -> ServedSnapshot | None:
         """The newest snapshot, if it may still be shown."""
-        return self._newest if time.monotonic() < self._cached_until else None
+        if self._newest is None:
+            return None
+        lasts_s = max(_CACHE_S, _CACHE_FACTOR * (self._took_s + self._newest.spent_s))
+        return self._newest if time.monotonic() < self._computed_at_s + lasts_s else None
 
     def _refresh(self) -> ServedSnapshot:
         if self._fresh is not None:
             return self._fresh
-        began = time.monotonic()
-        self._newest = newest = _computed(TableReader(self.tables))
-        took_s = time.monotonic() - began
-        self._cached_until = time.monotonic() + max(_CACHE_S, _CACHE_FACTOR * took_s)
+        begun_s = time.monotonic()
+        reader = TableReader(self.tables)
+        self._took_s = time.monotonic() - begun_s
+        self._newest = newest = _computed(reader)
+        self._computed_at_s = time.monotonic()
         if newest.evaluation.is_kept:
             return newest
         # A slow search continues in its thread; the next refresh of the page shows its result.

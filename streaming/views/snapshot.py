@@ -42,6 +42,7 @@ class SnapshotPlace:
     tables: str
     as_of: AsOf
     at: datetime
+    is_newest: bool
     status_rules: StatusRules
 
     def open(self, views: Mapping[str, pa.Table]) -> Snapshot:
@@ -51,7 +52,13 @@ class SnapshotPlace:
             ConfigurationError: the tables cannot be read.
         """
         reader = TableReader(self.tables, as_of=self.as_of)
-        return Snapshot(reader, at=self.at, status_rules=self.status_rules, views=views)
+        return Snapshot(
+            reader,
+            at=self.at,
+            is_newest=self.is_newest,
+            status_rules=self.status_rules,
+            views=views,
+        )
 
 
 class Snapshot:
@@ -60,6 +67,7 @@ class Snapshot:
     Args:
         reader: the tables.
         at: the end of all ages; by default the moment of the reader.
+        is_newest: whether this was the newest snapshot when another process opened it.
         status_rules: the limits of statuses; by default those of the last run.
         views: views that are already computed.
         group_ids: the groups of the computed views; all groups if None.
@@ -70,14 +78,17 @@ class Snapshot:
         reader: TableReader,
         *,
         at: datetime | None = None,
+        is_newest: bool = False,
         status_rules: StatusRules | None = None,
         views: Mapping[str, pa.Table] | None = None,
         group_ids: Collection[str] | None = None,
     ) -> None:
         self.lock = RLock()
+        self.spent_s = 0.0
         self.reader = reader
         self._group_ids = group_ids
         self.at = at or reader.moment
+        self._is_newest = is_newest or (reader.is_newest and self.at == reader.moment)
         self.status_rules = status_rules or reader.status_rules
         self._views: Mapping[str, Callable[[], Queried]] = {
             "group_lag": lambda: self.evaluation.queried_lags(),
@@ -93,7 +104,7 @@ class Snapshot:
         tables = self.reader.tables
         if "://" not in tables:
             tables = str(Path(tables).absolute())
-        return SnapshotPlace(tables, self.reader.as_of, self.at, self.status_rules)
+        return SnapshotPlace(tables, self.reader.as_of, self.at, self._is_newest, self.status_rules)
 
     def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
         """The views among `names` that are already computed, and those that they select from."""
@@ -112,9 +123,11 @@ class Snapshot:
     @once
     def evaluation(self) -> Evaluation:
         """The lag and status of all groups as columns."""
-        return Evaluation.read(
-            self.reader, at=self.at, group_ids=self._group_ids, rules=self.status_rules
-        )
+        groups, rules = self._group_ids, self.status_rules
+        kept = None
+        if self._is_newest:
+            kept = Evaluation.kept(self.reader, at=self.at, group_ids=groups, rules=rules)
+        return kept or Evaluation.of(self.reader, at=self.at, group_ids=groups, rules=rules)
 
     @property
     def lags(self) -> pa.Table:

@@ -70,7 +70,7 @@ def test_statuses_are_those_of_burrows_rules(tables: DashboardTables) -> None:
     cluster = Cluster("prod", tables.folder)
     snapshot = cluster.snapshot()
     # Statuses change with time: all of them are of this moment.
-    cluster._cached_until = math.inf
+    cluster._computed_at_s = math.inf
     client = create_app({"prod": cluster}).test_client()
     reader, at = snapshot.reader, snapshot.at
     groups = {row["group_id"]: row for row in burrow_group_statuses(reader, at=at).to_pylist()}

@@ -90,6 +90,8 @@ def test_a_part_of_the_kept_rows_is_that_of_all(opened: OpenAt, is_loaded: bool)
     assert snapshot.evaluation.is_kept
     # Another process reads them itself.
     assert snapshot.computed({"group_lag", "group_status", "partition_status"}) == {}
+    assert snapshot.place.open({}).evaluation.is_kept
+    assert not Snapshot(reader, at=NOW).place.open({}).evaluation.is_kept
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.M
         assert cluster.snapshot() is newest
         # Neither does one who looks anew.
         is_at_it.clear()
-        cluster._cached_until = 0
+        cluster._computed_at_s = -math.inf
         anew = threading.Thread(target=cluster.snapshot)
         anew.start()
         assert is_at_it.wait(30)
@@ -64,7 +65,7 @@ def test_since_when_a_group_is_in_trouble(
     first = cluster.snapshot()
 
     def since() -> datetime | None:
-        cluster._cached_until = 0
+        cluster._computed_at_s = -math.inf
         return cluster.since(REWOUND, "REWIND", cluster.snapshot(), None)
 
     eventually(lambda: cluster.since(REWOUND, "REWIND", first, None) == first.at)
@@ -92,14 +93,14 @@ def test_a_slow_search_is_the_only_one(
     cluster = Cluster("c", tables.folder)
     try:
         for _ in range(3):
-            cluster._cached_until = 0
+            cluster._computed_at_s = -math.inf
             cluster.snapshot()
         assert len(searches) == 1
     finally:
         go_on.set()
     # The next refresh searches again.
     eventually(lambda: cluster._search is not None and not cluster._search.is_alive())
-    cluster._cached_until = 0
+    cluster._computed_at_s = -math.inf
     cluster.snapshot()
     assert len(searches) == 2
 

@@ -105,7 +105,7 @@ def test_neither_does_a_view_take_longer(monkeypatch: pytest.MonkeyPatch) -> Non
             "AWS_ALLOW_HTTP": "true",
         }.items():
             monkeypatch.setenv(name, value)
-        place = SnapshotPlace("s3a://bucket/tables", 1, NOW, StatusRules())
+        place = SnapshotPlace("s3a://bucket/tables", 1, NOW, True, StatusRules())
         processes = SqlProcesses(Slots("queries", 1), [place.tables])
         asked = Question(sql="FROM group_lag", form=Form.ARROW, limits=SOON, place=place)
         with pytest.raises(ConfigurationError, match="the query took more than 1 s"):
