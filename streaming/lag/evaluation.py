@@ -7,7 +7,7 @@ numbers, which take longest, so they are made only of the rows that are asked fo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from threading import RLock
 from typing import Final
@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.dataset import Dataset
+from deltalake import DeltaTable
+from pyarrow.dataset import Dataset, dataset
 
 from coordinator_state.apply.columns import TIMESTAMP, columns_of, nullable, with_columns
 from coordinator_state.insight.group_status import StatusRules
@@ -28,6 +29,7 @@ from streaming.lag.judged_groups import JudgedGroups, Reason
 from streaming.lag.judged_partitions import JudgedPartitions, floats_of
 from streaming.lag.rows import PartitionStatusRow
 from streaming.once import once
+from streaming.tables import delta
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, Table
@@ -38,6 +40,44 @@ KEPT_FOR: Final = timedelta(minutes=2)
 """`run` evaluates at least every minute, and writes rows that only became older once a minute."""
 _NUMBER: Final = "number"
 _OF_PARTITION = [field.name for field in fields(PartitionStatusRow)]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLags:
+    """The rows of `group_lag` that `run` keeps, at one version; they are read when asked for.
+
+    Attributes:
+        opened: the table at the version.
+        tables: the tables folder.
+        group_ids: the groups to read; all if None.
+    """
+
+    opened: DeltaTable
+    tables: str
+    group_ids: Collection[str] | None
+
+    @classmethod
+    def of(cls, reader: TableReader, group_ids: Collection[str] | None) -> KeptLags:
+        """The rows at the newest version."""
+        opened = delta.open_version(GROUP_LAG.path(reader.tables), reader.tables)
+        return cls(opened, reader.tables, group_ids)
+
+    @property
+    def dataset(self) -> Dataset:
+        """All rows for an engine that selects rows and columns itself."""
+        if self.group_ids is None and delta.has_plain_files(self.opened):
+            return delta.files_of(self.opened, self.tables, GROUP_LAG)
+        return dataset(self.read(GROUP_LAG_ROW.names))
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of all rows.
+
+        Raises:
+            ConfigurationError: the rows cannot be read.
+        """
+        groups = of_groups(self.group_ids)
+        rows = delta.rows_of(self.opened, self.tables, GROUP_LAG, names, where=groups)
+        return rows.cast(nullable(rows.schema))
 
 
 class Evaluation:
@@ -56,7 +96,7 @@ class Evaluation:
         self,
         at: datetime,
         statuses: pa.Table,
-        lags: pa.Table | Dataset,
+        lags: pa.Table | KeptLags,
         judged: tuple[JudgedPartitions, JudgedGroups] | None = None,
     ) -> None:
         self.lock = RLock()
@@ -68,54 +108,41 @@ class Evaluation:
 
     @once
     def lags(self) -> pa.Table:
-        """The rows of `group_lag` (`GROUP_LAG_ROW`), sorted by its key, maybe without reasons.
+        """The rows of `group_lag` (`GROUP_LAG_ROW`), maybe without reasons.
 
-        The method `group_lag` adds them.
+        The method `group_lag` adds them. Kept rows are in any order, others in that of the key.
         """
-        return self._lags if isinstance(self._lags, pa.Table) else self._read(self._lags)
+        return self._lag_rows(GROUP_LAG_ROW.names)
 
     def lag_columns(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of `lags`, among them its key; without the others, it takes less to read."""
-        if isinstance(self._lags, pa.Table) or "lags" in self.__dict__:
-            return self.lags.select(names)
-        return self._read(self._lags, names)
+        """Some columns of `lags`, among them `group_id`; the others are not read."""
+        is_read = "lags" in self.__dict__
+        return self.lags.select(names) if is_read else self._lag_rows(names)
 
     def lags_where(self, condition: pc.Expression) -> pa.Table:
-        """The rows of `group_lag` for which a condition holds, with their reasons.
-
-        Rows that `run` keeps are read without the others.
-        """
-        if not isinstance(self._lags, pa.Table) and "lags" not in self.__dict__:
-            return self._read(self._lags, condition=condition)
+        """The rows of `group_lag` for which a condition holds, with reasons, sorted by the key."""
         numbers = np.arange(self.lags.num_rows)
         selected = self.lags.append_column(_NUMBER, pa.array(numbers)).filter(condition)
         return self.group_lag(selected[_NUMBER].to_numpy())
 
     def queried_lags(self) -> pa.Table | Dataset:
         """All rows of `group_lag` for an engine that selects rows and columns itself."""
-        return self.group_lag() if isinstance(self._lags, pa.Table) else self._lags
+        return self.group_lag() if isinstance(self._lags, pa.Table) else self._lags.dataset
 
     @once
     def topics(self) -> pa.Array:
         """The topics of all rows, in the order of their names."""
-        topics = self._lags if isinstance(self._lags, pa.Table) else self._lags.to_table(["topic"])
-        names = pc.unique(topics["topic"])
+        names = pc.unique(self.lag_columns(["group_id", "topic"])["topic"])
         return names.take(pc.sort_indices(names))
 
-    @once
-    def _is_known(self) -> pc.Expression:
-        """The groups of `statuses`: `run` writes one table after the other, and one may be new."""
-        return pc.field("group_id").isin(self.statuses["group_id"].combine_chunks())
-
-    def _read(
-        self,
-        kept: Dataset,
-        names: Sequence[str] = GROUP_LAG_ROW.names,
-        condition: pc.Expression | None = None,
-    ) -> pa.Table:
-        wanted = self._is_known if condition is None else condition & self._is_known
-        rows = kept.to_table(list(names), filter=wanted)
-        return _sorted(rows, GROUP_LAG)
+    def _lag_rows(self, names: Sequence[str]) -> pa.Table:
+        if isinstance(self._lags, pa.Table):
+            return self._lags.select(names)
+        rows = self._lags.read(names)
+        if rows.num_rows == pc.sum(self.statuses["partitions"]).as_py():
+            return rows
+        # `run` writes one table after the other: a group may be new, or deleted.
+        return rows.filter(pc.is_in(rows["group_id"], self.statuses["group_id"].combine_chunks()))
 
     @classmethod
     def of(
@@ -177,8 +204,8 @@ class Evaluation:
         evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
         if evaluated_at is None or not at - KEPT_FOR <= evaluated_at <= at:
             return None
-        # A page may need the statuses only. The lags are of the same version in any case.
-        return cls(evaluated_at, _sorted(statuses, GROUP_STATUS), reader.dataset(GROUP_LAG.name))
+        lags = KeptLags.of(reader, group_ids)
+        return cls(evaluated_at, _sorted(statuses, GROUP_STATUS), lags)
 
     @property
     def is_kept(self) -> bool:
@@ -186,11 +213,15 @@ class Evaluation:
         return self._judged is None
 
     def group_lag(self, numbers: Int64s | None = None) -> pa.Table:
-        """The rows of `group_lag` with these numbers, by default all, with their reasons."""
+        """The rows of `group_lag` with these numbers, by default all, with their reasons.
+
+        They are sorted by the key.
+        """
+        if self._judged is None:
+            rows = self.lags if numbers is None else self.lags.take(pa.array(numbers))
+            return _sorted(rows, GROUP_LAG)
         numbers = np.arange(self.lags.num_rows) if numbers is None else numbers
         rows = self.lags.take(pa.array(numbers))
-        if self._judged is None:
-            return rows
         return with_columns(rows, {"reason": self._judged[0].reasons(numbers)})
 
     def group_status(self, numbers: Int64s | None = None) -> pa.Table:
