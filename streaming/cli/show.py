@@ -117,7 +117,7 @@ def show(
     partitions that are not current yet. Exits with status 1 if no log partition is current (except
     for progress and alerts). The command offsets answers as a coordinator does.
     Python API: streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag,
-    Evaluation.of and burrow_group_statuses.
+    Evaluation.read and burrow_group_statuses.
 
     \b
     Examples:
