@@ -8,7 +8,6 @@ from datetime import datetime
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import RATE_WINDOWS
-from streaming.lag.recorded_statuses import RecordedStatuses, since_text
 from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
@@ -24,15 +23,10 @@ class GroupStatus:
 
 
 class PastStatuses:
-    """The status of a group from `since` to the moment of `newest`; its rows are read once.
-
-    It is the recorded status, or else that of the rebuilt tables: for moments before `run`
-    evaluated, and while it did not write.
-    """
+    """The status of a group from `since` to the moment of `newest`; its rows are read once."""
 
     def __init__(self, newest: TableReader, group_id: str, since: datetime) -> None:
         self._group_ids = [group_id]
-        self._recorded = RecordedStatuses(newest, group_id, since)
         self._past = Past(newest, since=since - RATE_WINDOWS[0], group_ids=self._group_ids)
 
     def status(self, moment: datetime) -> GroupStatus:
@@ -42,16 +36,13 @@ class PastStatuses:
             TablesUnavailable: the tables cannot be read now.
         """
         newest = self._past.newest
-        recorded = None if moment == newest.moment else self._recorded.at(moment)
-        if recorded is not None:
-            return GroupStatus(moment, recorded.status, since_text(recorded, moment))
         try:
             reader = newest if moment == newest.moment else self._past.at(moment)
         except TablesUnavailable:
             raise
         except ConfigurationError as error:
             return GroupStatus(moment, None, str(error), is_known=False)
-        evaluation = Evaluation.read(reader, at=moment, group_ids=self._group_ids)
+        evaluation = Evaluation.of(reader, at=moment, group_ids=self._group_ids)
         for row in evaluation.group_status().to_pylist():
             return GroupStatus(moment, row["status"], row["reason"])
         return GroupStatus(moment, None, "the group did not exist")

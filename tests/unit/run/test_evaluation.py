@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import AGEING
-from streaming.lag.past_statuses import PastStatuses
-from streaming.lag.recorded_statuses import RecordedStatuses
 from streaming.run.evaluation import StatusEvaluation
-from streaming.tables import reader as reader_module
 from streaming.tables.creation import set_properties
 from streaming.tables.delta import CHANGE_DATA_FEED
 from streaming.tables.opening import open_for_writing
@@ -31,7 +26,7 @@ from streaming.tables.writer import Writer
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment
 from tests.support.tables.status_changes import contradictions
 from tests.support.tables.status_tables import create_status_tables
-from tests.support.tables.tables_folder import Crash, Row, create_tables, write_rows
+from tests.support.tables.tables_folder import Crash, Row, create_tables
 
 SECONDS = range(-60, 181, 30)
 
@@ -173,59 +168,6 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
     assert [row["reason"] for row in group_changes if row["status_after"] == "STOP"] == [
         "no commit for 65 s, usually every 5 s; 6,510 behind, oldest 65 s, +100/s"
     ]
-
-
-def test_recorded_statuses_are_those_of_the_evaluations(
-    snapshots: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only while `run` sampled the log; and not before it first evaluated."""
-    tables = create_tables(tmp_path / "tables")
-    kept = StatusEvaluation(open_for_writing(tables, "test"))
-    nothing = TableReader(create_tables(tmp_path / "nothing"))
-    evaluations = [
-        *(evaluation_at(snapshots, seconds) for seconds in (-120, -90)),
-        Evaluation.of(nothing, at=moment(-75)),
-        *(evaluation_at(snapshots, seconds) for seconds in SECONDS),
-    ]
-    for evaluation in evaluations:
-        kept.keep(evaluation)
-    last = snapshots.reader(moment(300))
-    assert last is not None
-    samples = last.read("log_offsets")
-    is_gap = pc.greater(samples["sampled_at"], pa.scalar(moment(90)))
-    is_gap = pc.and_(is_gap, pc.less(samples["sampled_at"], pa.scalar(moment(270))))
-    write_rows(tables, "log_offsets", samples.filter(pc.invert(is_gap)).to_pylist())
-    monkeypatch.setattr(reader_module, "utc_now", lambda: moment(300))
-    newest = TableReader(tables)
-    for group_id in ("pays", "rests", "new"):
-        recorded = RecordedStatuses(newest, group_id, moment(-200))
-        past = PastStatuses(newest, group_id, moment(-200))
-        assert recorded.at(moment(-121)) is None
-        assert recorded.at(moment(230)) is None
-        for number, evaluation in enumerate(evaluations):
-            statuses = dict(
-                zip(
-                    *(evaluation.statuses[n].to_pylist() for n in ("group_id", "status")),
-                    strict=True,
-                )
-            )
-            is_first = not any(
-                group_id in each.statuses["group_id"].to_pylist()
-                for each in evaluations[: number + 1]
-            )
-            for later in (0, 14):
-                at = evaluation.at + timedelta(seconds=later)
-                status = recorded.at(at)
-                if is_first:
-                    assert status is None
-                    continue
-                assert status is not None
-                assert status.status == statuses.get(group_id)
-                assert status.since <= evaluation.at
-                assert past.status(at).status == status.status
-    stopped = PastStatuses(newest, "pays", moment(0)).status(moment(70))
-    reason = "no commit for 65 s, usually every 5 s; 6,510 behind, oldest 65 s, +100/s"
-    assert stopped.reason == f"since {moment(60):%H:%M:%S} UTC: {reason}"
 
 
 def test_the_interval_grows_with_the_duration_and_metrics_have_both(
