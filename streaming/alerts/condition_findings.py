@@ -18,6 +18,7 @@ from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_tex
 from streaming.alerts.rules import EVERY, Rule, fits
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_partitions import ranks_of
+from streaming.lag.recent_commits import KEY
 
 Floats = npt.NDArray[np.float64]
 
@@ -138,11 +139,16 @@ class _Keys:
         if self.group is not None:
             table = self.evaluation.group_status(self.group[numbers])
         else:
-            # Of equally bad rows, the first.
-            worst = np.full(self.count, -1)
-            order = np.lexsort((-np.arange(self.ranks.size), self.ranks))
-            worst[self.of_rows[order]] = self.rows[_ROW].to_numpy()[order]
-            table = self.evaluation.group_lag(worst[numbers])
+            is_wanted = np.isin(self.of_rows, numbers)
+            rows = self.rows.filter(pa.array(is_wanted)).select([*KEY, _ROW])
+            rows = rows.append_column("rank", pa.array(self.ranks[is_wanted]))
+            rows = rows.append_column("key", pa.array(self.of_rows[is_wanted]))
+            # Of equally bad rows, the first by its names: rows are in any order.
+            order = [("rank", "ascending"), *((name, "descending") for name in KEY)]
+            rows = rows.sort_by(order)
+            worst = dict(zip(rows["key"].to_pylist(), rows[_ROW].to_pylist(), strict=True))
+            places = np.array([worst[number] for number in numbers.tolist()], np.int64)
+            table = self.evaluation.group_lag(places)
         return list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
 
     def limited(self, name: str, limit: Comparison | None) -> _Limited:

@@ -57,6 +57,12 @@ MEASURES: Final[Mapping[str, Measure]] = {
 }
 
 
+AGEING: Final = frozenset(
+    {"time_lag", "retention_margin", "commit_age", "commit_rate", "produce_rate"}
+)
+"""The measures that change although nothing is committed or produced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A comparison with a limit; times are in ms."""

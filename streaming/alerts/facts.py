@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from coordinator_state.insight.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.condition_findings import condition_findings
-from streaming.alerts.conditions import Comparison
+from streaming.alerts.conditions import AGEING, Comparison
 from streaming.alerts.rules import Rule, TablesStale, TablesUnreadable, fits
 from streaming.alerts.sql import alert_rows
+from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
@@ -51,7 +52,7 @@ class Facts:
         """
         if rule.tables_behind is not None:
             return list(self._tables_behind(rule, rule.tables_behind))
-        return list(condition_findings(rule, self.snapshot.evaluation))
+        return list(condition_findings(rule, self._evaluation_for(rule)))
 
     def tables_stale(self) -> list[Finding]:
         """The finding of `tables_stale`; unknown while a quiet log would look the same."""
@@ -77,6 +78,18 @@ class Facts:
             return "the committed offset no longer exists" if key.topic else "the group is deleted"
         worst = max(rows, key=lambda row: Status(row["status"]).rank)
         return f"now {worst['status']}: {worst['reason']}"
+
+    def _evaluation_for(self, rule: Rule) -> Evaluation:
+        """The lag and status for a rule; kept rows are too old for ages and rates."""
+        evaluation = self.snapshot.evaluation
+        if not evaluation.is_kept or not AGEING & rule.limits.keys():
+            return evaluation
+        return self._of_now
+
+    @cached_property
+    def _of_now(self) -> Evaluation:
+        snapshot = self.snapshot
+        return Evaluation.of(snapshot.reader, at=snapshot.at, rules=snapshot.status_rules)
 
     def _partitions_of(self, key: AlertKey) -> list[Row]:
         condition = pc.scalar(True)

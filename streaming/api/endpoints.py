@@ -79,7 +79,7 @@ class Answer(BaseModel):
     cluster: str
     """Name of the cluster."""
     at: datetime
-    """Moment of the answer: ages and time lags are measured to it."""
+    """Moment of the answer. Ages are measured to it, or to `evaluated_at` where a row has it."""
     notice: str | None
     """Warning that the tables are stale or still loading; null if they are current."""
 

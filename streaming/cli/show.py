@@ -205,12 +205,12 @@ def _lag(
     reader: TableReader, group_ids: Sequence[str] | None, by: str
 ) -> tuple[pa.Table, Sequence[str]]:
     from streaming.lag.evaluation import Evaluation
-    from streaming.lag.group_lag import group_lag, lag_totals
+    from streaming.lag.group_lag import lag_totals
 
+    evaluation = Evaluation.read(reader, group_ids=group_ids)
     if by == "partition":
-        evaluation = Evaluation.read(reader, group_ids=group_ids)
         return evaluation.group_lag(), _LAG_COLUMNS
-    totals = lag_totals(group_lag(reader, group_ids=group_ids), by)
+    totals = lag_totals(evaluation.lags, by)
     return totals, [name for name in totals.column_names if name not in _TOTALS_HIDDEN]
 
 

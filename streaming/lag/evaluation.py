@@ -31,6 +31,7 @@ from streaming.lag.rows import PartitionStatusRow
 from streaming.once import once
 from streaming.tables import delta
 from streaming.tables.filters import of_groups
+from streaming.tables.properties import limits_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, Table
 
@@ -38,6 +39,8 @@ GROUP_LAG_ROW = nullable(GROUP_LAG.schema)
 GROUP_STATUS_ROW = nullable(GROUP_STATUS.schema)
 KEPT_FOR: Final = timedelta(minutes=2)
 """`run` evaluates at least every minute, and writes rows that only became older once a minute."""
+_MOST_NEW: Final = 1_000
+"""Groups that are evaluated beside the kept rows; if more are new, all are evaluated."""
 _NUMBER: Final = "number"
 _OF_PARTITION = [field.name for field in fields(PartitionStatusRow)]
 
@@ -50,34 +53,36 @@ class KeptLags:
         opened: the table at the version.
         tables: the tables folder.
         group_ids: the groups to read; all if None.
+        of_new_groups: the rows of groups that `run` has not evaluated.
     """
 
     opened: DeltaTable
     tables: str
     group_ids: Collection[str] | None
-
-    @classmethod
-    def of(cls, reader: TableReader, group_ids: Collection[str] | None) -> KeptLags:
-        """The rows at the newest version."""
-        opened = delta.open_version(GROUP_LAG.path(reader.tables), reader.tables)
-        return cls(opened, reader.tables, group_ids)
+    of_new_groups: pa.Table
 
     @property
     def dataset(self) -> Dataset:
         """All rows for an engine that selects rows and columns itself."""
-        if self.group_ids is None and delta.has_plain_files(self.opened):
+        is_whole = self.group_ids is None and not self.of_new_groups.num_rows
+        if is_whole and delta.has_plain_files(self.opened):
             return delta.files_of(self.opened, self.tables, GROUP_LAG)
         return dataset(self.read(GROUP_LAG_ROW.names))
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all rows.
+        """Some columns of all rows, among them `group_id`.
 
         Raises:
             ConfigurationError: the rows cannot be read.
         """
         groups = of_groups(self.group_ids)
         rows = delta.rows_of(self.opened, self.tables, GROUP_LAG, names, where=groups)
-        return rows.cast(nullable(rows.schema))
+        rows = rows.cast(nullable(rows.schema))
+        if not self.of_new_groups.num_rows:
+            return rows
+        new = pc.unique(self.of_new_groups["group_id"])
+        rows = rows.filter(pc.invert(pc.is_in(rows["group_id"], new)))
+        return pa.concat_tables([rows, self.of_new_groups.select(names)])
 
 
 class Evaluation:
@@ -87,6 +92,7 @@ class Evaluation:
 
     Attributes:
         at: the moment.
+        rules: the limits of the statuses.
         stale: the verdict about all groups if the tables are stale.
         statuses: the rows of `group_status` (`GROUP_STATUS_ROW`), sorted by group, maybe without
             reasons and their topics and partitions: the method `group_status` adds them.
@@ -95,12 +101,14 @@ class Evaluation:
     def __init__(
         self,
         at: datetime,
+        rules: StatusRules,
         statuses: pa.Table,
         lags: pa.Table | KeptLags,
         judged: tuple[JudgedPartitions, JudgedGroups] | None = None,
     ) -> None:
         self.lock = RLock()
         self.at = at
+        self.rules = rules
         self.statuses = statuses
         self._lags = lags
         self._judged = judged
@@ -123,7 +131,7 @@ class Evaluation:
         """The rows of `group_lag` for which a condition holds, with reasons, sorted by the key."""
         numbers = np.arange(self.lags.num_rows)
         selected = self.lags.append_column(_NUMBER, pa.array(numbers)).filter(condition)
-        return self.group_lag(selected[_NUMBER].to_numpy())
+        return _sorted(self.group_lag(selected[_NUMBER].to_numpy()), GROUP_LAG)
 
     def queried_lags(self) -> pa.Table | Dataset:
         """All rows of `group_lag` for an engine that selects rows and columns itself."""
@@ -139,9 +147,7 @@ class Evaluation:
         if isinstance(self._lags, pa.Table):
             return self._lags.select(names)
         rows = self._lags.read(names)
-        if rows.num_rows == pc.sum(self.statuses["partitions"]).as_py():
-            return rows
-        # `run` writes one table after the other: a group may be new, or deleted.
+        # `run` writes one table after the other, and a group may be deleted since.
         return rows.filter(pc.is_in(rows["group_id"], self.statuses["group_id"].combine_chunks()))
 
     @classmethod
@@ -160,6 +166,7 @@ class Evaluation:
         groups = judged_groups(reader, at, group_ids, rules, partitions)
         return cls(
             at,
+            rules,
             _evaluated(_of_groups(groups.table), at, GROUP_STATUS_ROW),
             _evaluated(_with_trends(lags, partitions), at, GROUP_LAG_ROW),
             (partitions, groups),
@@ -176,10 +183,10 @@ class Evaluation:
     ) -> Evaluation:
         """The evaluation that `run` keeps in the tables, or else a new one.
 
-        A snapshot that is not the newest is evaluated.
+        A snapshot that is not the newest, or not consistent, is evaluated.
         """
         at = at or reader.moment
-        is_newest = reader.is_newest and at == reader.moment
+        is_newest = reader.is_newest and reader.is_consistent and at == reader.moment
         kept = cls.kept(reader, at=at, group_ids=group_ids, rules=rules) if is_newest else None
         return kept or cls.of(reader, at=at, group_ids=group_ids, rules=rules)
 
@@ -194,18 +201,40 @@ class Evaluation:
     ) -> Evaluation | None:
         """The evaluation that `run` keeps in the tables; None if it is not of this moment.
 
-        It is not if `run` has not evaluated for `KEPT_FOR`, if the tables are stale, or if the
-        limits differ from those of `run`.
+        It is not if `run` has not evaluated for `KEPT_FOR`, if the tables are stale, or if `run`
+        evaluated by other limits. Groups that are new since are evaluated, and deleted ones are
+        left out.
         """
         is_other = rules not in (None, reader.status_rules)
         if is_other or Freshness.of(reader, at).verdict(reader.status_rules) is not None:
             return None
-        statuses = reader.read(GROUP_STATUS.name, filters=of_groups(group_ids))
-        evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
-        if evaluated_at is None or not at - KEPT_FOR <= evaluated_at <= at:
+        tables = (GROUP_STATUS, GROUP_LAG)
+        if not all(DeltaTable.is_deltatable(table.path(reader.tables)) for table in tables):
             return None
-        lags = KeptLags.of(reader, group_ids)
-        return cls(evaluated_at, _sorted(statuses, GROUP_STATUS), lags)
+        of_status, of_lag = (
+            delta.open_version(table.path(reader.tables), reader.tables) for table in tables
+        )
+        if limits_of(of_status.metadata().configuration) != reader.status_rules:
+            return None
+        statuses = delta.rows_of(
+            of_status, reader.tables, GROUP_STATUS, where=of_groups(group_ids)
+        ).cast(GROUP_STATUS_ROW)
+        evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
+        # A reader of a snapshot from a moment ago takes the rows of now.
+        if evaluated_at is None or abs(at - evaluated_at) > KEPT_FOR:
+            return None
+        known = reader.own("groups", ["group_id"], group_ids)["group_id"].combine_chunks()
+        statuses = statuses.filter(pc.is_in(statuses["group_id"], known))
+        new = known.filter(pc.invert(pc.is_in(known, statuses["group_id"].combine_chunks())))
+        if len(new) > _MOST_NEW:
+            return None
+        of_new = None
+        if len(new):
+            of_new = cls.of(reader, at=at, group_ids=new.to_pylist(), rules=rules)
+            statuses = pa.concat_tables([statuses, of_new.group_status()])
+        of_new_groups = GROUP_LAG_ROW.empty_table() if of_new is None else of_new.group_lag()
+        lags = KeptLags(of_lag, reader.tables, group_ids, of_new_groups)
+        return cls(evaluated_at, reader.status_rules, _sorted(statuses, GROUP_STATUS), lags)
 
     @property
     def is_kept(self) -> bool:
@@ -215,11 +244,11 @@ class Evaluation:
     def group_lag(self, numbers: Int64s | None = None) -> pa.Table:
         """The rows of `group_lag` with these numbers, by default all, with their reasons.
 
-        They are sorted by the key.
+        All rows are sorted by the key, others are in the order of the numbers.
         """
         if self._judged is None:
-            rows = self.lags if numbers is None else self.lags.take(pa.array(numbers))
-            return _sorted(rows, GROUP_LAG)
+            is_all = numbers is None
+            return _sorted(self.lags, GROUP_LAG) if is_all else self.lags.take(pa.array(numbers))
         numbers = np.arange(self.lags.num_rows) if numbers is None else numbers
         rows = self.lags.take(pa.array(numbers))
         return with_columns(rows, {"reason": self._judged[0].reasons(numbers)})

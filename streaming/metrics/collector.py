@@ -130,7 +130,8 @@ class TablesCollector(Collector):
     ) -> Iterator[Metric]:
         """The metrics of groups, then of their topics, their partitions, and the logs of these."""
         named = cluster if self.names.has_cluster else []
-        evaluation = Evaluation.read(reader)
+        # Ages and rates of kept rows are up to a minute old: a series would have steps.
+        evaluation = Evaluation.of(reader)
         lags, groups = evaluation.lags, _groups(evaluation)
         of_statuses = {status.value: status.rank for status in Status}
         of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)

@@ -31,11 +31,14 @@ from coordinator_state.apply.columns import (
     positions,
     with_columns,
 )
+from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import JudgedChanges, judged_changes, kept_schema
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables import delta
+from streaming.tables.creation import properties_of, set_properties
+from streaming.tables.properties import limits_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     EXTERNAL_OFFSETS,
@@ -44,18 +47,20 @@ from streaming.tables.schemas import (
     JUDGED_TABLES,
     LOAD_PROGRESS,
     LOG_OFFSETS,
+    PROPERTY_STATUS_RULES,
     STATE_LOADING,
     STATUS_CHANGES,
     Table,
 )
+from streaming.tables.status_rules import status_rules_text
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
 _REWRITTEN_AFTER: Final = timedelta(minutes=1)
-_MOST_REWRITTEN: Final = 1_000
-"""Groups in one evaluation whose rows only became older, in a table that is not replaced whole."""
 _MANY_ROWS: Final = 100_000
+_PARTS: Final = 5
+"""Of many rows, one of so many parts is written in an evaluation because it only became older."""
 _MOST_SHARE: Final = 0.05
 """Of the time. Arrow's threads use two cores for a part of it: a tenth of a core at most."""
 _LONGEST_S: Final = 60.0
@@ -75,6 +80,7 @@ class StatusEvaluation:
     """The time between two calls of `evaluate`, for the metrics."""
     clock: Callable[[], float] = time.monotonic
     _kept: dict[Table, pa.Table] = field(default_factory=dict)
+    _limits: StatusRules | None = None
     _next_s: float = 0.0
     _versions: Mapping[Table, int] = field(default_factory=dict)
     _evaluated_s: float = float("-inf")
@@ -96,6 +102,7 @@ class StatusEvaluation:
         except WriterFenced:
             raise
         except Exception as error:
+            self.metrics.evaluation.labels("failed").inc()
             if not self._is_failing:
                 logger.warning(
                     "cannot evaluate lag and status: %(error)s; retrying",
@@ -115,17 +122,16 @@ class StatusEvaluation:
         states = reader.load_states
         if not states or any(log.state == STATE_LOADING for log in states.values()):
             return
-        is_done = False
         try:
             self.keep(Evaluation.of(reader))
-            is_done = True
         finally:
             took_s = self.clock() - begun_s
             self._took_s.append(took_s)
             # The first one loads code, and a single one may have waited for the processor.
             interval_s = min(min(self._took_s) / _MOST_SHARE, _LONGEST_S)
             self._next_s = begun_s + interval_s
-            self.metrics.evaluated(is_done, took_s, max(interval_s, self.interval_s))
+            self.metrics.evaluated(took_s, max(interval_s, self.interval_s))
+        self.metrics.evaluation.labels("done").inc()
         self._versions, self._evaluated_s = versions, begun_s
         if self._is_failing:
             logger.warning("the evaluation of lag and status works again")
@@ -142,10 +148,20 @@ class StatusEvaluation:
             if not self._kept:
                 self._restore()
             self._write(evaluation)
+            self._keep_limits(evaluation.rules)
         except BaseException:
             # A part of it may be written.
             self._kept = {}
             raise
+
+    def _keep_limits(self, rules: StatusRules) -> None:
+        """Set the limits of the rows, which readers compare with those of the last run."""
+        if self._limits is None:
+            self._limits = limits_of(properties_of(self.writer.tables, GROUP_STATUS))
+        if self._limits != rules:
+            limits = {PROPERTY_STATUS_RULES: status_rules_text(rules)}
+            set_properties(self.writer.epoch, GROUP_STATUS, limits)
+            self._limits = rules
 
     def _restore(self) -> None:
         """Read the kept rows; a status that was recorded after them counts instead."""
@@ -156,8 +172,11 @@ class StatusEvaluation:
             self._kept[table] = _with_later_changes(table, rows, reader)
 
     def _write(self, evaluation: Evaluation) -> None:
-        lags = self._changes(GROUP_LAG, evaluation.lags)
-        groups = self._changes(GROUP_STATUS, evaluation.statuses)
+        most = evaluation.statuses.num_rows
+        if evaluation.lags.num_rows > _MANY_ROWS:
+            most //= _PARTS
+        lags = self._changes(GROUP_LAG, evaluation.lags, most)
+        groups = self._changes(GROUP_STATUS, evaluation.statuses, most)
         # A row whose status changed is written, too.
         written = {
             GROUP_LAG: (lags, evaluation.group_lag(lags.written)),
@@ -174,13 +193,13 @@ class StatusEvaluation:
                 self.writer.merge(table, source, guard=None, deletes=_DELETES)
             self._kept[table] = changes.kept
 
-    def _changes(self, table: Table, rows: pa.Table) -> JudgedChanges:
+    def _changes(self, table: Table, rows: pa.Table, most_rewritten: int) -> JudgedChanges:
         return judged_changes(
             self._kept[table],
             rows,
             key=table.key,
             rewritten_after=_REWRITTEN_AFTER,
-            most_rewritten=_MOST_REWRITTEN if rows.num_rows > _MANY_ROWS else rows.num_rows,
+            most_rewritten=most_rewritten,
         )
 
 

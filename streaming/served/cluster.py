@@ -22,6 +22,8 @@ _CACHE_FACTOR = 4
 
 Values that pages ask for later count, too.
 """
+_SHOWN_FOR = timedelta(minutes=1)
+"""An older snapshot is not shown while a new one is computed: its files may be deleted."""
 _MAX_PAST = 8
 _SINCE_TIMEOUT_S = 0.5
 _SINCE_VALID_FOR = timedelta(minutes=1)
@@ -64,6 +66,8 @@ class Cluster:
                 return self._past_snapshot(at)
         # While one request computes a new snapshot, the others get the previous one.
         newest = self._newest
+        if newest is not None and utc_now() - newest.at > _SHOWN_FOR:
+            newest = None
         if newest is not None and not self._newest_lock.acquire(blocking=False):
             return newest
         if newest is None:

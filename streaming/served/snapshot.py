@@ -50,7 +50,9 @@ class ServedSnapshot(Snapshot):
     def burrow(self) -> Mapping[str, Sequence[Row]]:
         """Rows of `burrow_partitions` by group."""
         found: dict[str, list[Row]] = defaultdict(list)
-        for row in burrow_partitions(self.reader, self.at, lags=self.lags):
+        # Commit times come from ages, which are of another moment in kept rows.
+        lags = None if self.evaluation.is_kept else self.lags
+        for row in burrow_partitions(self.reader, self.at, lags=lags):
             found[row["group_id"]].append(row)
         return found
 

@@ -81,7 +81,7 @@ def topic_list(
     """List the topics of a snapshot.
 
     Args:
-        lags: the rows of `group_lag`, sorted by group, topic and partition.
+        lags: the rows of `group_lag`, in any order.
         unread: the rows of `unread_logs`.
         silent: the assigned partitions of each group without a committed offset.
     """
@@ -175,12 +175,23 @@ def _last_of_topics(
     Rows whose value of `wanted` is null do not count.
     """
     keys = [rows[name].fill_null(UNKNOWN).to_numpy() for name in reversed(by)]
+    # Of equal groups, the last by name: rows are in any order.
+    keys = [_places(rows["group_id"]), *keys]
     topic = rows["topic"].to_numpy()
     order = np.lexsort([*keys, topic])
     if wanted is not None:
         order = order[pc.is_valid(wanted).to_numpy()[order]]
     found = np.full(topics, UNKNOWN)
     found[topic[order]] = order
+    return found
+
+
+def _places(names: pa.ChunkedArray) -> Int64s:
+    """The place of each name in their order; 0 for null."""
+    encoded = names.combine_chunks().dictionary_encode()
+    places = np.zeros(len(encoded.dictionary) + 1, np.int64)
+    places[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(encoded.dictionary))
+    found: Int64s = places[encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()]
     return found
 
 

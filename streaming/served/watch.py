@@ -14,9 +14,18 @@ from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.tables.delta import open_version
 from streaming.tables.file_systems import file_system
-from streaming.tables.schemas import ALERTS, EXTERNAL_OFFSETS, LOAD_PROGRESS, LOG_OFFSETS, Table
+from streaming.tables.schemas import (
+    ALERTS,
+    EXTERNAL_OFFSETS,
+    GROUP_STATUS,
+    LOAD_PROGRESS,
+    LOG_OFFSETS,
+    Table,
+)
 
-_WATCHED: Final[Sequence[Table]] = (LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS, ALERTS)
+_WATCHED: Final[Sequence[Table]] = (
+    *(LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS, ALERTS, GROUP_STATUS),
+)
 """`load_progress` has the versions of most tables; the others are read at their newest version."""
 _NONE: Final = -1
 

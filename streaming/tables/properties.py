@@ -30,6 +30,11 @@ def release_of(properties: Mapping[str, str]) -> Release:
     return Release.parse(properties.get(PROPERTY_KAFKA_RELEASE, _RELEASE_BEFORE_FORMAT_8))
 
 
+def limits_of(properties: Mapping[str, str]) -> StatusRules:
+    """The limits of statuses in the properties of a table."""
+    return status_rules_of(properties.get(PROPERTY_STATUS_RULES, "{}"))
+
+
 class TableProperties:
     """The properties of a folder, with their types.
 
@@ -88,7 +93,7 @@ class TableProperties:
     @property
     def status_rules(self) -> StatusRules:
         """The limits of statuses of the last run."""
-        return status_rules_of(self._properties.get(PROPERTY_STATUS_RULES, "{}"))
+        return limits_of(self._properties)
 
     @property
     def has_external(self) -> bool:

@@ -43,7 +43,7 @@ from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.lag.evaluation import GROUP_STATUS_ROW, Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
-from streaming.lag.group_lag import group_lag, lag_totals
+from streaming.lag.group_lag import lag_totals
 from streaming.lag.rows import ExpiringOffsetRow, LagTotalsRow, PartitionStatusRow
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
@@ -283,7 +283,7 @@ class CoordinatorTables:
         self, by: GroupOrTopic = "group", group: str | None = None
     ) -> Rows[LagTotalsRow]:
         """The lag of groups in total, or per topic."""
-        lags = group_lag(self.reader, group_ids=_only(group))
+        lags = Evaluation.read(self.reader, group_ids=_only(group)).lags
         return Rows(lag_totals(lags, by), LagTotalsRow)
 
     def status(

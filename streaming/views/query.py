@@ -165,7 +165,7 @@ def _connected(
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
         yield connection
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:
         raise ConfigurationError(_in_one_line(error)) from error
     finally:
         connection.close()

@@ -88,7 +88,8 @@ class Snapshot:
         self.reader = reader
         self._group_ids = group_ids
         self.at = at or reader.moment
-        self._is_newest = is_newest or (reader.is_newest and self.at == reader.moment)
+        is_now = reader.is_newest and reader.is_consistent and self.at == reader.moment
+        self._is_newest = is_newest or is_now
         self.status_rules = status_rules or reader.status_rules
         self._views: Mapping[str, Callable[[], Queried]] = {
             "group_lag": lambda: self.evaluation.queried_lags(),

@@ -118,9 +118,8 @@ class RunMetrics:
         """Count a sample of the logs."""
         self.sampling.labels("done" if is_done else "failed").inc()
 
-    def evaluated(self, is_done: bool, seconds: float, interval_s: float) -> None:
-        """Record an evaluation, and how long the next one waits."""
-        self.evaluation.labels("done" if is_done else "failed").inc()
+    def evaluated(self, seconds: float, interval_s: float) -> None:
+        """Record the duration of an evaluation, and how long the next one waits."""
         self.evaluation_seconds.set(seconds)
         self.evaluation_interval_seconds.set(interval_s)
 

@@ -24,7 +24,7 @@ def _topic_tables(folder: Path) -> str:
 def test_a_set_of_groups_has_the_rows_that_it_has_among_all(
     create: Callable[[Path], str], tmp_path: Path
 ) -> None:
-    """Also a set that is spread over log partitions; `spark` evaluates each log partition alone."""
+    """Readers evaluate one group, or those that are new, beside the rows that `run` keeps."""
     reader = TableReader(create(tmp_path))
     moments: list[datetime] = [NOW, NOW - timedelta(seconds=40), NOW + timedelta(minutes=1)]
     if create is create_demo_tables:

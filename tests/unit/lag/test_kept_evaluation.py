@@ -13,6 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.alerts.facts import Facts
+from streaming.alerts.rules import Rule
+from streaming.dashboard.app import create_app
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.run.evaluation import StatusEvaluation
 from streaming.served.snapshot import ServedSnapshot
@@ -23,6 +25,7 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS
 from streaming.tables.writer_epoch import WriterEpoch
+from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.tables.status_tables import NOW, create_status_tables, offset
@@ -105,7 +108,9 @@ def test_a_part_of_the_kept_rows_is_that_of_all(
 
 
 @pytest.mark.parametrize(
-    "later", [timedelta(seconds=-1), KEPT_FOR + timedelta(seconds=1), timedelta(hours=1)], ids=str
+    "later",
+    [-KEPT_FOR - timedelta(seconds=1), KEPT_FOR + timedelta(seconds=1), timedelta(hours=1)],
+    ids=str,
 )
 def test_rows_of_another_moment_are_not_used(opened: OpenAt, later: timedelta) -> None:
     evaluation = Evaluation.read(opened(later))
@@ -139,28 +144,81 @@ def test_the_limits_of_the_last_run_are_those_of_every_reader(tables: str, opene
         status_rules=StatusRules(rebalances=60),
     )
     reader = opened(LATER)
-    assert Evaluation.read(reader, rules=StatusRules(rebalances=60)).is_kept
-    assert not Evaluation.read(reader, rules=StatusRules()).is_kept
     for past in (reader, TableReader(tables, as_of=1)):
         snapshot = Snapshot(past, at=NOW)
         assert snapshot.group_list.of_groups(["loop"])["loop"]["status"] == Status.OK.value
     assert Facts(reader, NOW).snapshot.status_rules.rebalances == 60
+    # The kept rows have the limits of before, until `run` evaluates.
+    assert not Evaluation.read(reader).is_kept
+    StatusEvaluation(open_for_writing(tables, "test")).keep(Evaluation.of(reader, at=NOW))
+    evaluation = Evaluation.read(opened(LATER))
+    assert evaluation.is_kept
+    assert Status.REBALANCING_LOOP.value not in evaluation.statuses["status"].to_pylist()
+    assert not Evaluation.read(opened(LATER), rules=StatusRules()).is_kept
 
 
-def test_a_group_that_is_new_is_evaluated(tables: str, opened: OpenAt) -> None:
+def test_groups_that_are_new_or_deleted_since(tables: str, opened: OpenAt) -> None:
+    reader = opened(LATER)
+    groups = {row["group_id"]: row for row in reader.read("groups").to_pylist()}
+    offsets = reader.read("group_offsets").to_pylist()
     apply_micro_batch(
         tables,
         progress=[{"updated_at": NOW}],
-        groups=[{"group_id": "fresh", "member_count": 1, "state": "Stable"}],
-        group_offsets=[offset("fresh", 100, 1)],
+        groups=[
+            *(row for group_id, row in groups.items() if group_id != "old"),
+            {"group_id": "fresh", "member_count": 1, "state": "Stable"},
+        ],
+        group_offsets=[
+            *(row for row in offsets if row["group_id"] != "old"),
+            offset("fresh", 99, 1),
+        ],
     )
-    evaluation = Evaluation.read(opened(LATER), group_ids=["fresh"])
-    assert evaluation.lags["group_id"].to_pylist() == ["fresh"]
+    reader = opened(LATER)
+    evaluation, new = Evaluation.read(reader), Evaluation.of(reader)
+    assert evaluation.is_kept
+    names = ["group_id", "topic", "partition", "committed_offset", "lag"]
+    kept = evaluation.group_lag().select(names)
+    assert kept == new.group_lag().select(names)
+    assert "fresh" in kept["group_id"].to_pylist()
+    assert evaluation.statuses["group_id"] == new.statuses["group_id"]
+    (lag,) = evaluation.lags_where(pc.field("group_id") == "fresh")["lag"].to_pylist()
+    assert lag == 1
+    answer = query("SELECT lag FROM group_lag WHERE group_id = 'fresh'", Snapshot(reader))
+    assert answer.to_pylist() == [{"lag": 1}]
+    client = create_app({"tables": tables}).test_client()
+    assert client.get("/api/v1/groups/fresh").get_json()["group"]["lag"] == 1
+    assert client.get("/api/v1/groups/old").status_code == 404
 
 
-def test_lag_of_a_group_whose_status_is_not_written_yet_is_left_out(
-    tables: str, opened: OpenAt
-) -> None:
+def test_an_inconsistent_reader_evaluates(tables: str, opened: OpenAt) -> None:
+    opened(LATER)
+    assert Evaluation.read(TableReader(tables)).is_kept
+    assert not Evaluation.read(TableReader(tables, consistent=False)).is_kept
+
+
+def test_totals_are_those_of_the_rows(tables: str, opened: OpenAt) -> None:
+    opened(LATER)
+    shown = CoordinatorTables(tables)
+    lags = [row.lag for row in shown.lag("old") if row.lag is not None]
+    (total,) = shown.lag_totals("group", "old")
+    assert total.lag == sum(lags) == 98
+
+
+def test_rules_about_ages_are_of_now(opened: OpenAt) -> None:
+    """Kept rows are up to a minute old."""
+    reader = opened(LATER)
+    facts = Facts(reader, reader.moment)
+    for condition, is_kept in (
+        ({"commit_age": "> 5m"}, False),
+        ({"lag": "> 5", "time_lag": "> 1s"}, False),
+        ({"lag": "> 5"}, True),
+        ({"status": "STOP"}, True),
+    ):
+        rule = Rule.model_validate({"name": "rule", **condition})
+        assert facts._evaluation_for(rule).is_kept == is_kept
+
+
+def test_a_group_whose_status_is_not_written_yet_is_evaluated(tables: str, opened: OpenAt) -> None:
     """`run` writes `group_lag` before `group_status`."""
     statuses = delta.rows_of(
         delta.open_version(GROUP_STATUS.path(tables), tables), tables, GROUP_STATUS
@@ -169,8 +227,10 @@ def test_lag_of_a_group_whose_status_is_not_written_yet_is_left_out(
     write_deltalake(GROUP_STATUS.path(tables), others, mode="overwrite")
     evaluation = Evaluation.read(opened(LATER))
     assert evaluation.is_kept
-    for rows in (evaluation.lags, evaluation.statuses):
-        assert "old" not in rows["group_id"].to_pylist()
+    # Its rows are evaluated, and not twice.
+    old = evaluation.lags_where(pc.field("group_id") == "old")
+    assert old["evaluated_at"].to_pylist() == [NOW + LATER] * 2
+    assert "old" in evaluation.statuses["group_id"].to_pylist()
 
 
 def test_a_page_knows_since_when_a_group_has_its_status(opened: OpenAt) -> None:
