@@ -38,7 +38,7 @@ from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, Table
 GROUP_LAG_ROW = nullable(GROUP_LAG.schema)
 GROUP_STATUS_ROW = nullable(GROUP_STATUS.schema)
 KEPT_FOR: Final = timedelta(minutes=2)
-"""`run` evaluates at least every minute, and writes rows that only became older once a minute."""
+"""`run` evaluates at least every minute, and then writes some rows, even if none has changed."""
 _MOST_NEW: Final = 1_000
 """Groups that are evaluated beside the kept rows; if more are new, all are evaluated."""
 _NUMBER: Final = "number"
