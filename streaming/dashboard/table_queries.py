@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from werkzeug.datastructures import MultiDict
 
 from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.lag_trend import Trend
 from coordinator_state.insight.sql_literal import sql_literal
 
 Arguments: TypeAlias = MultiDict[str, str]
@@ -20,7 +21,7 @@ Arguments: TypeAlias = MultiDict[str, str]
 _NO_ARGUMENTS: Final[Arguments] = MultiDict()
 _STATUSES: Final = ", ".join(f"'{status.value}'" for status in Status)
 _GROUP_COLUMNS: Final = (
-    *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag"),
+    *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag", "growth_per_s"),
     *("max_time_lag_at_least_ms", "min_retention_margin_ms"),
 )
 _PARTITION_COLUMNS: Final = (
@@ -48,7 +49,7 @@ def groups(arguments: Arguments) -> str:
     return _lines(
         "SELECT group_id, status, reason, group_state, group_type, member_count AS members,",
         "       partitions, partitions_not_ok, lag, max_time_lag_ms, max_time_lag_at_least_ms,",
-        "       min_retention_margin_ms",
+        "       min_retention_margin_ms, growth_per_s, trend, status_since",
         "FROM group_status",
         _where(_groups_searched(arguments)),
         _order(arguments, _GROUP_COLUMNS, "-rank"),
@@ -323,6 +324,8 @@ def _groups_searched(arguments: Arguments) -> Iterator[str]:
     yield from _searched("group_id", "status", arguments)
     yield from _any_of("group_state", arguments.getlist("state"))
     yield from _any_of("group_type", arguments.getlist("type"))
+    if arguments.get("trend") == Trend.GROWING.value:
+        yield "growth_per_s > 0"
     if arguments.get("topic"):
         has_part = _has_part("topic", arguments["topic"])
         of_topic = _lines("SELECT group_id FROM group_lag", f"WHERE {has_part}")

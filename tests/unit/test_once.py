@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from streaming.once import once
+from streaming.once import SPENT, once
 
 
 class Computed:
@@ -36,6 +36,16 @@ def test_threads_wait_for_one_computation() -> None:
         assert [job.result(60) for job in jobs] == [2, 2, 2, 2]
     assert computed.count == 1
     assert Computed.value.__doc__ == "A slow value."
+
+
+def test_the_time_of_all_values_is_known() -> None:
+    computed = Computed(threading.Event())
+    threading.Timer(0.2, computed.go_on.set).start()
+    assert computed.value
+    spent_s = computed.__dict__[SPENT]
+    assert spent_s >= 0.19
+    assert computed.value
+    assert computed.__dict__[SPENT] == spent_s
 
 
 def test_a_slow_instance_holds_up_no_other() -> None:

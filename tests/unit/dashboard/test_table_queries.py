@@ -76,6 +76,8 @@ def values(rows: Any, *names: str) -> list[tuple[Any, ...]]:
         ("", {"status": ["REWIND", "HANGING_TRANSACTION", ""]}),
         ("", {"state": "Stable", "type": "classic", "topic": "IMG"}),
         ("", {"state": ["Empty", "it's"], "topic": "nothing"}),
+        ("", {"trend": "growing", "sort": "-growth_per_s"}),
+        ("", {"sort": "growth_per_s"}),
         ("topic", {"topic": HOSTILE, "sort": "-skew"}),
         ("topic", {"topic": HOSTILE, "search": "PAY", "status": "REWIND"}),
     ],

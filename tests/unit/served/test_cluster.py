@@ -105,6 +105,16 @@ def test_a_slow_search_is_the_only_one(
     assert len(searches) == 2
 
 
+def test_a_snapshot_lasts_longer_if_pages_ask_more_of_it(tables: DashboardTables) -> None:
+    cluster = Cluster("c", tables.folder)
+    newest = cluster.snapshot()
+    cluster._computed_at_s -= 20
+    newest.spent_s = 6
+    assert cluster.snapshot() is newest
+    newest.spent_s = 4
+    assert cluster.snapshot() is not newest
+
+
 def test_past_snapshots_are_few(tables: DashboardTables) -> None:
     cluster = Cluster("c", tables.folder)
     for number in range(12):
