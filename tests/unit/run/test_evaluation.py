@@ -173,9 +173,15 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
 def test_the_interval_grows_with_the_duration_and_metrics_have_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times_s = iter([0, 2, 10, 16, 45, 55, 60, 61])
+    times_s = iter([0, 2, 10, 16, 45, 35, 60, 61])
     writer = open_for_writing(create_status_tables(tmp_path), "test")
-    kept = StatusEvaluation(writer, interval_s=5.0, clock=lambda: float(next(times_s)))
+    used_s = iter([0, 1, 1, 3, 4, 5])
+    kept = StatusEvaluation(
+        writer,
+        interval_s=5.0,
+        clock=lambda: float(next(times_s)),
+        processor=lambda: float(next(used_s)),
+    )
 
     def measured() -> tuple[float | None, ...]:
         value_of = kept.metrics.registry.get_sample_value
@@ -192,10 +198,11 @@ def test_the_interval_grows_with_the_duration_and_metrics_have_both(
     kept.evaluate()
     assert measured() == (1, 0, 2, 5)
     kept.evaluate()
-    assert measured() == (2, 0, 29, 40)
+    # By the processor time, not by the 29 s that it took.
+    assert measured() == (2, 0, 29, 20)
     # Too early.
     kept.evaluate()
-    assert measured() == (2, 0, 29, 40)
+    assert measured() == (2, 0, 29, 20)
     monkeypatch.setattr(StatusEvaluation, "keep", lambda *_arguments: 1 / 0)
     kept.evaluate()
     assert measured() == (2, 1, 1, 20)
