@@ -84,10 +84,10 @@ class Facts:
         evaluation = self.snapshot.evaluation
         if not evaluation.is_kept or not AGEING & rule.limits.keys():
             return evaluation
-        return self._of_now
+        return self._evaluation_now
 
     @cached_property
-    def _of_now(self) -> Evaluation:
+    def _evaluation_now(self) -> Evaluation:
         snapshot = self.snapshot
         return Evaluation.of(snapshot.reader, at=snapshot.at, rules=snapshot.status_rules)
 

@@ -170,8 +170,10 @@ def _write_evaluation_note(reader: TableReader) -> None:
 
     from coordinator_state.insight.group_status import moment_text, time_text
 
+    if not reader.is_newest:
+        return
     evaluated_at = pc.max(reader.read("group_status", ["evaluated_at"])["evaluated_at"]).as_py()
-    if reader.is_newest and evaluated_at is not None:
+    if evaluated_at is not None:
         age_ms = max((reader.moment - evaluated_at).total_seconds() * 1000, 0)
         at = moment_text(evaluated_at, reader.moment)
         write_note(f"`run` evaluated lag and status at {at} ({time_text(age_ms)} ago)")
@@ -223,14 +225,14 @@ def _status(
 
     if by == "topic":
         raise click.UsageError("--by must be group or partition for status")
-    found: pa.Table
+    statuses: pa.Table
     if rules == "burrow" and by == "group":
-        found = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)
+        statuses = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)
     elif rules == "burrow":
-        found = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
+        statuses = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
     elif by == "group":
-        found = Evaluation.read(reader, group_ids=group_ids).group_status()
+        statuses = Evaluation.read(reader, group_ids=group_ids).group_status()
     else:
-        found = Evaluation.read(reader, group_ids=group_ids).partition_status()
+        statuses = Evaluation.read(reader, group_ids=group_ids).partition_status()
     shown = {field.name for field in fields(StatusRow)}
-    return found, [name for name in found.column_names if name in shown]
+    return statuses, [name for name in statuses.column_names if name in shown]

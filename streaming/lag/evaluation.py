@@ -53,18 +53,18 @@ class KeptLags:
         opened: the table at the version.
         tables: the tables folder.
         group_ids: the groups to read; all if None.
-        of_new_groups: the rows of groups that `run` has not evaluated.
+        new_lags: the rows of groups that `run` has not evaluated.
     """
 
     opened: DeltaTable
     tables: str
     group_ids: Collection[str] | None
-    of_new_groups: pa.Table
+    new_lags: pa.Table
 
     @property
     def dataset(self) -> Dataset:
         """All rows for an engine that selects rows and columns itself."""
-        is_whole = self.group_ids is None and not self.of_new_groups.num_rows
+        is_whole = self.group_ids is None and not self.new_lags.num_rows
         if is_whole and delta.has_plain_files(self.opened):
             return delta.files_of(self.opened, self.tables, GROUP_LAG)
         return dataset(self.read(GROUP_LAG_ROW.names))
@@ -78,11 +78,11 @@ class KeptLags:
         groups = of_groups(self.group_ids)
         rows = delta.rows_of(self.opened, self.tables, GROUP_LAG, names, where=groups)
         rows = rows.cast(nullable(rows.schema))
-        if not self.of_new_groups.num_rows:
+        if not self.new_lags.num_rows:
             return rows
-        new = pc.unique(self.of_new_groups["group_id"])
+        new = pc.unique(self.new_lags["group_id"])
         rows = rows.filter(pc.invert(pc.is_in(rows["group_id"], new)))
-        return pa.concat_tables([rows, self.of_new_groups.select(names)])
+        return pa.concat_tables([rows, self.new_lags.select(names)])
 
 
 class Evaluation:
@@ -211,13 +211,13 @@ class Evaluation:
         tables = (GROUP_STATUS, GROUP_LAG)
         if not all(DeltaTable.is_deltatable(table.path(reader.tables)) for table in tables):
             return None
-        of_status, of_lag = (
+        status_table, lag_table = (
             delta.open_version(table.path(reader.tables), reader.tables) for table in tables
         )
-        if limits_of(of_status.metadata().configuration) != reader.status_rules:
+        if limits_of(status_table.metadata().configuration) != reader.status_rules:
             return None
         statuses = delta.rows_of(
-            of_status, reader.tables, GROUP_STATUS, where=of_groups(group_ids)
+            status_table, reader.tables, GROUP_STATUS, where=of_groups(group_ids)
         ).cast(GROUP_STATUS_ROW)
         evaluated_at = pc.max(statuses["evaluated_at"]).as_py()
         # A reader of a snapshot from a moment ago takes the rows of now.
@@ -228,12 +228,12 @@ class Evaluation:
         new = known.filter(pc.invert(pc.is_in(known, statuses["group_id"].combine_chunks())))
         if len(new) > _MOST_NEW:
             return None
-        of_new = None
+        new_groups = None
         if len(new):
-            of_new = cls.of(reader, at=at, group_ids=new.to_pylist(), rules=rules)
-            statuses = pa.concat_tables([statuses, of_new.group_status()])
-        of_new_groups = GROUP_LAG_ROW.empty_table() if of_new is None else of_new.group_lag()
-        lags = KeptLags(of_lag, reader.tables, group_ids, of_new_groups)
+            new_groups = cls.of(reader, at=at, group_ids=new.to_pylist(), rules=rules)
+            statuses = pa.concat_tables([statuses, new_groups.group_status()])
+        new_lags = GROUP_LAG_ROW.empty_table() if new_groups is None else new_groups.group_lag()
+        lags = KeptLags(lag_table, reader.tables, group_ids, new_lags)
         return cls(evaluated_at, reader.status_rules, _sorted(statuses, GROUP_STATUS), lags)
 
     @property

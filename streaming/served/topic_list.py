@@ -153,10 +153,10 @@ def _rows(
 ) -> pa.Table:
     """The rows of `lags` come first; a row without a group is a partition of a topic."""
     ranks = pa.array(ranks_of(lags["status"]))
-    of_lags = lags.select(OF_LAGS).drop_columns(["status"]).append_column("rank", ranks)
+    ranked = lags.select(OF_LAGS).drop_columns(["status"]).append_column("rank", ranks)
     assigned = [{"group_id": group} | row for group, rows in silent.items() for row in rows]
     of_silent = pa.Table.from_pylist(assigned, _SILENT)
-    rows = pa.concat_tables([of_lags, of_silent], promote_options="default")
+    rows = pa.concat_tables([ranked, of_silent], promote_options="default")
     rows = rows.append_column("is_read", pa.repeat(pa.scalar(1), len(rows)))
     others = unread.select(["topic", "partition", "produce_rate_per_s"])
     others = others.append_column("topic_state", unread["state"])
@@ -191,8 +191,8 @@ def _places(names: pa.ChunkedArray) -> Int64s:
     encoded = names.combine_chunks().dictionary_encode()
     places = np.zeros(len(encoded.dictionary) + 1, np.int64)
     places[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(encoded.dictionary))
-    found: Int64s = places[encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()]
-    return found
+    place_of_each: Int64s = places[encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()]
+    return place_of_each
 
 
 def _or_null(numbers: Int64s) -> pa.Array:

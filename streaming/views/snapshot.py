@@ -112,13 +112,13 @@ class Snapshot:
         if "partition_status" in names:
             names = {*names, "group_lag"}
         return {
-            name: found
+            name: view
             for name, attribute in _COMPUTED.items()
             if name in names
             and attribute in self.__dict__
             # Another process reads rows that `run` keeps by itself.
             and not (attribute == "evaluation" and self.evaluation.is_kept)
-            and isinstance(found := self.queried(name), pa.Table)
+            and isinstance(view := self.queried(name), pa.Table)
         }
 
     @once

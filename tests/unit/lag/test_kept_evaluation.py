@@ -148,7 +148,7 @@ def test_the_limits_of_the_last_run_are_those_of_every_reader(tables: str, opene
         snapshot = Snapshot(past, at=NOW)
         assert snapshot.group_list.of_groups(["loop"])["loop"]["status"] == Status.OK.value
     assert Facts(reader, NOW).snapshot.status_rules.rebalances == 60
-    # The kept rows have the limits of before, until `run` evaluates.
+    # `run` has not evaluated by the new limits yet.
     assert not Evaluation.read(reader).is_kept
     StatusEvaluation(open_for_writing(tables, "test")).keep(Evaluation.of(reader, at=NOW))
     evaluation = Evaluation.read(opened(LATER))
