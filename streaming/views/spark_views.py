@@ -72,11 +72,13 @@ class _ViewReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         from streaming.tables.reader import TableReader
+        from streaming.views.definitions import VIEWS
         from streaming.views.snapshot import Snapshot
 
-        reader = TableReader(self.tables, as_of=self.as_of)
-        found: pa.Table = Snapshot(reader).queried(self.view)
-        yield from found.to_batches()
+        rows = Snapshot(TableReader(self.tables, as_of=self.as_of)).queried(self.view)
+        for batch in rows.to_batches():
+            # Files have columns that are never null; Spark expects exactly the view's schema.
+            yield batch.cast(VIEWS[self.view])
 
 
 def create_views(session: SparkSession, tables: str) -> None:

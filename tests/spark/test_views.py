@@ -93,6 +93,17 @@ def test_a_view_has_the_rows_of_the_local_reader(
     assert rows(view_rows.drop_columns(times)) == rows(expected.drop_columns(times))
 
 
+def test_a_view_has_the_rows_that_run_keeps(spark: SparkSession, tmp_path: Path) -> None:
+    tables = tables_of(tmp_path / "tables")
+    evaluation = Evaluation.of(TableReader(tables))
+    StatusEvaluation(open_for_writing(tables, "test")).keep(evaluation)
+    create_views(spark, tables)
+    for name in ("group_lag", "group_status"):
+        kept = TableReader(tables).read(name)
+        assert kept.num_rows
+        assert rows(spark.table(name).toArrow()) == rows(kept), name
+
+
 def test_the_past_is_shown(spark: SparkSession, tables: str) -> None:
     for as_of, committed_offset in (("1", 5), ("2", 6)):
         reader = spark.read.format("coordinator_state").option("view", "group_lag")
