@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -97,6 +99,89 @@ def test_a_request_that_does_not_arrive_has_a_deadline(monkeypatch: pytest.Monke
     with serving(app) as address, connected(address_of(address)) as client:
         client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
         assert all_of(client) == b""
+
+
+def test_requests_wait_until_the_answer_before_them_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients that send many requests and read no answer hold neither threads nor probes up."""
+    asked = list[str]()
+
+    def large(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        asked.append(environ["PATH_INFO"])
+        start_response("200 OK", [("Content-Length", "8000000")])
+        return [bytes(8_000_000)]
+
+    monkeypatch.setattr(server, "_THREADS", 4)
+    with serving(large) as address, ExitStack() as stack:
+        place = address_of(address)
+        for _ in range(8):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(60)
+            client.connect(place)
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n" * 300)
+        wait_until(lambda: len(asked) == 8)
+        with connected(place) as other:
+            other.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            assert len(all_of(other)) > 8_000_000
+        assert len(asked) == 9
+
+
+def test_requests_that_arrive_together_are_answered_in_their_order() -> None:
+    def path(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        body = environ["PATH_INFO"].encode() + environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    sent = (
+        b"\r\nGET /a HTTP/1.1\r\n\r\n"
+        b"POST /b HTTP/1.1\r\nContent-Length: 2\r\n\r\n=2GET /c HTTP/1.0\r\n\r\n"
+    )
+    for pieces in ([sent], [sent[:30], sent[30:]], [bytes([byte]) for byte in sent]):
+        with serving(path) as address, connected(address_of(address)) as client:
+            for piece in pieces:
+                client.sendall(piece)
+            answers = all_of(client)
+        assert re.findall(rb"\r\n\r\n(/[abc](?:=2)?)", answers) == [b"/a", b"/b=2", b"/c"]
+
+
+def test_an_answer_that_is_not_read_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = threading.Event()
+
+    def endless(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        try:
+            while True:
+                yield bytes(1_000_000)
+        finally:
+            left.set()
+
+    monkeypatch.setattr(server, "_UNREAD_S", 0.1)
+    with serving(endless) as address, connected(address_of(address)) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert left.wait(60)
+
+
+def test_probes_are_answered_before_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, asked = threading.Event(), list[str]()
+
+    def slow(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        asked.append(environ["PATH_INFO"])
+        assert go_on.wait(60)
+        start_response("200 OK", [])
+        return [b""]
+
+    monkeypatch.setattr(server, "_THREADS", 1)
+    with serving(slow) as address, ExitStack() as stack:
+        for path in ("/", "/", "/", "/health"):
+            client = stack.enter_context(connected(address_of(address)))
+            client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            wait_until(lambda: bool(asked))
+        time.sleep(0.2)  # All of them are in the queue then; a longer wait cannot fail.
+        go_on.set()
+        wait_until(lambda: len(asked) == 4)
+    assert asked[:2] == ["/", "/health"]
 
 
 def test_it_ends_beside_a_worker_thread_that_wakes_the_server_thread(
