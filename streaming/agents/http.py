@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -10,12 +11,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streaming.http.access_rules import PROXY_ADVICE, AccessRules
 from streaming.http.server import address_of, listening_socket
 
 PATH: Final = "/mcp"
 _MOST_BODY_BYTES: Final = 1 << 20
+_CONNECTIONS: Final = 512
+_REQUEST_S: Final = 10.0
+"""For the headers of a request to arrive, and for its body."""
 _SHUTDOWN_S: Final = 2
 _JOIN_S: Final = 10.0
 
@@ -49,6 +54,7 @@ def serving_agents(server: MCPServer[Any], access: AccessRules, port: int) -> It
         # A client that could choose its address would evade the limit on wrong tokens.
         proxy_headers=False,
         ws="none",
+        http=_Connection,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
     http = uvicorn.Server(config)
@@ -61,6 +67,48 @@ def serving_agents(server: MCPServer[Any], access: AccessRules, port: int) -> It
         http.should_exit = True
         thread.join(_JOIN_S)
         listening.close()
+
+
+class _Connection(H11Protocol):
+    """A connection, which is closed if a request does not arrive in time.
+
+    With too many connections, the one without a request for the longest time is closed.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_request()
+        waiting = {
+            other: other._deadline.when()
+            for other in self.connections
+            if isinstance(other, _Connection) and other._deadline is not None
+        }
+        if len(self.connections) > _CONNECTIONS and waiting:
+            min(waiting, key=waiting.__getitem__).transport.abort()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        self._wait_for_request()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(_REQUEST_S, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class _Refusal(NamedTuple):
@@ -84,11 +132,15 @@ class GuardedApp:
             return
         refusal = self._refusal(scope)
         if refusal is None:
-            body = await _read_body(receive)
-            if body is not None:
-                await self._app(scope, _received_again(body, receive), send)
-                return
-            refusal = _Refusal(413, f"A request has at most {_MOST_BODY_BYTES} bytes.")
+            try:
+                body = await asyncio.wait_for(_read_body(receive), _REQUEST_S)
+            except asyncio.TimeoutError:
+                refusal = _Refusal(408, f"The request did not arrive within {_REQUEST_S:g} s.")
+            else:
+                if body is not None:
+                    await self._app(scope, _received_again(body, receive), send)
+                    return
+                refusal = _Refusal(413, f"A request has at most {_MOST_BODY_BYTES} bytes.")
         text = ("content-type", "text/plain; charset=utf-8")
         headers = [tuple(part.encode() for part in text), *refusal.headers]
         await send({"type": "http.response.start", "status": refusal.status, "headers": headers})

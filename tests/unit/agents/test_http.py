@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import requests
 from mcp import StdioServerParameters
 
+from streaming.agents import http
 from streaming.agents.http import serving_agents
 from streaming.agents.server import opened_server
 from streaming.http.access_rules import AccessRules
@@ -25,6 +27,7 @@ from tests.support.tables.dashboard_tables import DashboardTables
 TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - of these tests
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+POST = b"POST /mcp HTTP/1.1\r\n"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
@@ -123,6 +126,38 @@ def test_a_large_body_is_refused(tables: DashboardTables) -> None:
             address, data=(bytes(1 << 16) for _ in range(17)), headers=ACCEPT, timeout=30
         )
         assert chunks.status_code == 413
+
+
+@pytest.mark.parametrize("sent", [b"", POST])
+def test_slow_clients_leave_room_for_others(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(http, "_CONNECTIONS", 16)
+    with served(tables) as address, ExitStack() as stack:
+        place = ("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))
+        for _ in range(64):
+            client = stack.enter_context(socket.create_connection(place, timeout=60))
+            with suppress(OSError):
+                client.sendall(sent)
+        assert post(address).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", POST, POST + b"Host: localhost\r\nContent-Length: 9\r\n\r\n"]
+)
+def test_a_request_that_does_not_arrive_has_a_deadline(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(http, "_REQUEST_S", 0.1)
+    with served(tables) as address:
+        place = ("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))
+        with socket.create_connection(place, timeout=60) as client:
+            client.sendall(sent)
+            answer = b""
+            with suppress(ConnectionResetError):
+                while part := client.recv(4096):
+                    answer += part
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
 
 
 def test_elsewhere_it_asks_for_the_token(tables: DashboardTables) -> None:
