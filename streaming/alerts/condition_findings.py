@@ -231,4 +231,4 @@ def _numbered(key: pa.Table) -> tuple[Int64s, Int64s]:
 
 def _floats(column: Any) -> Floats:
     """A column of numbers that may be changed; null is NaN."""
-    return np.array(pc.cast(column, pa.float64()).to_numpy(), np.float64)
+    return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(), np.float64)

@@ -24,7 +24,7 @@ class TopicPartitions:
     """The partitions of a topic.
 
     Args:
-        topic: a row of `TopicList`.
+        topic: a row of `topics`.
         rows: the rows of `group_lag` of the topic.
         unread: the rows of `unread_logs`.
     """
@@ -44,7 +44,7 @@ class TopicPartitions:
         rate in percent of the greatest one.
         """
         begin = int(first) if first.isdecimal() and len(first) < 10 else 0
-        begin = min(begin, len(self) - 1) // AT_ONCE * AT_ONCE
+        begin = max(min(begin, len(self) - 1), 0) // AT_ONCE * AT_ONCE
         found = self._by_partition()
         rates = {partition: logs[0]["produce_rate_per_s"] for partition, logs in found.items()}
         known = [rate for rate in rates.values() if rate]

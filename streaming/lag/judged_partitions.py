@@ -170,5 +170,6 @@ def rows_of(table: pa.Table) -> list[Row]:
 
 def floats_of(column: Any) -> Floats:
     """A column of numbers; null is NaN."""
-    found: Floats = pc.cast(column, pa.float64()).to_numpy()
-    return found
+    # A lag beyond 2^53 is rounded.
+    floats: Floats = pc.cast(column, pa.float64(), safe=False).to_numpy()
+    return floats

@@ -17,6 +17,7 @@ from streaming.tables.schemas import LOG_OFFSETS
 _OFFSETS = ("log_start_offset", "log_end_offset", "last_stable_offset", "end_markers")
 _FEW_TOPICS = 100
 """Up to this number, the samples of other topics are not read."""
+_ALL_BITS = 0xFFFF_FFFF
 _COLUMNS = ("topic", "partition", "sampled_at", "state", "topic_id", *_OFFSETS)
 
 
@@ -37,6 +38,12 @@ class Logs:
 
     def __len__(self) -> int:
         return self.codes.size
+
+    @property
+    def keys(self) -> tuple[pa.Array, pa.Array]:
+        """The topic and the number of each partition."""
+        partitions = (self.codes & _ALL_BITS).astype(np.uint32).view(np.int32)
+        return self.topics.take(pa.array(self.codes >> 32)), pa.array(partitions)
 
     def numbers(self, rows: pa.Table) -> Int64s:
         """The number of each row's partition; `UNKNOWN` for other partitions."""
@@ -72,7 +79,9 @@ class Logs:
 def _codes(topics: pa.Array, rows: pa.Table) -> Int64s:
     """Topic and partition as one number; negative for other topics."""
     topic = pc.fill_null(pc.index_in(rows["topic"], topics), UNKNOWN).to_numpy()
-    return (topic.astype(np.int64) << 32) + rows["partition"].to_numpy()
+    # A committed offset may have any partition number, also a negative one.
+    partition = rows["partition"].to_numpy().astype(np.int64) & _ALL_BITS
+    return (topic.astype(np.int64) << 32) + partition
 
 
 def _as_samples(rows: pa.Table, log: Int64s) -> LogSamples:

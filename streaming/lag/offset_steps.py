@@ -160,5 +160,6 @@ def _by_key(keys: Int64s, *columns: Any) -> Iterator[tuple[int, list[Floats]]]:
 
 
 def _floats(column: Any) -> Floats:
-    found: Floats = pc.cast(column, pa.float64()).to_numpy().astype(np.float64)
-    return found
+    # An offset beyond 2^53 is rounded, as clients may commit any number.
+    floats: Floats = pc.cast(column, pa.float64(), safe=False).to_numpy().astype(np.float64)
+    return floats

@@ -59,9 +59,9 @@ def unread_logs(reader: TableReader, at: datetime, lags: pa.Table) -> pa.Table:
         return UNREAD_LOGS.empty_table()
     logs = Logs.of(rows)
     found = logs.histories(reader, since=newest - _MAX_SAMPLE_AGE, until=newest, of_all=False)
+    topics, partitions = logs.keys
     columns = {
-        "topic": logs.topics.take(pa.array(logs.codes >> 32)),
-        "partition": pa.array(logs.codes & 0xFFFFFFFF, pa.int32()),
+        **{"topic": topics, "partition": partitions},
         "state": pa.array(found.state, pa.string()),
         **{name: null_if_unknown(getattr(found.newest, name)) for name in _OFFSETS},
         "produce_rate_per_s": _produce_rates(reader, newest, logs, found),

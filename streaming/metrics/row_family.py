@@ -64,7 +64,7 @@ def _values(gauge: Gauge, rows: pa.Table) -> pa.ChunkedArray:
     values = rows[gauge.column]
     if gauge.divisor == 1:
         return values
-    return pc.divide(pc.cast(values, pa.float64()), float(gauge.divisor))
+    return pc.divide(pc.cast(values, pa.float64(), safe=False), float(gauge.divisor))
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
