@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flask import Flask, Response
+from werkzeug.routing import PathConverter
 
 from streaming.api import alerts, events, groups, scaling, status, topics, transactions
 from streaming.api.burrow import add_burrow
@@ -49,19 +50,26 @@ def create_app(
         slots: the slots for costly answers.
     """
     app = Flask(__name__, static_folder=None)
+    app.url_map.converters["name"] = _Name
     (access or Access("127.0.0.1")).guard(app)
     handle_errors(app)
     slots = slots or costly_slots()
     of_server = Clusters(clusters)
     for endpoint in ENDPOINTS:
-        # A group id may have slashes.
-        path = re.sub(r"{(\w+)}", r"<path:\1>", endpoint.path)
+        path = re.sub(r"{(\w+)}", r"<name:\1>", endpoint.path)
         view = partial(_answered, endpoint, of_server, slots)
         app.add_url_rule(f"{PREFIX}{path}", endpoint.name, view, merge_slashes=False)
     text = json.dumps(description(ENDPOINTS))
     app.add_url_rule(f"{PREFIX}/openapi.json", "openapi", partial(json_response, text))
     add_burrow(app, clusters)
     return app
+
+
+class _Name(PathConverter):
+    """A group id or topic in a path: any text, also with slashes at its beginning."""
+
+    regex = ".+?"
+    part_isolating = False
 
 
 @contextmanager

@@ -52,12 +52,12 @@ def add_burrow(app: Flask, clusters: Mapping[str, Cluster]) -> None:
     views: Mapping[str, Callable[..., dict[str, Any]]] = {
         "": _cluster,
         "/topic": _topics,
-        "/topic/<path:topic>": _topic,
-        "/topic/<path:topic>/consumers": _topic_consumers,
+        "/topic/<name:topic>": _topic,
+        "/topic/<name:topic>/consumers": _topic_consumers,
         "/consumer": _consumers,
-        "/consumer/<path:consumer>": _consumer,
-        "/consumer/<path:consumer>/status": partial(_status, is_whole=False),
-        "/consumer/<path:consumer>/lag": partial(_status, is_whole=True),
+        "/consumer/<name:consumer>": _consumer,
+        "/consumer/<name:consumer>/status": partial(_status, is_whole=False),
+        "/consumer/<name:consumer>/lag": partial(_status, is_whole=True),
     }
     for path, view in views.items():
         address = f"{PREFIX}/<cluster>{path}"

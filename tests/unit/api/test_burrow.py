@@ -98,18 +98,22 @@ def test_statuses_are_those_of_burrows_rules(tables: DashboardTables) -> None:
         assert short["partition_count"] == len(lags) == 2
 
 
-def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path) -> None:
+@pytest.mark.parametrize("group_id", ["a/b", "/a", "//evil.example", "a//b"])
+def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path, group_id: str) -> None:
     folder = create_tables(tmp_path)
     apply_micro_batch(
         folder,
         progress=[{"updated_at": NOW, "next_offset": 5}],
-        groups=[{"group_id": "a/b", "state": "Stable", "member_count": 1}],
-        group_offsets=[offset_row("a/b", 7, NOW, "t", partition) for partition in (1, 3)],
+        groups=[{"group_id": group_id, "state": "Stable", "member_count": 1}],
+        group_offsets=[offset_row(group_id, 7, NOW, "t", partition) for partition in (1, 3)],
     )
     client = create_app({"prod": Cluster("prod", folder)}).test_client()
-    detail = json_of(client, f"{CONSUMERS}/a%2Fb")
+    name = quote(group_id, safe="")
+    for part in ("", "/lag", "/explanation"):
+        json_of(client, f"/api/v1/groups/{name}{part}")
+    detail = json_of(client, f"{CONSUMERS}/{name}")
     assert [len(place["offsets"]) for place in detail["topics"]["t"]] == [0, 10, 0, 10]
-    partitions = json_of(client, f"{CONSUMERS}/a%2Fb/lag")["status"]["partitions"]
+    partitions = json_of(client, f"{CONSUMERS}/{name}/lag")["status"]["partitions"]
     assert [partition["partition"] for partition in partitions] == [0, 1, 2, 3]
     assert [partition["complete"] for partition in partitions] == [0, 0.1, 0, 0.1]
     # No log end was sampled; -1 keeps the places.
