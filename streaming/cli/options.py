@@ -327,7 +327,7 @@ def _options_in(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ConfigurationError(f"cannot read the config file {path}: it is not UTF-8") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"cannot read the config file {path}: {error}") from None
     return {name.replace("-", "_"): value for name, value in content.items()}
 

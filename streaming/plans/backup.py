@@ -51,7 +51,7 @@ def backup(reader: TableReader, newest: TableReader | None = None) -> Backup:
         for kind, tool in OTHER_TOOLS.items()
         if counts[kind]
     ]
-    left_out += [f"Not in the file: group {group_id!r}, {why}" for group_id, why in unnamed.items()]
+    left_out += [f"Not in the file: group '{group_id}', {why}" for group_id, why in unnamed.items()]
     if is_gone:
         topics = ", ".join(sorted({key.topic for key in is_gone}))
         left_out.append(

@@ -61,7 +61,7 @@ class GroupPlan:
             return []
         reason = cannot_be_named(self.group_id)
         if reason:
-            raise ConfigurationError(f"Kafka's tool cannot reset {self.group_id!r}: {reason}")
+            raise ConfigurationError(f"Kafka's tool cannot reset '{self.group_id}': {reason}")
         ((dry_run, execute),) = reset_commands([self.group_id], file, bootstrap_servers)
         return [dry_run, execute]
 

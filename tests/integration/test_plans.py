@@ -248,7 +248,7 @@ def test_a_backup_is_restored(cluster: Cluster) -> None:
     cluster.verified()
     file = cluster.file("backup")
     backup = cluster.plan("backup", "--file", file)
-    assert backup["left_out"] == ["Not in the file: group 'line\\nfeed', its id has a line feed"]
+    assert backup["left_out"] == ["Not in the file: group 'line\nfeed', its id has a line feed"]
     assert backup["groups"] >= len(ODD_GROUPS)
     assert cluster.diff(file)["equal"] == backup["offsets"]
     for group in ODD_GROUPS[1:]:

@@ -51,7 +51,7 @@ def test_a_backup_says_what_is_not_in_it(reader: TableReader) -> None:
         "Not in the file: 1 share group (use kafka-share-groups.sh)",
         "Not in the file: 1 streams group (use kafka-streams-groups.sh)",
         "Not in the file: group '', its id is empty",
-        "Not in the file: group 'line\\nfeed', its id has a line feed",
+        "Not in the file: group 'line\nfeed', its id has a line feed",
     ]
 
 
