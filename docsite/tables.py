@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from coordinator_state.apply.columns import nullable, schema_of
 from docsite.markdown import anchor, code, page, paragraph, table
-from streaming.lag.rows import ExpiringOffsetRow, PartitionStatusRow
+from streaming.lag.rows import ExpiringOffsetRow, PartitionStatusRow, TopicRow
 from streaming.tables.descriptions import column_description, table_description, table_note
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
 from streaming.views.definitions import VIEWS, OpenTransactionRow, SimpleGroupRow
 
 ROWS_OF_VIEWS: Final[Mapping[str, type]] = {
     "partition_status": PartitionStatusRow,
+    "topics": TopicRow,
     "expiring_offsets": ExpiringOffsetRow,
     "simple_groups": SimpleGroupRow,
     "open_transactions": OpenTransactionRow,
@@ -23,6 +24,7 @@ ROWS_OF_VIEWS: Final[Mapping[str, type]] = {
 }
 KEYS_OF_VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "partition_status": ("group_id", "topic", "partition"),
+    "topics": ("topic",),
     "expiring_offsets": ("group_id", "topic", "partition", "log_partition"),
     "simple_groups": ("log_partition", "group_id"),
     "open_transactions": ("log_partition", "producer_id", "group_id"),

@@ -32,7 +32,7 @@ class GroupState(Part):
     status: str
     reason: Text
     group_state: str
-    members: int
+    member_count: int
     partitions: int
     lag: int | None
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, did_you_mean
+from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.as_of import parse_as_of
 from streaming.tables.durations import parse_duration
 from streaming.tables.readable_moments import CLOCKS_DIFFER
 from streaming.tables.reader import TableReader
-from streaming.views.snapshot import Snapshot
 from streaming.views.sql.processes import SqlProcesses
 
 
@@ -22,7 +22,7 @@ class OpenedCluster:
     """The tables of a cluster as of a moment."""
 
     name: str
-    snapshot: Snapshot
+    snapshot: ServedSnapshot
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Clusters:
         moment = parse_as_of(at) if at.strip() else None
         if isinstance(moment, datetime) and moment > utc_now() + CLOCKS_DIFFER:
             raise ConfigurationError(f"at: {moment.isoformat()} is in the future")
-        return OpenedCluster(name, Snapshot(TableReader(self.folders[name], as_of=moment)))
+        return OpenedCluster(name, ServedSnapshot(TableReader(self.folders[name], as_of=moment)))
 
     def _name(self, cluster: str) -> str:
         names = ", ".join(self.folders)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from coordinator_state.insight.group_status import Status
@@ -14,6 +11,7 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.agents.answer import Answer, At, ClusterName, Limit, Part, RecordId, Text
 from streaming.agents.clusters import Clusters
 from streaming.lag.group_facts import HEALTHY
+from streaming.served import lists
 from streaming.served.statuses import counted
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUPS
@@ -30,7 +28,7 @@ class FoundGroup(Part):
     """The reason of the status, with numbers."""
     group_type: str
     group_state: str
-    members: int
+    member_count: int
     topic: Text | None
     """The topic of the worst partition."""
     partition: int | None
@@ -73,25 +71,21 @@ def find_groups(
     list: who_moved_offsets and changes_between find them.
     """
     opened = clusters.opened(cluster, at)
-    groups = opened.snapshot.group_list
-    statuses, ids = groups.column("status"), groups.column("group_id")
-    is_found = pc.match_substring(ids, from_printable(search), ignore_case=True)
-    if status == "unhealthy":
-        healthy = pa.array([one.value for one in HEALTHY])
-        is_found = pc.and_(is_found, pc.invert(pc.is_in(statuses, healthy)))
-    elif status != "all":
-        is_found = pc.and_(is_found, pc.equal(statuses, Status(status).value))
-    numbers = np.flatnonzero(is_found.to_numpy())
-    # The ids are sorted, so a stable order by rank keeps the order of equal ones.
-    ranks = groups.column("rank").to_numpy()[numbers]
-    numbers = numbers[np.argsort(-ranks, kind="stable")]
-    rows = groups.rows(numbers[:limit])
-    records = _last_records(opened.snapshot.reader, [row["group_id"] for row in rows])
+    snapshot = opened.snapshot
+    statuses = snapshot.evaluation.statuses["status"]
+    wanted = {
+        "all": [],
+        "unhealthy": [other.value for other in Status if other not in HEALTHY],
+    }.get(status, [status])
+    query = lists.groups(search=from_printable(search), statuses=wanted)
+    ids = snapshot.listed(query)["group_id"].to_pylist()
+    rows = snapshot.groups(ids[:limit]).values()
+    records = _last_records(opened.snapshot.reader, ids[:limit])
     return FoundGroups(
         **opened.fields,
         statuses=dict(counted(statuses)),
         groups=[FoundGroup(**row, record_id=records.get(row["group_id"])) for row in rows],
-        more=len(numbers) - len(rows),
+        more=len(ids) - len(rows),
     )
 
 

@@ -71,7 +71,7 @@ class Facts:
         if key.group_id is None:
             return self._tables_states.get(key)
         if key.topic is None:
-            rows = list(self.snapshot.group_list.of_groups([key.group_id]).values())
+            rows = list(self.snapshot.groups([key.group_id]).values())
         else:
             rows = self._partitions_of(key)
         if not rows:

@@ -30,7 +30,7 @@ class Group(StatusRow):
     min_retention_margin_ms: int | None
     """Estimated time until the first uncommitted record is deleted, in any partition."""
     status_since: datetime | None
-    """Earliest known time at which an unhealthy group had its status; null if not known yet."""
+    """Time of the evaluation of `run` that first had this status; null if there was none."""
     lag_of_partitions: list[PartitionLag] | None
     """Lag in each partition; null unless the request has `include=partitions`."""
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from pydantic import Field
 
 from coordinator_state.insight.group_status import Status
 from streaming.api.cursors import Key, page_of, slice_of
 from streaming.api.endpoints import ClusterQuery, Clusters, Endpoint, PagedQuery, Shown
 from streaming.api.group_answers import GroupExplanation, GroupPage, OneGroup, PartitionLagPage
-from streaming.served.group_filter import GroupFilter, wanted_groups
+from streaming.served.lists import groups
 from streaming.served.snapshot import Row
 from streaming.views.explanation import explained, explanation_fields
 
@@ -83,17 +81,28 @@ MOST_PARTITIONS = 10_000
 def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
     """All groups with status, lag and time lag, in one request."""
     shown = clusters.snapshot(query)
-    numbers = np.flatnonzero(wanted_groups(shown.snapshot, _filter_of(query)))
-    ids = shown.snapshot.group_list.column("group_id").take(pa.array(numbers)).to_pylist()
-    keys: list[Key] = [(one,) for one in ids]
+    selected = groups(
+        search=query.search,
+        group_ids=query.group,
+        statuses=[status.value for status in query.status],
+        states=query.state,
+        types=query.type,
+        topics=query.topic,
+        sort="group_id",
+    )
+    ids = sorted(shown.snapshot.listed(selected)["group_id"].to_pylist())
+    keys: list[Key] = [(group_id,) for group_id in ids]
     page = slice_of(keys, query.cursor, query.limit)
+    rows = shown.snapshot.groups(ids[page.start : page.stop])
+    partitions: Mapping[str, list[Row]] = {}
     if query.include:
-        counts = shown.snapshot.group_list.column("partitions").take(pa.array(numbers)).to_pylist()
-        page = slice_of(keys, query.cursor, _fitting(counts[page.start : page.stop]))
-    rows = shown.snapshot.group_list.rows(numbers[page.start : page.stop])
-    partitions = _partitions_of(shown, rows) if query.include else {}
-    items = [_group_fields(shown, query, row, partitions.get(row["group_id"])) for row in rows]
-    fields = {"total": len(numbers), "items": items, "next_cursor": page.next_cursor}
+        page = slice_of(keys, query.cursor, _fitting([row["partitions"] for row in rows.values()]))
+        partitions = _partitions_of(shown, ids[page.start : page.stop])
+    items = [
+        _group_fields(shown, rows[group_id], partitions.get(group_id))
+        for group_id in ids[page.start : page.stop]
+    ]
+    fields = {"total": len(ids), "items": items, "next_cursor": page.next_cursor}
     return GroupPage.model_validate({**shown.envelope, **fields})
 
 
@@ -102,13 +111,13 @@ def get_group(clusters: Clusters, query: ClusterQuery, group: str) -> OneGroup:
     shown = clusters.snapshot(query)
     shown.require_group(group)
     reader = shown.snapshot.reader
-    row = shown.snapshot.group_list.of_groups([group])[group]
+    row = shown.snapshot.groups([group])[group]
     details = reader.own("groups", _GROUP_COLUMNS, [group]).to_pylist()
     members = reader.own("group_members", _MEMBER_COLUMNS, [group]).to_pylist()
     fields = {
         **dict.fromkeys(_GROUP_COLUMNS),
         **(details[0] if details else {}),
-        **_group_fields(shown, query, row, None),
+        **_group_fields(shown, row, None),
         "members": sorted(members, key=lambda member: member["member_id"]),
     }
     return OneGroup.model_validate({**shown.envelope, "group": fields})
@@ -138,37 +147,22 @@ def explain_group(clusters: Clusters, query: ClusterQuery, group: str) -> GroupE
     return GroupExplanation.model_validate({**explanation_fields(found), **shown.envelope})
 
 
-def _filter_of(query: GroupsQuery) -> GroupFilter:
-    return GroupFilter(
-        search=query.search,
-        group_ids=query.group,
-        statuses=[status.value for status in query.status],
-        states=query.state,
-        types=query.type,
-        topics=query.topic or None,
-    )
-
-
 def _fitting(counts: Sequence[int]) -> int:
     """How many of the first groups have at most `MOST_PARTITIONS` together; at least one."""
     return max(int(np.searchsorted(np.cumsum(counts), MOST_PARTITIONS, side="right")), 1)
 
 
-def _partitions_of(shown: Shown, groups: Sequence[Row]) -> Mapping[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in shown.snapshot.partitions_of(*(group["group_id"] for group in groups)):
-        found[row["group_id"]].append(row)
-    return {group["group_id"]: found[group["group_id"]] for group in groups}
+def _partitions_of(shown: Shown, group_ids: Sequence[str]) -> Mapping[str, list[Row]]:
+    partitions: dict[str, list[Row]] = {group_id: [] for group_id in group_ids}
+    for row in shown.snapshot.partitions_of(*group_ids):
+        partitions[row["group_id"]].append(row)
+    return partitions
 
 
-def _group_fields(
-    shown: Shown, query: ClusterQuery, row: Row, partitions: list[Row] | None
-) -> dict[str, Any]:
-    since = shown.cluster.since(row["group_id"], row["status"], shown.snapshot, query.moment)
+def _group_fields(shown: Shown, row: Row, partitions: list[Row] | None) -> dict[str, Any]:
     return {
         **row,
-        "member_count": row["members"],
-        "status_since": since,
+        "status_since": shown.snapshot.status_since.get(row["group_id"]),
         "lag_of_partitions": partitions,
     }
 

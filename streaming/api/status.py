@@ -93,10 +93,10 @@ def _status(cluster: Cluster, query: ClusterQuery) -> ClusterStatus:
         notice=snapshot.notice,
         version=reader.version,
         known_until=snapshot.known_until,
-        groups=len(snapshot.group_list),
+        groups=snapshot.evaluation.statuses.num_rows,
         statuses={
             Status(status): number
-            for status, number in counted(snapshot.group_list.column("status")).items()
+            for status, number in counted(snapshot.evaluation.statuses["status"]).items()
         },
         open_transactions=len(snapshot.transactions),
         log_partitions=reader.log_partitions,

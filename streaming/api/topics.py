@@ -10,7 +10,8 @@ from coordinator_state.insight.group_status import Status
 from streaming.api.cursors import page_of
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
-from streaming.served.topic_groups import topic_groups
+from streaming.lag.judged_partitions import rows_of
+from streaming.served.lists import topic_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,11 @@ class TopicGroupPage(Answer):
 def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> TopicGroupPage:
     """The groups with a committed offset of a topic."""
     shown = clusters.snapshot(query)
-    rows = shown.snapshot.partitions_of_topic(topic)
-    if not rows:
+    groups = rows_of(shown.snapshot.listed(topic_groups(topic)))
+    if not groups:
         raise NotFound(f"no group has a committed offset of topic {topic}")
-    groups = topic_groups(rows)
     fields = page_of(groups, lambda row: (row["group_id"],), query.cursor, query.limit)
-    about = {"topic": topic, "topic_state": rows[0]["topic_state"]}
+    about = {"topic": topic, "topic_state": groups[0]["topic_state"]}
     return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})
 
 

@@ -48,7 +48,7 @@ def sql(
     """Run a SELECT over all tables and views, as of one micro-batch.
 
     SELECT is DuckDB SQL; - reads it from stdin. It can read the tables (docs/tables.md) and
-    the views group_lag, group_status, partition_status, expiring_offsets, simple_groups,
+    the views group_lag, group_status, partition_status, topics, expiring_offsets, simple_groups,
     open_transactions and hanging_transactions, but nothing else of this machine. SHOW TABLES lists
     them. moment() is the time of the snapshot. Spark is not needed. Python API:
     CoordinatorTables.sql in streaming.views.coordinator_tables.

@@ -33,7 +33,6 @@ from streaming.dashboard import (
     sparklines,
     story,
     styleguide,
-    table_queries,
     timeline,
     topic,
     topics,
@@ -51,6 +50,7 @@ from streaming.http.access import Access
 from streaming.http.compression import add_compression
 from streaming.http.server import serving
 from streaming.http.streams import Streams
+from streaming.served import lists
 from streaming.served.cluster import Cluster
 from streaming.served.costly import costly_slots
 from streaming.views.sql.slots import Busy, Slots
@@ -99,7 +99,7 @@ def create_app(
     app.url_defaults(_keep_cluster_and_moment)
     app.add_template_global(here)
     app.add_template_global(around)
-    app.jinja_env.globals["table_sql"] = table_queries
+    app.jinja_env.globals["lists"] = lists
     app.add_url_rule("/", "index", _index)
     app.add_url_rule("/styleguide", "styleguide", styleguide.page)
     slots = costly_slots()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from flask import g, render_template, request
 
 from coordinator_state.insight.event_digest import FoldedEvents
 from streaming.dashboard.sparklines import first_known, greatest, last_hour, lines
-from streaming.lag.group_lag import lag_totals
+from streaming.lag.judged_partitions import rows_of
 from streaming.lag.lag_history import LagHistory
+from streaming.served.lists import group_totals
 from streaming.served.snapshot import Row, ServedSnapshot
 from streaming.views.event_summary import event_summary
 
@@ -42,7 +42,7 @@ def page() -> str:
     """Compare the groups that the address names."""
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
     asked = list(dict.fromkeys(request.args.getlist("group")))
-    rows = snapshot.group_list.of_groups(asked[:_MOST])
+    rows = snapshot.groups(asked[:_MOST])
     found = list(rows)
     histories = last_hour(snapshot, found)
     topics = _topics(snapshot, found)
@@ -71,12 +71,10 @@ def page() -> str:
 
 def _topics(snapshot: ServedSnapshot, group_ids: Sequence[str]) -> Mapping[str, list[Row]]:
     """The lag of groups by topic, the greatest first."""
-    wanted = pc.field("group_id").isin(pa.array(group_ids, pa.string()))
-    found: dict[str, list[Row]] = {}
-    totals = lag_totals(snapshot.evaluation.lags_where(wanted), "topic")
-    for row in totals.sort_by([("lag", "descending")]).to_pylist():
-        found.setdefault(row["group_id"], []).append(row)
-    return found
+    totals: dict[str, list[Row]] = defaultdict(list)
+    for row in rows_of(snapshot.listed(group_totals(group_ids, "topic"))) if group_ids else ():
+        totals[row["group_id"]].append(row)
+    return totals
 
 
 def _change(snapshot: ServedSnapshot, group_id: str) -> FoldedEvents | None:

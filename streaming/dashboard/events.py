@@ -9,7 +9,7 @@ from flask import request
 
 from coordinator_state.insight.event_digest import BY_WEIGHT
 from coordinator_state.insight.event_text import Labels
-from streaming.dashboard.tables_of_rows import RowList, RowsPage, rows_page
+from streaming.dashboard.tables_of_rows import RowsPage, rows_page
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.event_summary import event_summary, newest_first
 
@@ -64,7 +64,7 @@ def events_page(
         more += sum(one.count for one in rows[_PAGE_ROWS:])
         rows = sorted(rows[:_PAGE_ROWS], key=newest_first)
     page = rows_page(
-        RowList([{"order": order, "events": one} for order, one in enumerate(rows)]),
+        [{"order": order, "events": one} for order, one in enumerate(rows)],
         request.args if is_ranked else {},
         sort="order",
         columns=["order"],

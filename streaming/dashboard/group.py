@@ -20,7 +20,7 @@ def page() -> str:
     group = ShownGroup(
         group_id=group_id,
         snapshot=snapshot,
-        status=snapshot.group_list.of_groups([group_id]).get(group_id),
+        status=snapshot.groups([group_id]).get(group_id),
         details=details[0] if details else None,
         period=named_period(snapshot),
     )

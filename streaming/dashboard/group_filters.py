@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from werkzeug.datastructures import MultiDict
 
-from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.lag_trend import Trend
-from streaming.served.group_filter import GroupFilter, having_part, wanted_groups
+from streaming.served.list_query import ListQuery
+from streaming.served.lists import groups
 from streaming.served.snapshot import ServedSnapshot
-from streaming.served.statuses import counted
 
 _MOST_TOPICS = 100
 """How many topics the page suggests."""
@@ -37,49 +36,35 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class GroupFilters:
-    """The groups that an address selects, and the choices that the page offers.
+    """The active filters, and the choices that the page offers: those of all groups."""
 
-    `numbers` are those of the selected groups. `statuses` counts the groups that match all filters
-    except that of the status; `states`, `types` and `topics` are those of all groups.
-    """
-
-    numbers: Int64s
     chips: Sequence[Chip]
-    statuses: Mapping[str, int]
     states: Sequence[str]
     types: Sequence[str]
     topics: Sequence[str]
 
 
 def group_filters(snapshot: ServedSnapshot, arguments: MultiDict[str, str]) -> GroupFilters:
-    """The groups that the arguments of an address select."""
-    groups = snapshot.group_list
-    wanted = _filter_of(snapshot, arguments)
-    statuses = groups.column("status")
-    found = wanted_groups(snapshot, replace(wanted, statuses=()))
-    counts = counted(statuses.filter(pa.array(found)))
-    if wanted.statuses:
-        found &= wanted_groups(snapshot, GroupFilter(statuses=wanted.statuses))
+    """The filters of an address."""
+    statuses = snapshot.evaluation.statuses
     return GroupFilters(
-        numbers=found.nonzero()[0],
         chips=list(_chips(arguments)),
-        statuses=counts,
-        states=_choices(groups.column("group_state")),
-        types=_choices(groups.column("group_type")),
-        topics=snapshot.topics[:_MOST_TOPICS].to_pylist(),
+        states=_choices(statuses["group_state"]),
+        types=_choices(statuses["group_type"]),
+        topics=snapshot.evaluation.topics[:_MOST_TOPICS].to_pylist(),
     )
 
 
-def _filter_of(snapshot: ServedSnapshot, arguments: MultiDict[str, str]) -> GroupFilter:
-    part = arguments.get("topic", "")
-    topics = snapshot.topics.filter(pa.array(having_part(snapshot.topics, part))) if part else None
-    return GroupFilter(
+def selected_groups(arguments: MultiDict[str, str]) -> ListQuery:
+    """The groups that the arguments of an address select."""
+    return groups(
         search=arguments.get("search", ""),
         statuses=_values(arguments, "status"),
         states=_values(arguments, "state"),
         types=_values(arguments, "type"),
-        topics=topics,
+        topic_part=arguments.get("topic", ""),
         is_growing=arguments.get("trend") == Trend.GROWING.value,
+        sort=arguments.get("sort", ""),
     )
 
 

@@ -7,15 +7,11 @@ from typing import Any
 
 from flask import g, render_template, request
 
-from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.dashboard.tables_of_rows import list_page
 from streaming.lag.topic_loads import topic_loads
+from streaming.served import lists
 from streaming.served.snapshot import Row, ServedSnapshot, current_alerts
-from streaming.tables.schemas import STATE_CURRENT
 
-_SORTED_BY = (
-    *("log_partition", "state", "next_offset", "behind", "records_read", "records_quarantined"),
-    *("records_pending", "unaccounted", "updated_at", "batch_id"),
-)
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 10
 _MOST_QUARANTINED = 50
@@ -25,17 +21,18 @@ def page() -> str:
     """Show whether the tables are complete and correct."""
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
     rows = [_accounted(row) for row in snapshot.progress]
-    shown = rows if request.args.get("all") == "yes" else [row for row in rows if _is_shown(row)]
-    columns = ["record_timestamp", "log_topic", "log_partition", "record_offset", "reason"]
-    quarantined = snapshot.reader.read("quarantine", columns)
-    quarantined = quarantined.sort_by([("record_timestamp", "descending")])
+    query = lists.load_progress(
+        is_all=request.args.get("all") == "yes", sort=request.args.get("sort", "")
+    )
+    progress = list_page(snapshot, query, request.args, has_status=False, page_rows=100)
+    quarantined = list_page(
+        snapshot, lists.quarantine(), {}, has_status=False, page_rows=_MOST_QUARANTINED
+    )
     return render_template(
         "health.html",
         snapshot=snapshot,
-        progress=rows_page(
-            RowList(shown), request.args, sort="log_partition", columns=_SORTED_BY, page_rows=100
-        ),
-        without_records=len(rows) - len(shown),
+        progress=progress,
+        without_records=len(rows) - progress.total,
         accounted=_ACCOUNTED,
         totals={
             name: sum(row[f"records_{name}"] for row in rows) for name in ("read", *_ACCOUNTED)
@@ -43,7 +40,7 @@ def page() -> str:
         unequal=[row["log_partition"] for row in rows if row["difference"] or row["unaccounted"]],
         others=topic_loads(snapshot.reader).values(),
         batches=_batches(snapshot),
-        quarantined=quarantined.slice(0, _MOST_QUARANTINED).to_pylist(),
+        quarantined=quarantined,
     )
 
 
@@ -55,20 +52,11 @@ def alerts() -> str:
 
 def _accounted(row: Row) -> Row:
     accounted = sum(row[f"records_{name}"] for name in _ACCOUNTED)
-    behind = row["high_watermark"] - row["next_offset"]
     return {
         **row,
-        "behind": behind,
         "difference": row["records_read"] - accounted,
         "unaccounted": row["records_unaccounted"] or 0,
     }
-
-
-def _is_shown(row: Row) -> bool:
-    """Whether a log partition has records, or is not read to its end."""
-    return bool(row["records_read"] or row["behind"] or row["unaccounted"]) or (
-        row["state"] != STATE_CURRENT
-    )
 
 
 def _batches(snapshot: ServedSnapshot) -> Sequence[dict[str, Any]]:

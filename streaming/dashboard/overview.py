@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow.compute as pc
@@ -12,27 +13,21 @@ from werkzeug.wrappers import Response
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.dashboard.chosen_columns import COLUMNS, chosen_columns, keeping_columns
-from streaming.dashboard.group_filters import GroupFilters, group_filters
+from streaming.dashboard.group_filters import group_filters, selected_groups
 from streaming.dashboard.shown import level
-from streaming.dashboard.tables_of_rows import RowsPage, page_among
+from streaming.dashboard.tables_of_rows import RowsPage, list_page
 from streaming.lag.freshness import Freshness
 from streaming.served.snapshot import ServedSnapshot, current_alerts
 from streaming.tables.schemas import STATE_CURRENT
-
-_SORTED_BY = (
-    *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag", "growth_per_s"),
-    *("max_time_lag_at_least_ms", "min_retention_margin_ms"),
-)
 
 
 def page() -> Response | str:
     """Show all groups, worst first."""
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    filters = group_filters(snapshot, request.args)
     shown = render_template(
         "overview.html",
-        groups=groups_page(snapshot, request.args, filters),
-        filters=filters,
+        groups=groups_page(snapshot, request.args),
+        filters=group_filters(snapshot, request.args),
         columns=chosen_columns(),
         all_columns=COLUMNS,
         tiles=tiles_of(snapshot),
@@ -43,20 +38,12 @@ def page() -> Response | str:
     return keeping_columns(shown)
 
 
-def groups_page(
-    snapshot: ServedSnapshot, arguments: MultiDict[str, str], filters: GroupFilters | None = None
-) -> RowsPage:
+def groups_page(snapshot: ServedSnapshot, arguments: MultiDict[str, str]) -> RowsPage:
     """The groups that the arguments of an address select: those of its page, worst first."""
-    filters = filters or group_filters(snapshot, arguments)
-    return page_among(
-        snapshot.group_list,
-        arguments,
-        filters.numbers,
-        sort="-rank",
-        columns=_SORTED_BY,
-        then="lag",
-        statuses=filters.statuses,
-    )
+    shown = list_page(snapshot, selected_groups(arguments), arguments)
+    # With their reasons, which an evaluation makes only of the rows that are asked for.
+    rows = snapshot.groups([row["group_id"] for row in shown.rows])
+    return replace(shown, rows=list(rows.values()))
 
 
 class Tile(NamedTuple):
@@ -70,8 +57,9 @@ def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
     """The measures of a cluster, each with its severity."""
     rules = snapshot.status_rules
     hanging = sum(row["is_hanging"] for row in snapshot.transactions)
-    lag = pc.sum(snapshot.group_list.column("lag")).as_py()
-    time_lag_ms = pc.max(snapshot.group_list.column("max_time_lag_at_least_ms")).as_py()
+    groups = snapshot.evaluation.statuses
+    lag = pc.sum(groups["lag"]).as_py()
+    time_lag_ms = pc.max(groups["max_time_lag_at_least_ms"]).as_py()
     # Alerts are always read as of now, so a page of the past has no count.
     alerts = () if g.at else current_alerts(snapshot)
     firing = sum(row["state"] == "firing" for row in alerts) if alerts else None
@@ -110,11 +98,12 @@ def _level(
 
 def _level_of_lag(snapshot: ServedSnapshot) -> str:
     """The worst severity of a group that is behind: a number of records has no limit."""
-    lags = snapshot.group_list.column("lag")
-    statuses = snapshot.group_list.column("status").filter(pc.not_equal(lags, 0))
-    found = {level(status) for status in pc.unique(statuses).to_pylist()}
+    groups = snapshot.evaluation.statuses
+    lags = groups["lag"]
+    statuses = pc.unique(groups["status"].filter(pc.not_equal(lags, 0))).to_pylist()
+    levels = {level(status) for status in statuses}
     known = "unknown" if lags.null_count == len(lags) else "good"
-    return next((one for one in ("bad", "warning", "unknown") if one in found), known)
+    return next((worst for worst in ("bad", "warning", "unknown") if worst in levels), known)
 
 
 PAGES = (("", "overview", page),)

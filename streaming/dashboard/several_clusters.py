@@ -7,20 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from flask import g, render_template, request
 
 from coordinator_state.insight.group_status import Status
 from streaming.dashboard.overview import Tile, tiles_of
-from streaming.dashboard.tables_of_rows import page_among
 from streaming.errors import ConfigurationError
-from streaming.lag.group_facts import HEALTHY
+from streaming.served import lists
 from streaming.served.cluster import Cluster
-from streaming.served.group_filter import having_part
 from streaming.served.snapshot import Row, ServedSnapshot
-from streaming.served.statuses import counted
+from streaming.served.statuses import counted, worst_first
 
 _MOST_WORST: Final = 10
 _MOST_FOUND: Final = 20
@@ -71,20 +66,9 @@ def page() -> str:
 
 def _known(cluster: Cluster) -> Known:
     snapshot = cluster.snapshot()
-    groups = snapshot.group_list
-    is_healthy = pc.is_in(groups.column("status"), pa.array([one.value for one in HEALTHY]))
-    worst = page_among(
-        groups,
-        {},
-        np.flatnonzero(np.asarray(pc.invert(is_healthy))),
-        sort="-rank",
-        columns=["rank"],
-        then="lag",
-        page_rows=_MOST_WORST,
-        statuses={},
-    )
-    statuses = counted(groups.column("status"))
-    return Known(cluster.name, snapshot, statuses, tiles_of(snapshot), worst.rows)
+    statuses = counted(snapshot.evaluation.statuses["status"])
+    worst = snapshot.groups(list(snapshot.unhealthy)[:_MOST_WORST])
+    return Known(cluster.name, snapshot, statuses, tiles_of(snapshot), list(worst.values()))
 
 
 def _totals(clusters: Sequence[Known]) -> Mapping[str, Mapping[str, int] | float | None]:
@@ -92,9 +76,7 @@ def _totals(clusters: Sequence[Known]) -> Mapping[str, Mapping[str, int] | float
     statuses: Counter[str] = Counter()
     for one in clusters:
         statuses.update(one.statuses)
-    found: dict[str, Mapping[str, int] | float | None] = {
-        "statuses": dict(sorted(statuses.items(), key=lambda item: -Status(item[0]).rank))
-    }
+    found: dict[str, Mapping[str, int] | float | None] = {"statuses": worst_first(statuses)}
     for name in ("lag", "firing"):
         values = [one.tiles[name].value for one in clusters]
         known = [value for value in values if value is not None]
@@ -104,13 +86,12 @@ def _totals(clusters: Sequence[Known]) -> Mapping[str, Mapping[str, int] | float
 
 def _found(cluster: Known, search: str) -> Found:
     snapshot = cluster.snapshot
-    groups = snapshot.group_list
-    numbers = np.flatnonzero(having_part(groups.column("group_id"), search))
-    topics = snapshot.topics.filter(pa.array(having_part(snapshot.topics, search)))
+    ids = snapshot.listed(lists.groups(search=search, sort="group_id"))["group_id"].to_pylist()
+    topics = snapshot.listed(lists.read_topics(search))["topic"].to_pylist()
     return Found(
         cluster=cluster.name,
-        groups=groups.rows(numbers[:_MOST_FOUND]),
-        more_groups=max(len(numbers) - _MOST_FOUND, 0),
-        topics=topics[:_MOST_FOUND].to_pylist(),
+        groups=list(snapshot.groups(ids[:_MOST_FOUND]).values()),
+        more_groups=max(len(ids) - _MOST_FOUND, 0),
+        topics=topics[:_MOST_FOUND],
         more_topics=max(len(topics) - _MOST_FOUND, 0),
     )

@@ -12,7 +12,7 @@ from typing import Final
 from flask import render_template, request
 
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
-from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.dashboard.tables_of_rows import rows_page
 
 _TOKENS_FILE: Final = Path(__file__).with_name("static") / "tokens.css"
 _FAMILY: Final = re.compile(r"/\* (?P<family>[^*]+) \*/")
@@ -35,11 +35,7 @@ def page() -> str:
         at=_AT,
         moments=[_AT - timedelta(seconds=seconds) for seconds in (4, 312, 7_200)],
         table=rows_page(
-            RowList(_ROWS),
-            request.args,
-            sort="-lag",
-            columns=("group_id", "lag", "time_lag_ms"),
-            searched="group_id",
+            _ROWS, request.args, sort="-lag", columns=("group_id", "lag", "time_lag_ms")
         ),
     )
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from coordinator_state.insight.lag import Int64s
-from streaming.served.folded import folded
-from streaming.served.group_filter import having_part
-from streaming.served.statuses import counted
+from streaming.lag.judged_partitions import rows_of
+from streaming.served.list_query import ListQuery
+from streaming.served.snapshot import ServedSnapshot
+from streaming.served.statuses import worst_first
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50
@@ -25,7 +21,8 @@ class RowsPage:
     """A page of a table.
 
     `page` counts from 1. `total` is the number of rows that match the filter, and `of` the number
-    of all rows. `statuses` counts all rows by status, worst first.
+    of all rows. `statuses` counts the rows that match the other filters by status, worst first.
+    `sql` is the query of all rows that match, if the table is a list of `streaming.served.lists`.
     """
 
     rows: Sequence[Row]
@@ -36,139 +33,95 @@ class RowsPage:
     total: int
     of: int
     statuses: Mapping[str, int]
+    sql: str = ""
 
 
-class Rows(Protocol):
-    """Rows of which a page shows some; they are made when they are asked for."""
-
-    def __len__(self) -> int: ...
-
-    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """A column of all rows."""
-
-    def rows(self, numbers: Int64s) -> Sequence[Row]:
-        """The rows with these numbers, in this order."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowList:
-    """Rows that are made already."""
-
-    all: Sequence[Row]
-
-    def __len__(self) -> int:
-        return len(self.all)
-
-    def column(self, name: str) -> pa.Array:
-        """A column of all rows."""
-        return pa.array([row[name] for row in self.all])
-
-    def rows(self, numbers: Int64s) -> Sequence[Row]:
-        """The rows with these numbers, in this order."""
-        return [self.all[number] for number in numbers]
-
-
-def rows_page(
-    rows: Rows,
+def list_page(
+    snapshot: ServedSnapshot,
+    query: ListQuery,
     arguments: Mapping[str, str],
     *,
-    sort: str,
-    columns: Iterable[str],
-    searched: str | None = None,
+    has_status: bool = True,
     page_rows: int = PAGE_ROWS,
 ) -> RowsPage:
-    """The page of a table that an address selects.
-
-    The address may set `search` (part of a name), `status`, `sort` (a column, with the prefix `-`
-    for descending order) and `page`.
+    """The page of a list that an address selects.
 
     Args:
-        rows: all rows.
-        arguments: the arguments of the address.
-        sort: the default sort order, also if the address has an unknown column.
-        columns: the columns that can be sorted by.
-        searched: the column that is searched; rows must then have a `status`.
+        snapshot: the tables.
+        query: the list.
+        arguments: the arguments of the address: `page`.
+        has_status: whether rows have a column `status`.
         page_rows: the number of rows per page.
     """
-    statuses = pa.array([]) if searched is None else rows.column("status")
-    found = np.arange(len(rows))
-    if searched is not None:
-        found = np.flatnonzero(_is_wanted(rows.column(searched), statuses, arguments))
-    return page_among(
-        rows,
-        arguments,
-        found,
-        sort=sort,
-        columns=columns,
-        page_rows=page_rows,
-        statuses=counted(statuses),
+    with snapshot.asking(query) as ask:
+        counts = rows_of(ask(query.counts(by="status" if has_status else "NULL")))
+        matching = {row["value"]: row["matching"] for row in counts if row["matching"]}
+        selected = query.statuses or matching
+        total = sum(number for status, number in matching.items() if status in selected)
+        page, pages = _place(arguments, total, page_rows)
+        first = (page - 1) * page_rows
+        rows = rows_of(ask(f"{query.sql}\nLIMIT {page_rows} OFFSET {first}")) if total else []
+    return RowsPage(
+        rows=rows,
+        sort=query.sort.removeprefix("-"),
+        is_descending=query.sort.startswith("-"),
+        page=page,
+        pages=pages,
+        total=total,
+        of=sum(row["rows"] for row in counts),
+        statuses=worst_first({name: matching[name] for name in matching if name is not None}),
+        sql=query.sql,
     )
 
 
-def page_among(
-    rows: Rows,
+def rows_page(
+    rows: Sequence[Row],
     arguments: Mapping[str, str],
-    found: Int64s,
     *,
     sort: str,
     columns: Iterable[str],
-    then: str | None = None,
     page_rows: int = PAGE_ROWS,
-    statuses: Mapping[str, int],
 ) -> RowsPage:
-    """The page of the rows with the numbers `found`; the address sets `sort` and `page`.
+    """The page of rows that Python made.
 
-    See `rows_page` for the other arguments. Rows that are equal in the sort order are in the
-    descending order of the column `then`.
+    Args:
+        rows: all rows.
+        arguments: the arguments of the address: `sort` (a column, with the prefix `-` for
+            descending order) and `page`.
+        sort: the default sort order, also if the address has an unknown column.
+        columns: the columns that can be sorted by.
+        page_rows: the number of rows per page.
     """
     wanted = arguments.get("sort", sort)
+    if wanted.removeprefix("-") not in set(columns):
+        wanted = sort
     name = wanted.removeprefix("-")
-    if name not in set(columns):
-        wanted, name = sort, sort.removeprefix("-")
     is_descending = wanted.startswith("-")
-    keys = [rows.column(one).take(pa.array(found)) for one in (name, then) if one is not None]
-    ordered = found[_order(keys, is_descending=is_descending)]
-    pages = max(ceil(len(ordered) / page_rows), 1)
-    number = arguments.get("page", "1")
-    page = min(max(int(number), 1), pages) if number.isdecimal() and len(number) < 10 else 1
+    known = [row for row in rows if row[name] is not None]
+    known.sort(key=lambda row: _in_any_case(row[name]), reverse=is_descending)
+    # Null comes last in both directions.
+    ordered = [*known, *(row for row in rows if row[name] is None)]
+    page, pages = _place(arguments, len(rows), page_rows)
     first = (page - 1) * page_rows
     return RowsPage(
-        rows=rows.rows(ordered[first : first + page_rows]),
+        rows=ordered[first : first + page_rows],
         sort=name,
         is_descending=is_descending,
         page=page,
         pages=pages,
-        total=len(ordered),
+        total=len(rows),
         of=len(rows),
-        statuses=statuses,
+        statuses={},
     )
 
 
-def _is_wanted(names: pa.Array, statuses: pa.Array, arguments: Mapping[str, str]) -> Any:
-    """A mask of the rows that the address searches for."""
-    part, status = arguments.get("search", ""), arguments.get("status", "")
-    found = np.ones(len(names), np.bool_)
-    if part:
-        found &= having_part(names.cast(pa.string()), part)
-    if status:
-        found &= np.asarray(pc.equal(statuses, status).fill_null(False))
-    return found
+def _place(arguments: Mapping[str, str], total: int, page_rows: int) -> tuple[int, int]:
+    """The page of the address, or the nearest one that exists, and the number of pages."""
+    pages = max(ceil(total / page_rows), 1)
+    number = arguments.get("page", "1")
+    page = int(number) if number.isdecimal() and len(number) < 10 else 1
+    return min(max(page, 1), pages), pages
 
 
-def _order(keys: Sequence[Any], *, is_descending: bool) -> Int64s:
-    """The places of values in sort order; null comes last in both directions.
-
-    Equal values of the first key are in the descending order of the second one, if there is one.
-    """
-    known = {
-        str(number): folded(one) if pa.types.is_string(one.type) else one
-        for number, one in enumerate(keys)
-        if not pa.types.is_null(one.type)
-    }
-    if not known:
-        return np.arange(len(keys[0]))
-    orders = {"0": "descending" if is_descending else "ascending", "1": "descending"}
-    sort_keys = [(name, orders[name]) for name in known]
-    places = pc.sort_indices(pa.table(known), sort_keys=sort_keys)
-    found: Int64s = places.to_numpy().astype(np.int64)
-    return found
+def _in_any_case(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 from flask import abort, g, render_template, request
 
-from streaming.dashboard.tables_of_rows import PAGE_ROWS, RowList, rows_page
+from streaming.dashboard.tables_of_rows import PAGE_ROWS, list_page
 from streaming.dashboard.topic_matrix import MAX_CELLS, Matrix
 from streaming.dashboard.topic_partitions import AT_ONCE, TopicPartitions
+from streaming.lag.judged_partitions import rows_of
+from streaming.served.lists import topic_groups
 from streaming.served.snapshot import ServedSnapshot
-from streaming.served.topic_groups import topic_groups
-
-_GROUPS_SORTED_BY = (
-    *("group_id", "rank", "partitions", "lag", "skew", "max_time_lag_at_least_ms", "readers"),
-)
 
 
 def page() -> str:
     """Show one topic."""
     name = request.args.get("topic", "")
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    topic = snapshot.topic_list.of_topic(name)
-    if topic is None:
+    known = rows_of(snapshot.topics.filter(pc.field("topic") == name))
+    if not known:
         abort(404, f"No group reads topic {name!r} at this moment, and it is not sampled.")
+    (topic,) = known
     rows = snapshot.partitions_of_topic(name)
     partitions = TopicPartitions(topic, rows, snapshot.unread)
     columns = partitions.shown(request.args.get("first", "0"))
-    groups = rows_page(
-        RowList(topic_groups(rows)),
-        request.args,
-        sort="-rank",
-        columns=_GROUPS_SORTED_BY,
-        searched="group_id",
-        page_rows=min(PAGE_ROWS, MAX_CELLS // len(columns)),
+    query = topic_groups(
+        name,
+        search=request.args.get("search", ""),
+        statuses=list(filter(None, request.args.getlist("status"))),
+        sort=request.args.get("sort", ""),
     )
+    page_rows = min(PAGE_ROWS, MAX_CELLS // max(len(columns), 1))
+    groups = list_page(snapshot, query, request.args, page_rows=page_rows)
     return render_template(
         "topic.html",
         snapshot=snapshot,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow.compute as pc
-from flask import g, render_template
+from flask import g, render_template, request
 
+from streaming.dashboard.tables_of_rows import list_page
+from streaming.served.lists import blocked_groups
 from streaming.served.snapshot import ServedSnapshot
 
 _MOST_BLOCKED: Final = 200
@@ -15,10 +16,10 @@ _MOST_BLOCKED: Final = 200
 def page() -> str:
     """Show pending offsets, and the groups that a transaction blocks."""
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    is_held = pc.field("last_stable_offset") < pc.field("log_end_offset")
-    is_at_hold = (pc.field("lag") > 0) & (pc.field("lag_to_last_stable") == 0)
-    blocked = snapshot.evaluation.lags_where(is_held & is_at_hold).slice(0, _MOST_BLOCKED)
-    return render_template("transactions.html", snapshot=snapshot, blocked=blocked.to_pylist())
+    blocked = list_page(
+        snapshot, blocked_groups(), request.args, has_status=False, page_rows=_MOST_BLOCKED
+    )
+    return render_template("transactions.html", snapshot=snapshot, blocked=blocked)
 
 
 PAGES = (("transactions", "transactions", page),)

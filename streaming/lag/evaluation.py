@@ -236,6 +236,12 @@ class Evaluation:
         lags = KeptLags(lag_table, reader.tables, group_ids, new_lags)
         return cls(evaluated_at, reader.status_rules, _sorted(statuses, GROUP_STATUS), lags)
 
+    def numbers(self, group_ids: Sequence[str]) -> Int64s:
+        """The numbers of the rows of those groups that exist, in this order."""
+        places = pc.index_in(pa.array(group_ids, pa.string()), self.statuses["group_id"])
+        numbers: Int64s = places.drop_null().to_numpy().astype(np.int64)
+        return numbers
+
     @property
     def is_kept(self) -> bool:
         """Whether `run` evaluated, so that `status_since` is known."""

@@ -48,6 +48,25 @@ class PartitionStatusRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """A topic with the values of the groups that read it."""
+
+    topic: str
+    topic_state: str | None
+    status: str | None
+    worst_group_id: str | None
+    readers: int
+    slowest_group_id: str | None
+    lag: int | None
+    max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
+    min_retention_margin_ms: int | None
+    produce_rate_per_s: float | None
+    partitions: int
+    partitions_unread: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiringOffsetRow:
     """The time at which a committed offset expires."""
 

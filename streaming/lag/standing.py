@@ -1,45 +1,39 @@
-"""The times since which groups have their current status."""
+"""The times since which groups have their status, from the changes that `run` recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
+from typing import Any
 
-from streaming.lag.evaluation import Evaluation
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import STATUS_CHANGES
 
-_STEPS_BACK: Final = (
-    *(timedelta(minutes=minutes) for minutes in (1, 5, 15)),
-    *(timedelta(hours=hours) for hours in (1, 6, 24)),
-)
-_LAST_MINUTES: Final = timedelta(minutes=5)
+_COLUMNS = ["group_id", "topic", "changed_at", "status_after"]
+_MOST_NAMED = 1_000
+"""For more groups, the changes of all groups are read."""
 
 
-def standing_since(
-    reader: TableReader, statuses: Mapping[str, str], at: datetime
-) -> dict[str, datetime]:
-    """For each group, the earliest of the checked times since which its status is unchanged.
+def standing_since(reader: TableReader, statuses: pa.Table, at: datetime) -> Mapping[str, datetime]:
+    """The time of the last recorded change of each group, if it was one to the group's status.
 
-    The checked times are the steps before `at`. The group has had its status for at least that
-    long, but a change between two checked times is not noticed. If the status differs at the first
-    step, one minute before, the result is `at`.
+    Args:
+        reader: the snapshot.
+        statuses: `group_id` and `status` of the groups.
+        at: the moment of the statuses; later changes do not count.
     """
-    if not statuses:
-        return {}
-    found = dict.fromkeys(statuses, at)
-    left = dict(statuses)
-    rebuilding = reader.rebuilding(at - _STEPS_BACK[-1], at, list(statuses))
-    for ago in _STEPS_BACK:
-        # Rates compare with five minutes before, so snapshots of the last minutes are kept.
-        is_rebuilt = left and ago > _LAST_MINUTES
-        before = reader.rebuilt(at - ago, rebuilding) if is_rebuilt else None
-        if left and before is None:
-            before = reader.before(at - ago)
-        if before is None:
-            break
-        then = Evaluation.of(before, at=at - ago, group_ids=list(left)).statuses
-        pairs = zip(then["group_id"].to_pylist(), then["status"].to_pylist(), strict=True)
-        left = {group: status for group, status in pairs if left[group] == status}
-        found |= dict.fromkeys(left, at - ago)
-    return found
+    wanted: list[tuple[str, str, Any]] = [("day", "<=", at.date()), ("changed_at", "<=", at)]
+    if statuses.num_rows <= _MOST_NAMED:
+        wanted.append(("group_id", "in", statuses["group_id"].to_pylist()))
+    changes = reader.read(STATUS_CHANGES.name, _COLUMNS, wanted)
+    changes = changes.filter(pc.is_null(changes["topic"])).sort_by("changed_at")
+    last = changes.group_by("group_id", use_threads=False).aggregate(
+        [("status_after", "last"), ("changed_at", "last")]
+    )
+    rows = statuses.select(["group_id", "status"]).join(last, "group_id", join_type="inner")
+    rows = rows.filter(pc.equal(rows["status"], rows["status_after_last"]))
+    columns = rows["group_id"].to_pylist(), rows["changed_at_last"].to_pylist()
+    return dict(zip(*columns, strict=True))

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
-from streaming.lag.standing import standing_since
-from streaming.served.snapshot import MAX_GROUPS_WITH_SINCE, ServedSnapshot
+from streaming.served.snapshot import ServedSnapshot
 from streaming.served.watch import Watch
 from streaming.tables.reader import TableReader
 
@@ -25,9 +24,6 @@ Values that pages ask for later count, too.
 _SHOWN_FOR = timedelta(minutes=1)
 """An older snapshot is not shown while a new one is computed: its files may be deleted."""
 _MAX_PAST = 8
-_SINCE_TIMEOUT_S = 0.5
-_SINCE_VALID_FOR = timedelta(minutes=1)
-"""After a longer time without a snapshot, the status of a group may have changed in between."""
 
 
 @dataclass(slots=True)
@@ -48,9 +44,6 @@ class Cluster:
     _took_s: float = 0.0
     _past_lock: threading.Lock = field(default_factory=threading.Lock)
     _past: OrderedDict[datetime, ServedSnapshot] = field(default_factory=OrderedDict)
-    _since: dict[str, tuple[str, datetime]] = field(default_factory=dict)
-    _since_known_at: datetime | None = None
-    _search: threading.Thread | None = None
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.tables)
@@ -86,15 +79,6 @@ class Cluster:
         found = self._past.get(at) if at is not None else self._fresh
         return found or ServedSnapshot(self._reader(at))
 
-    def since(
-        self, group_id: str, status: str, snapshot: ServedSnapshot, at: datetime | None
-    ) -> datetime | None:
-        """The earliest known time since which a group is unhealthy; None if not determined yet."""
-        if at is not None or snapshot.evaluation.is_kept:
-            return snapshot.standing.get(group_id)
-        seen = self._since.get(group_id)
-        return seen[1] if seen is not None and seen[0] == status else None
-
     @property
     def _fresh(self) -> ServedSnapshot | None:
         """The newest snapshot, if it may still be shown."""
@@ -111,28 +95,7 @@ class Cluster:
         self._took_s = time.monotonic() - begun_s
         self._newest = newest = _computed(reader)
         self._computed_at_s = time.monotonic()
-        if newest.evaluation.is_kept:
-            return newest
-        # A slow search continues in its thread; the next refresh of the page shows its result.
-        if self._search is None or not self._search.is_alive():
-            self._search = threading.Thread(target=self._find_since, args=(newest,), daemon=True)
-            self._search.start()
-        self._search.join(_SINCE_TIMEOUT_S)
         return newest
-
-    def _find_since(self, snapshot: ServedSnapshot) -> None:
-        """Find since when groups are unhealthy; reuse known times while the status is the same."""
-        before, self._since_known_at = self._since_known_at, snapshot.at
-        is_recent = before is not None and snapshot.at - before < _SINCE_VALID_FOR
-        known = {
-            group_id: seen
-            for group_id, seen in self._since.items()
-            if is_recent and snapshot.unhealthy.get(group_id) == seen[0]
-        }
-        worst = [group_id for group_id in snapshot.unhealthy if group_id not in known]
-        new = {group_id: snapshot.unhealthy[group_id] for group_id in worst[:MAX_GROUPS_WITH_SINCE]}
-        since = standing_since(snapshot.reader, new, snapshot.at)
-        self._since = known | {group_id: (new[group_id], at) for group_id, at in since.items()}
 
     def _past_snapshot(self, at: datetime) -> ServedSnapshot:
         if at not in self._past:

@@ -3,48 +3,60 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 from coordinator_state.insight.transaction_owner import TransactionOwner
 from streaming.lag.burrow_status import burrow_partitions
+from streaming.lag.judged_partitions import rows_of
 from streaming.lag.lag_history import LagHistory
 from streaming.lag.open_transactions import open_transactions
-from streaming.lag.recent_commits import KEY
-from streaming.lag.silent_members import silent_members
 from streaming.lag.standing import standing_since
-from streaming.lag.unread_logs import unread_logs
 from streaming.once import once
-from streaming.served.topic_list import OF_LAGS, TopicList, topic_list
+from streaming.served.list_query import ListQuery
+from streaming.served.lists import lags_of
+from streaming.views.query import Queried, asking
 from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
-MAX_GROUPS_WITH_SINCE = 200
-"""For how many unhealthy groups a page determines the start time."""
 
 
 class ServedSnapshot(Snapshot):
     """The tables as of one micro-batch, for the page and the API."""
 
+    @contextmanager
+    def asking(self, query: ListQuery) -> Iterator[Callable[[str], pa.Table]]:
+        """A function that answers the SQL of a list.
+
+        `group_status` may have no reasons there; the method `groups` adds them.
+        """
+        lags = None
+        if query.lags_of is not None:
+            name, values = query.lags_of
+            lags = pc.field(name).isin(pa.array(values, pa.string()))
+        with asking(_Asked(self.at, self, lags)) as ask:
+            yield ask
+
+    def listed(self, query: ListQuery) -> pa.Table:
+        """All rows of a list, see `asking`."""
+        with self.asking(query) as ask:
+            return ask(query.sql)
+
     def partitions_of(self, *group_ids: str) -> Sequence[Row]:
-        """Rows of `group_lag` of groups, with `rank`."""
-        return self._ranked(pc.field("group_id").isin(pa.array(group_ids, pa.string())))
+        """Rows of `group_lag` of groups."""
+        return rows_of(self.listed(lags_of("group_id", group_ids))) if group_ids else []
 
     def partitions_of_topic(self, topic: str) -> Sequence[Row]:
-        """Rows of `group_lag` of all groups with committed offsets of a topic, with `rank`."""
-        return self._ranked(pc.field("topic") == topic)
-
-    def _ranked(self, condition: pc.Expression) -> Sequence[Row]:
-        rows = self.evaluation.lags_where(condition).to_pylist()
-        return [{**row, "rank": Status(row["status"]).rank} for row in rows]
+        """Rows of `group_lag` of all groups with committed offsets of a topic."""
+        return rows_of(self.listed(lags_of("topic", [topic])))
 
     @once
     def burrow(self) -> Mapping[str, Sequence[Row]]:
@@ -69,41 +81,19 @@ class ServedSnapshot(Snapshot):
         return found
 
     @once
-    def silent(self) -> Mapping[str, Sequence[Row]]:
-        """The assigned partitions of each group in which it has no committed offset."""
-        committed = self.evaluation.lag_columns([*KEY, "member_id", "committed_offset"])
-        return silent_members(self.reader, self.at, None, committed)
-
-    @once
-    def unread(self) -> pa.Table:
-        """The sampled partitions in which no group has a committed offset."""
-        return unread_logs(self.reader, self.at, self.evaluation.lag_columns(KEY))
-
-    @once
-    def topic_list(self) -> TopicList:
-        """Each known topic with its readers, the slowest first."""
-        lags = self.evaluation.lag_columns(OF_LAGS)
-        return topic_list(lags, self.unread, self.silent)
-
-    @property
-    def topics(self) -> pa.Array:
-        """The topics that groups have committed offsets of, in the order of their names."""
-        return self.evaluation.topics
-
-    @once
     def last_hours(self) -> dict[str, LagHistory]:
         """The lag over the last hour of those groups that a page has asked for; pages add to it."""
         return {}
 
     @once
-    def standing(self) -> Mapping[str, datetime]:
-        """The earliest known time since which each unhealthy group has its status."""
-        if self.evaluation.is_kept:
-            columns = (self.evaluation.statuses[name] for name in ("group_id", "status_since"))
-            since = dict(zip(*(column.to_pylist() for column in columns), strict=True))
-            return {group_id: since[group_id] for group_id in self.unhealthy}
-        worst = dict(list(self.unhealthy.items())[:MAX_GROUPS_WITH_SINCE])
-        return standing_since(self.reader, worst, self.at)
+    def status_since(self) -> Mapping[str, datetime]:
+        """The time since which a group has its status, for those groups of which it is known."""
+        statuses = self.evaluation.statuses
+        if not self.evaluation.is_kept:
+            return standing_since(self.reader, statuses, self.at)
+        known = statuses.filter(pc.is_valid(statuses["status_since"]))
+        columns = known["group_id"].to_pylist(), known["status_since"].to_pylist()
+        return dict(zip(*columns, strict=True))
 
     @once
     def progress(self) -> Sequence[Row]:
@@ -156,3 +146,21 @@ def current_alerts(snapshot: Snapshot) -> Sequence[Row]:
     found: list[Row] = snapshot.reader.read("alerts").to_pylist()
     order = {"firing": 0, "pending": 1, "resolved": 2}
     return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The tables and views for the queries of lists."""
+
+    at: datetime
+    snapshot: ServedSnapshot
+    lags: pc.Expression | None
+
+    def queried(self, name: str) -> Queried:
+        """A table or view; an evaluation makes only the reasons of the rows that are needed."""
+        evaluation = self.snapshot.evaluation
+        if name == "group_status":
+            return evaluation.statuses
+        if name != "group_lag" or evaluation.is_kept:
+            return self.snapshot.queried(name)
+        return evaluation.lags if self.lags is None else evaluation.lags_where(self.lags)

@@ -10,9 +10,12 @@ import pyarrow.compute as pc
 from coordinator_state.insight.group_status import Status
 
 
-def counted(statuses: pa.Array | pa.ChunkedArray) -> Mapping[str, int]:
-    """The number of each status, worst first; null is not counted."""
-    found = {
-        row["values"]: row["counts"] for row in pc.value_counts(statuses.drop_null()).to_pylist()
-    }
-    return {status: found[status] for status in sorted(found, key=lambda one: -Status(one).rank)}
+def counted(statuses: pa.ChunkedArray) -> Mapping[str, int]:
+    """The number of each status, worst first."""
+    counts = pc.value_counts(statuses).to_pylist()
+    return worst_first({row["values"]: row["counts"] for row in counts})
+
+
+def worst_first(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Numbers by status, the worst status first."""
+    return dict(sorted(counts.items(), key=lambda item: -Status(item[0]).rank))

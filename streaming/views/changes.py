@@ -36,7 +36,7 @@ def group_changes(
     }
     found = sorted(worst, key=lambda name: (-worst[name], name))
     shown = found[:most]
-    sides = [snapshot.group_list.of_groups(shown) for snapshot in (since, until)]
+    sides = [snapshot.groups(shown) for snapshot in (since, until)]
     rows = [
         {"group_id": name, "before": sides[0].get(name), "after": sides[1].get(name)}
         for name in shown
@@ -47,8 +47,8 @@ def group_changes(
 def _states(snapshot: Snapshot) -> Mapping[str, tuple[Any, ...]]:
     """The part of each group whose change is shown, by group."""
     names, *states = (
-        snapshot.group_list.column(name).to_pylist()
-        for name in ("group_id", "status", "group_state", "members", "partitions")
+        snapshot.evaluation.statuses[name].to_pylist()
+        for name in ("group_id", "status", "group_state", "member_count", "partitions")
     )
     return dict(zip(names, zip(*states, strict=True), strict=True))
 

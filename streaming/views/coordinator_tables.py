@@ -44,7 +44,7 @@ from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_
 from streaming.lag.evaluation import GROUP_STATUS_ROW, Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import lag_totals
-from streaming.lag.rows import ExpiringOffsetRow, LagTotalsRow, PartitionStatusRow
+from streaming.lag.rows import ExpiringOffsetRow, LagTotalsRow, PartitionStatusRow, TopicRow
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import (
@@ -322,6 +322,10 @@ class CoordinatorTables:
         """
         judged = _of_rules(rules, default=_partition_statuses, burrow=burrow_partition_statuses)
         return Rows(judged(self.reader, group_ids=_only(group)), PartitionStatusRow)
+
+    def topics(self) -> Rows[TopicRow]:
+        """The known topics, with the values of the groups that read them."""
+        return self._view("topics", TopicRow, None)
 
     def expiring_offsets(
         self, group: str | None = None, *, retention: timedelta | None = None

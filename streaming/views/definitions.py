@@ -1,9 +1,9 @@
 """The views on the tables: their columns, and their SELECT if SQL can express them.
 
-`streaming.views.snapshot` computes `group_lag`, `group_status` and `expiring_offsets` with rules of
-the core; the first two have the columns of the tables that `run` keeps. Each other view is a SELECT
-that DuckDB and Spark both understand: an engine with the tables in its catalog can use it without
-this program.
+`streaming.views.snapshot` computes `group_lag`, `group_status`, `topics` and `expiring_offsets`
+with rules of the core; the first two have the columns of the tables that `run` keeps. Each other
+view is a SELECT that DuckDB and Spark both understand: an engine with the tables in its catalog can
+use it without this program.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coordinator_state.apply.columns import Int32, nullable, schema_of
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
 from streaming.lag.expiring_offsets import EXPIRING_OFFSETS
 from streaming.lag.rows import PartitionStatusRow
+from streaming.lag.topics import TOPICS
 from streaming.tables.schemas import ALERTS, ALL_TABLES
 
 
@@ -59,6 +60,7 @@ VIEWS: Final[Mapping[str, pa.Schema]] = {
     "group_lag": GROUP_LAG_ROW,
     "group_status": GROUP_STATUS_ROW,
     "partition_status": nullable(schema_of(PartitionStatusRow)),
+    "topics": TOPICS,
     "expiring_offsets": EXPIRING_OFFSETS,
     "simple_groups": nullable(schema_of(SimpleGroupRow)),
     "open_transactions": nullable(schema_of(OpenTransactionRow)),

@@ -65,11 +65,26 @@ def query(sql: str, snapshot: Source) -> pa.Table:
     Raises:
         ConfigurationError: the query is not valid, is not a SELECT, or fails.
     """
+    with asking(snapshot) as ask:
+        return ask(sql)
+
+
+@contextmanager
+def asking(snapshot: Source) -> Iterator[Callable[[str], pa.Table]]:
+    """A function that answers like `query`, for several queries over one snapshot.
+
+    Raises:
+        ConfigurationError: a query is not valid, is not a SELECT, or fails.
+    """
     with _connected(snapshot.at) as connection:
-        found = _interruptible(
-            connection, lambda: _bound(connection, sql, snapshot.queried).to_arrow_table()
-        )
-    return found.rename_columns(_unique(found.column_names))
+
+        def ask(sql: str) -> pa.Table:
+            answer = _interruptible(
+                connection, lambda: _bound(connection, sql, snapshot.queried).to_arrow_table()
+            )
+            return answer.rename_columns(_unique(answer.column_names))
+
+        yield ask
 
 
 @contextmanager
@@ -164,6 +179,7 @@ def _connected(
     try:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
+        connection.execute("SET lock_configuration = true")
         yield connection
     except (duckdb.Error, OSError) as error:
         raise ConfigurationError(_in_one_line(error)) from error
@@ -177,7 +193,6 @@ def _bound(
     used = names_in(sql)
     for name in used:
         connection.register(name, named(name))
-    connection.execute("SET lock_configuration = true")
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ConfigurationError("only a single SELECT is allowed")

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.group_facts import HEALTHY
+from streaming.lag.judged_partitions import ranks_of, rows_of
+from streaming.lag.recent_commits import KEY
+from streaming.lag.silent_members import silent_members
+from streaming.lag.topics import OF_LAGS, topics_of
+from streaming.lag.unread_logs import unread_logs
 from streaming.once import once
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS
-from streaming.views.group_list import GroupList
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried
 
+Row = dict[str, Any]
+
 _COMPUTED: Final = {
     "group_lag": "evaluation",
     "group_status": "evaluation",
+    "topics": "topics",
     "expiring_offsets": "expiring",
 }
 """The cached attribute of `Snapshot` behind each computed view."""
@@ -94,6 +102,7 @@ class Snapshot:
         self._views: Mapping[str, Callable[[], Queried]] = {
             "group_lag": lambda: self.evaluation.queried_lags(),
             "group_status": lambda: self.evaluation.group_status(),
+            "topics": lambda: self.topics,
             "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
         }
@@ -135,15 +144,21 @@ class Snapshot:
         """The rows of `group_lag`, without reasons."""
         return self.evaluation.lags
 
-    @once
-    def group_list(self) -> GroupList:
-        """The groups, with rows that are made when they are asked for."""
-        return GroupList(self.evaluation)
+    def groups(self, group_ids: Sequence[str]) -> dict[str, Row]:
+        """The rows of `group_status` of those groups that exist, by group."""
+        rows = rows_of(self.evaluation.group_status(self.evaluation.numbers(group_ids)))
+        return {row["group_id"]: row for row in rows}
 
     @once
     def unhealthy(self) -> Mapping[str, str]:
         """The status of each unhealthy group, worst first."""
-        return self.group_list.worst(HEALTHY)
+        groups = self.evaluation.statuses.select(["group_id", "status"])
+        ranks = pa.array(ranks_of(groups["status"]))
+        is_healthy = pc.is_in(groups["status"], pa.array([status.value for status in HEALTHY]))
+        groups = groups.append_column("rank", ranks).filter(pc.invert(is_healthy))
+        groups = groups.take(pc.sort_indices(groups, sort_keys=[("rank", "descending")]))
+        columns = groups["group_id"].to_pylist(), groups["status"].to_pylist()
+        return dict(zip(*columns, strict=True))
 
     @once
     def known_until(self) -> datetime | None:
@@ -162,6 +177,22 @@ class Snapshot:
         stale = notice_of(self.freshness, self.known_until, self.status_rules)
         found = (stale, loading and f"{loading.capitalize()}.")
         return " ".join(filter(None, found)) or None
+
+    @once
+    def silent(self) -> Mapping[str, Sequence[Row]]:
+        """The assigned partitions of each group in which it has no committed offset."""
+        committed = self.evaluation.lag_columns([*KEY, "member_id", "committed_offset"])
+        return silent_members(self.reader, self.at, None, committed)
+
+    @once
+    def unread(self) -> pa.Table:
+        """The sampled partitions in which no group has a committed offset."""
+        return unread_logs(self.reader, self.at, self.evaluation.lag_columns(KEY))
+
+    @once
+    def topics(self) -> pa.Table:
+        """The view `topics`."""
+        return topics_of(self.evaluation.lag_columns(OF_LAGS), self.unread, self.silent)
 
     @once
     def expiring(self) -> pa.Table:

@@ -38,7 +38,7 @@ AREAS: Final = (
         "apply",
         ("coordinator_state/apply/*.py",),
         (
-            *("unit/apply", "unit/engine", "unit/tables/test_past.py", "property/test_folded.py"),
+            *("unit/apply", "unit/engine", "unit/tables/test_past.py"),
             *("property/test_topics.py", "property/test_apply_plan.py", "property/test_past.py"),
         ),
         share=40,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from flask import request
 
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
-from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.share_offsets import NO_START
 from streaming.tables.filters import of_groups
 from streaming.tables.schemas import SHARE_PARTITIONS
@@ -35,7 +35,7 @@ def deliveries(group: ShownGroup) -> dict[str, Any]:
     rows.sort(key=lambda row: (row["topic"] or row["topic_id"], row["partition"]))
     return {
         "deliveries": rows_page(
-            RowList(rows), request.args, sort="topic", columns=_SORTED_BY, page_rows=PAGE_ROWS
+            rows, request.args, sort="topic", columns=_SORTED_BY, page_rows=PAGE_ROWS
         ),
         "is_unknown": group.snapshot.reader.lacks(SHARE_PARTITIONS.name),
     }

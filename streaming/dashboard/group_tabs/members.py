@@ -12,8 +12,9 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import topics_text
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
-from streaming.dashboard.tables_of_rows import RowList, rows_page
-from streaming.served.group_partitions import GroupPartitions
+from streaming.dashboard.tables_of_rows import rows_page
+from streaming.lag.judged_partitions import rows_of
+from streaming.served.lists import group_totals
 from streaming.tables.schemas import GROUP_EVENTS
 
 PAGE_ROWS: Final = 100
@@ -33,10 +34,8 @@ def members(group: ShownGroup) -> dict[str, Any]:
     """The page of members that the address selects."""
     rows = group.snapshot.reader.own("group_members", _COLUMNS, [group.group_id]).to_pylist()
     labels = labels_of(rows)
-    totals = {
-        row["member_id"]: row
-        for row in GroupPartitions.of(group.snapshot, group.group_id).by("member_id")
-    }
+    by_member = group.snapshot.listed(group_totals([group.group_id], "member_id"))
+    totals = {row["member_id"]: row for row in rows_of(by_member)}
     for row in rows:
         row["label"] = labels[group.group_id, row["member_id"]]
         of_member = totals.get(row["member_id"], {})
@@ -44,9 +43,7 @@ def members(group: ShownGroup) -> dict[str, Any]:
         row["subscribed_text"] = topics_text(row["subscribed_topics"] or ())
         # Not every assigned partition has a committed offset.
         row["partitions"] = None if row["assignment"] is None else len(row["assignment"])
-    page = rows_page(
-        RowList(rows), request.args, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS
-    )
+    page = rows_page(rows, request.args, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS)
     return {
         "members": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),

@@ -8,43 +8,39 @@ from flask import request
 
 from coordinator_state.insight.member_labels import labels_of
 from streaming.dashboard.group_tabs.shown_group import ShownGroup
-from streaming.dashboard.tables_of_rows import rows_page
-from streaming.served.group_partitions import GroupPartitions
+from streaming.dashboard.tables_of_rows import list_page
+from streaming.lag.judged_partitions import rows_of
+from streaming.served import lists
 from streaming.tables.filters import of_groups
 
 PAGE_ROWS: Final = 100
-_SORTED_BY: Final = (
-    *("topic", "partition", "committed_offset", "log_end_offset", "lag"),
-    "time_lag_at_least_ms",
-    *("rank", "commit_timestamp", "client_id", "pending_offset"),
-)
 _MOST_TOTALS: Final = 8
 """Rows of the tables by topic and by member."""
 
 
 def partitions(group: ShownGroup) -> dict[str, Any]:
     """Totals by topic and by member, and the page of partitions that the address selects."""
-    every = GroupPartitions.of(group.snapshot, group.group_id)
     topic, member_id = request.args.get("topic"), request.args.get("member")
-    selected = {
-        name: value for name, value in (("topic", topic), ("member_id", member_id)) if value
-    }
-    topics, members = every.by("topic"), every.by("member_id")
+    query = lists.group_partitions(
+        group.group_id,
+        topic=topic or "",
+        member_id=member_id or "",
+        search=request.args.get("search", ""),
+        statuses=list(filter(None, request.args.getlist("status"))),
+        sort=request.args.get("sort", ""),
+    )
+    totals = [
+        (name, label, rows_of(group.snapshot.listed(lists.group_totals([group.group_id], name))))
+        for name, label in (("topic", "Topic"), ("member_id", "Member"))
+    ]
     return {
-        "partitions": rows_page(
-            every.where(**selected),
-            request.args,
-            sort="-rank",
-            columns=_SORTED_BY,
-            searched="topic",
-            page_rows=PAGE_ROWS,
-        ),
+        "partitions": list_page(group.snapshot, query, request.args, page_rows=PAGE_ROWS),
         "labels": member_labels(group),
         "topic": topic,
         "member_id": member_id,
         "totals": [
             (name, label, rows[:_MOST_TOTALS], len(rows))
-            for name, label, rows in (("topic", "Topic", topics), ("member_id", "Member", members))
+            for name, label, rows in totals
             if len(rows) > 1
         ],
     }

@@ -91,7 +91,7 @@ def _always(_group: ShownGroup) -> bool:
 
 
 def _members(group: ShownGroup) -> int | None:
-    return None if group.status is None else group.status["members"]
+    return None if group.status is None else group.status["member_count"]
 
 
 def _partitions(group: ShownGroup) -> int | None:

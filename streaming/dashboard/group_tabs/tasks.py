@@ -13,7 +13,7 @@ from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import ranges_text
 from streaming.dashboard.group_tabs.members import PAGE_ROWS
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
-from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.dashboard.tables_of_rows import rows_page
 from streaming.tables.schemas import COORDINATOR_RECORDS
 
 TASK_TYPES: Final = ("active", "standby", "warmup")
@@ -47,7 +47,7 @@ def tasks(group: ShownGroup) -> dict[str, Any]:
     topology = [value for _, value in records.get(_TOPOLOGY, ())]
     return {
         "members": rows_page(
-            RowList(rows), request.args, sort="label", columns=sorted_by, page_rows=PAGE_ROWS
+            rows, request.args, sort="label", columns=sorted_by, page_rows=PAGE_ROWS
         ),
         "task_types": TASK_TYPES,
         "topology": topology[0] if topology else None,

@@ -13,7 +13,7 @@ from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import ranges_text
 from streaming.dashboard.group_tabs.members import PAGE_ROWS, joined_at
 from streaming.dashboard.group_tabs.shown_group import SINK_PREFIX, Row, ShownGroup
-from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.dashboard.tables_of_rows import rows_page
 
 CONNECTOR: Final = -1
 """The number of the task that stands for the connector itself."""
@@ -27,19 +27,17 @@ def workers(group: ShownGroup) -> dict[str, Any]:
     labels = labels_of(found)
     rows = [_worker(row, labels[group.group_id, row["member_id"]]) for row in found]
     connectors = _connectors(rows)
-    sinks = group.snapshot.group_list.of_groups(
-        [f"{SINK_PREFIX}{row['connector']}" for row in connectors]
-    )
+    sinks = group.snapshot.groups([f"{SINK_PREFIX}{row['connector']}" for row in connectors])
     for row in connectors:
         group_id = f"{SINK_PREFIX}{row['connector']}"
         row["group_id"] = group_id if group_id in sinks else None
     page = rows_page(
-        RowList(rows), request.args, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS
+        rows, request.args, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS
     )
     return {
         # The address has one order and page; it is that of the workers.
         "connectors": rows_page(
-            RowList(connectors), {}, sort="connector", columns=["connector"], page_rows=500
+            connectors, {}, sort="connector", columns=["connector"], page_rows=500
         ),
         "workers": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),

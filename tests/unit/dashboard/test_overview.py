@@ -12,7 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
-from streaming.dashboard.tables_of_rows import RowList, RowsPage, rows_page
+from streaming.dashboard.tables_of_rows import RowsPage, rows_page
 from streaming.tables.schemas import TABLES
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of, rows_of, text_of
@@ -296,14 +296,7 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
 
 
 def page_with(rows: list[Row], page_rows: int = 50, /, **arguments: str) -> RowsPage:
-    return rows_page(
-        RowList(rows),
-        arguments,
-        sort="name",
-        columns=["name", "lag"],
-        searched="name",
-        page_rows=page_rows,
-    )
+    return rows_page(rows, arguments, sort="name", columns=["name", "lag"], page_rows=page_rows)
 
 
 @pytest.mark.parametrize(
@@ -315,15 +308,12 @@ def page_with(rows: list[Row], page_rows: int = 50, /, **arguments: str) -> Rows
         # Equal values keep their order, and unknown ones come last in both directions.
         ({"sort": "-lag"}, ["ab", "b", "c", "A"]),
         ({"sort": "password"}, ["A", "ab", "b", "c"]),
-        ({"search": "a", "status": "OK"}, ["ab"]),
     ],
 )
-def test_the_address_sorts_and_searches(arguments: dict[str, str], names: list[str]) -> None:
+def test_the_address_sorts(arguments: dict[str, str], names: list[str]) -> None:
     shown = page_with(ROWS, **arguments)
     assert [row["name"] for row in shown.rows] == names
     assert (shown.total, shown.of) == (len(names), 4)
-    # They count all rows.
-    assert shown.statuses == {"STALL": 1, "OK": 3}
 
 
 @pytest.mark.parametrize(("number", "names"), [("2", ["c"]), ("9", ["c"]), ("x", ["A", "ab", "b"])])
@@ -334,9 +324,8 @@ def test_the_address_names_the_page(number: str, names: list[str]) -> None:
 
 
 def test_tables_without_rows_or_values() -> None:
-    empty = page_with([], search="a", status="OK", sort="-lag")
+    empty = page_with([], sort="-lag")
     assert (list(empty.rows), empty.pages, empty.total, empty.of) == ([], 1, 0, 0)
-    assert empty.statuses == {}
     # A column without any value sorts nothing.
     rows = [{**row, "lag": None} for row in ROWS]
     assert [row["name"] for row in page_with(rows, sort="-lag").rows] == ["b", "A", "c", "ab"]

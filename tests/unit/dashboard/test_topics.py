@@ -64,7 +64,7 @@ def test_every_topic_has_its_readers_and_the_slowest_of_them(
         ("status=OK", [READ, PARTLY]),
         ("status=STOP", ["No topic matches."]),
         ("sort=topic", [UNREAD, READ, SILENT, PARTLY]),
-        ("sort=-unread", [PARTLY, UNREAD, READ, SILENT]),
+        ("sort=-partitions_unread", [PARTLY, UNREAD, READ, SILENT]),
         ("sort=-lag", [READ, PARTLY, UNREAD, SILENT]),
     ],
 )

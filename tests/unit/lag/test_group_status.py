@@ -14,7 +14,6 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.lag.silent_members import silent_facts
-from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
 from tests.support.tables.sample_rows import sample
@@ -192,8 +191,3 @@ def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
     assert (silent.members, silent.partitions, silent.records) == (1, 2, 4)
     assert silent.assigned_ms is None
     assert silent.waiting_ms is None
-
-
-def test_without_a_group_in_trouble_no_start_of_a_status_is_searched(tables: str) -> None:
-    reader = TableReader(tables)
-    assert standing_since(reader, {}, reader.moment) == {}

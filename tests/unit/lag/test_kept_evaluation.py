@@ -16,6 +16,7 @@ from streaming.alerts.facts import Facts
 from streaming.alerts.rules import Rule
 from streaming.dashboard.app import create_app
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
+from streaming.lag.standing import standing_since
 from streaming.run.evaluation import StatusEvaluation
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables import delta
@@ -146,7 +147,7 @@ def test_the_limits_of_the_last_run_are_those_of_every_reader(tables: str, opene
     reader = opened(LATER)
     for past in (reader, TableReader(tables, as_of=1)):
         snapshot = Snapshot(past, at=NOW)
-        assert snapshot.group_list.of_groups(["loop"])["loop"]["status"] == Status.OK.value
+        assert snapshot.groups(["loop"])["loop"]["status"] == Status.OK.value
     assert Facts(reader, NOW).snapshot.status_rules.rebalances == 60
     # `run` has not evaluated by the new limits yet.
     assert not Evaluation.read(reader).is_kept
@@ -235,7 +236,18 @@ def test_a_group_whose_status_is_not_written_yet_is_evaluated(tables: str, opene
 
 def test_a_page_knows_since_when_a_group_has_its_status(opened: OpenAt) -> None:
     snapshot = ServedSnapshot(opened(LATER))
-    assert snapshot.standing == dict.fromkeys(("back", "loop", "old"), NOW)
+    groups = snapshot.evaluation.statuses["group_id"].to_pylist()
+    assert snapshot.status_since == dict.fromkeys(groups, NOW)
+    # At other moments the recorded changes tell it, for the groups that still have that status.
+    past = ServedSnapshot(opened(2 * KEPT_FOR), at=NOW + LATER)
+    assert not past.evaluation.is_kept
+    assert past.status_since == dict.fromkeys(groups, NOW)
+    assert ServedSnapshot(opened(LATER), at=NOW - LATER).status_since == {}
+    changed = past.evaluation.statuses.filter(pc.field("group_id") == "old")
+    statuses = changed.set_column(
+        changed.schema.get_field_index("status"), "status", pa.array(["OK"])
+    )
+    assert standing_since(past.reader, statuses, NOW + LATER) == {}
 
 
 def test_the_state_of_an_alert_is_that_of_the_kept_rows(opened: OpenAt) -> None:

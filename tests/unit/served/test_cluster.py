@@ -1,4 +1,4 @@
-"""Snapshots that pages share: who waits for whom, and since when a group is in trouble."""
+"""Snapshots that pages share: who waits for whom, and for how long they last."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from streaming.errors import ConfigurationError
 from streaming.served import cluster as module
 from streaming.served.cluster import Cluster
 from streaming.tables.reader import TableReader
-from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import (
-    REWOUND,
     DashboardTables,
     create_dashboard_tables,
-    set_back,
 )
 
 
@@ -56,53 +53,6 @@ def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.M
         past.join()
         anew.join()
     assert cluster.snapshot() is not newest
-
-
-def test_since_when_a_group_is_in_trouble(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
-    cluster = Cluster("c", tables.folder)
-    first = cluster.snapshot()
-
-    def since() -> datetime | None:
-        cluster._computed_at_s = -math.inf
-        return cluster.since(REWOUND, "REWIND", cluster.snapshot(), None)
-
-    eventually(lambda: cluster.since(REWOUND, "REWIND", first, None) == first.at)
-    # It stays so while somebody looks.
-    assert since() == first.at
-    # Of what was while nobody did, nothing is known.
-    monkeypatch.setattr(module, "_SINCE_VALID_FOR", timedelta(0))
-    eventually(lambda: (since() or first.at) > first.at)
-    set_back(tables.folder, committed=990)
-    assert since() is None
-
-
-def test_a_slow_search_is_the_only_one(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
-    go_on, searches = threading.Event(), list[object]()
-
-    def slowly(*arguments: object) -> dict[str, datetime]:
-        searches.append(arguments)
-        assert go_on.wait(30)
-        return {}
-
-    monkeypatch.setattr(module, "standing_since", slowly)
-    monkeypatch.setattr(module, "_SINCE_TIMEOUT_S", 0.01)
-    cluster = Cluster("c", tables.folder)
-    try:
-        for _ in range(3):
-            cluster._computed_at_s = -math.inf
-            cluster.snapshot()
-        assert len(searches) == 1
-    finally:
-        go_on.set()
-    # The next refresh searches again.
-    eventually(lambda: cluster._search is not None and not cluster._search.is_alive())
-    cluster._computed_at_s = -math.inf
-    cluster.snapshot()
-    assert len(searches) == 2
 
 
 def test_a_snapshot_lasts_longer_if_pages_ask_more_of_it(tables: DashboardTables) -> None:

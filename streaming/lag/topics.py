@@ -1,4 +1,4 @@
-"""All topics that the tables know, as columns; a row is made when it is asked for.
+"""The view `topics`: all topics that the tables know, with the values of their readers.
 
 A topic is known if a group has a committed offset of it, if a member has it assigned, or if it is
 sampled (`run --lag-topics all`).
@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import columns_of, nullable, schema_of
 from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
-from streaming.lag.judged_partitions import STATUS_NAMES, ranks_of, rows_of
+from streaming.lag.judged_partitions import STATUS_NAMES, ranks_of
+from streaming.lag.rows import TopicRow
 
 Row = dict[str, Any]
 _SILENT: Final = pa.schema(
@@ -25,6 +27,7 @@ OF_LAGS: Final = (
     *("time_lag_at_least_ms", "retention_margin_ms", "status"),
 )
 """The columns of `group_lag` that it needs."""
+TOPICS: Final = nullable(schema_of(TopicRow))
 _SLOWEST: Final = {
     "lag": "lag_sum",
     "max_time_lag_ms": "time_lag_ms_max",
@@ -33,52 +36,12 @@ _SLOWEST: Final = {
 """Columns of the slowest reader, and their names among the pairs of topic and group."""
 
 
-class TopicList:
-    """Topics with the values of their readers; the slowest come first.
-
-    Columns:
-        topic, topic_state: the topic, and the state of its newest sample.
-        readers: the groups that read it.
-        slowest: the group with the greatest time lag, or of equal ones with the greatest lag.
-        lag, max_time_lag_ms, max_time_lag_at_least_ms: those of `slowest` in the topic.
-        worst, rank, status: the reader with the worst status in a partition, and this status; null
-            without a committed offset.
-        min_retention_margin_ms: the least of any reader.
-        produce_rate_per_s: the sum over all partitions.
-        partitions: the number of partitions, at least. Kafka numbers them from 0 without gaps.
-        unread: the partitions that no group reads; null if the topic is gone.
-    """
-
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-
-    def __len__(self) -> int:
-        return self.table.num_rows
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """A column of all topics."""
-        return self.table[name]
-
-    def rows(self, numbers: Int64s) -> Sequence[Row]:
-        """The rows with these numbers."""
-        return rows_of(self.table.take(pa.array(numbers)))
-
-    def of_topic(self, topic: str) -> Row | None:
-        """The row of a topic; None if it is not known."""
-        place = pc.index(self.table["topic"], topic).as_py()
-        return None if place < 0 else self.rows(np.array([place]))[0]
-
-    def only(self, wanted: pa.ChunkedArray) -> TopicList:
-        """The topics of a mask."""
-        return TopicList(self.table.filter(wanted))
-
-
-def topic_list(
+def topics_of(
     lags: pa.Table,
     unread: pa.Table,
     silent: Mapping[str, Sequence[Row]],
-) -> TopicList:
-    """List the topics of a snapshot.
+) -> pa.Table:
+    """The rows of `topics`, in the order of the names.
 
     Args:
         lags: the rows of `group_lag`, in any order.
@@ -111,39 +74,34 @@ def topic_list(
             ("retention_margin_ms", "min"),
         ],
     )
-    partitions = pc.add(topics["partition_max"], 1)
+    # A client may commit for any partition number, also for negative ones alone.
+    highest = pc.cast(topics["partition_max"], pa.int64())
+    partitions = pc.max_element_wise(pc.add(highest, 1), 0)
     is_gone = pc.equal(topics["topic_state_max_max"], GONE).fill_null(False)
     unread_partitions = pc.subtract(partitions, topics["is_read_max_sum"].fill_null(0))
     worst = _or_null(_last_of_topics(rows, len(names), ["rank", "lag"], rows["rank"]))
     slowest = pairs.take(
         _or_null(_last_of_topics(pairs, len(names), ["time_lag_at_least_ms_max", "lag_sum"]))
     )
-    of_worst = rows["rank"].take(worst).combine_chunks()
     margins = pairs.group_by("topic").aggregate([("retention_margin_ms_min", "min")])
     table = pa.table(
         {
             "topic": names,
             "topic_state": topics["topic_state_max_max"],
+            "status": STATUS_NAMES.take(rows["rank"].take(worst).combine_chunks()),
+            "worst_group_id": rows["group_id"].take(worst),
             "readers": np.bincount(pairs["topic"].to_numpy(), minlength=len(names)),
-            "slowest": slowest["group_id"],
+            "slowest_group_id": slowest["group_id"],
             **{name: slowest[of_pairs] for name, of_pairs in _SLOWEST.items()},
-            "worst": rows["group_id"].take(worst),
-            "rank": of_worst,
-            "status": STATUS_NAMES.take(of_worst),
             "min_retention_margin_ms": margins["retention_margin_ms_min_min"].take(
                 pc.index_in(pa.array(np.arange(len(names)), pa.int32()), margins["topic"])
             ),
             "produce_rate_per_s": topics["produce_rate_per_s_max_sum"],
             "partitions": partitions,
-            "unread": pc.if_else(is_gone, None, unread_partitions),
+            "partitions_unread": pc.if_else(is_gone, None, unread_partitions),
         }
     )
-    return TopicList(table.take(pc.sort_indices(table, sort_keys=_ORDER)))
-
-
-_ORDER: Final = [
-    *(("max_time_lag_at_least_ms", "descending"), ("lag", "descending"), ("topic", "ascending"))
-]
+    return columns_of(table, TOPICS).sort_by("topic")
 
 
 def _rows(
