@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -42,13 +43,21 @@ class ServedSnapshot(Snapshot):
         if query.lags_of is not None:
             name, values = query.lags_of
             lags = pc.field(name).isin(pa.array(values, pa.string()))
-        with asking(_Asked(self.at, self, lags)) as ask:
+        with asking(partial(self._asked, lags)) as ask:
             yield ask
 
     def listed(self, query: ListQuery) -> pa.Table:
         """All rows of a list, see `asking`."""
         with self.asking(query) as ask:
             return ask(query.sql)
+
+    def _asked(self, lags: pc.Expression | None, name: str) -> Queried:
+        """A table or view; an evaluation makes only the reasons of the rows that are needed."""
+        if name == "group_status":
+            return self.evaluation.statuses
+        if name != "group_lag" or self.evaluation.is_kept:
+            return self.queried(name)
+        return self.evaluation.lags if lags is None else self.evaluation.lags_where(lags)
 
     def partitions_of(self, *group_ids: str) -> Sequence[Row]:
         """Rows of `group_lag` of groups."""
@@ -146,21 +155,3 @@ def current_alerts(snapshot: Snapshot) -> Sequence[Row]:
     found: list[Row] = snapshot.reader.read("alerts").to_pylist()
     order = {"firing": 0, "pending": 1, "resolved": 2}
     return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))
-
-
-@dataclass(slots=True)
-class _Asked:
-    """The tables and views for the queries of lists."""
-
-    at: datetime
-    snapshot: ServedSnapshot
-    lags: pc.Expression | None
-
-    def queried(self, name: str) -> Queried:
-        """A table or view; an evaluation makes only the reasons of the rows that are needed."""
-        evaluation = self.snapshot.evaluation
-        if name == "group_status":
-            return evaluation.statuses
-        if name != "group_lag" or evaluation.is_kept:
-            return self.snapshot.queried(name)
-        return evaluation.lags if self.lags is None else evaluation.lags_where(self.lags)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
+from functools import cache
+from threading import Lock
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import duckdb
@@ -23,6 +25,7 @@ from streaming.views.definitions import SCHEMAS
 
 Queried: TypeAlias = "pa.Table | Dataset"
 
+_LOCK: Final = Lock()
 _INTERRUPT_EVERY_S: Final = 0.1
 _WORD: Final = re.compile(r"\w+")
 _SHOW: Final = re.compile(r"\s*SHOW\b", re.IGNORECASE)
@@ -65,26 +68,42 @@ def query(sql: str, snapshot: Source) -> pa.Table:
     Raises:
         ConfigurationError: the query is not valid, is not a SELECT, or fails.
     """
-    with asking(snapshot) as ask:
-        return ask(sql)
+    with _connected(snapshot.at) as connection:
+        answer = _interruptible(
+            connection, lambda: _bound(connection, sql, snapshot.queried).to_arrow_table()
+        )
+    return answer.rename_columns(_unique(answer.column_names))
 
 
 @contextmanager
-def asking(snapshot: Source) -> Iterator[Callable[[str], pa.Table]]:
-    """A function that answers like `query`, for several queries over one snapshot.
+def asking(queried: Callable[[str], Queried]) -> Iterator[Callable[[str], pa.Table]]:
+    """A function that answers SELECTs of this program, which are safe; they have no `moment()`.
+
+    All of them share one database, because DuckDB takes many milliseconds to open one.
+
+    Args:
+        queried: a table or view by its name.
 
     Raises:
-        ConfigurationError: a query is not valid, is not a SELECT, or fails.
+        ConfigurationError: the tables cannot be read.
     """
-    with _connected(snapshot.at) as connection:
+    with _LOCK:
+        connection = _shared_database().cursor()
 
-        def ask(sql: str) -> pa.Table:
-            answer = _interruptible(
-                connection, lambda: _bound(connection, sql, snapshot.queried).to_arrow_table()
-            )
-            return answer.rename_columns(_unique(answer.column_names))
+    def ask(sql: str) -> pa.Table:
+        for name in names_in(sql):
+            connection.register(name, queried(name))
+        return connection.sql(sql).to_arrow_table()
 
+    with closing(connection), _in_plain_words():
         yield ask
+
+
+@cache
+def _shared_database() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config=_NO_ACCESS)
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    return connection
 
 
 @contextmanager
@@ -176,15 +195,19 @@ def _connected(
     moment: datetime, settings: Mapping[str, str | int] | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     connection = duckdb.connect(config={**_NO_ACCESS, **(settings or {})})
-    try:
+    with closing(connection), _in_plain_words():
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
         connection.execute("SET lock_configuration = true")
         yield connection
+
+
+@contextmanager
+def _in_plain_words() -> Iterator[None]:
+    try:
+        yield
     except (duckdb.Error, OSError) as error:
         raise ConfigurationError(_in_one_line(error)) from error
-    finally:
-        connection.close()
 
 
 def _bound(

@@ -220,6 +220,7 @@ class _Killing:
             if point in POINTS_OF_CREATION:
                 number = choose.randint(tables.tables_there + 1, len(ALL_TABLES))
             began = time.monotonic()
+            write_note(f"{tables.folder.name}: waits for {point}, number {number}")
             is_reached = tables.die_at(point, number, available_now=available_now)
             if is_reached:
                 self._usual_s.append(time.monotonic() - began)

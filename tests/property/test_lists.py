@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from streaming.lag.topics import topics_of
 from streaming.lag.unread_logs import UNREAD_LOGS
 from streaming.served import lists
 from streaming.served.list_query import ListQuery
-from streaming.views.query import asking
+from streaming.views.query import Queried, asking
 
 Row = dict[str, Any]
 _TOPICS = st.sampled_from("tuv")
@@ -40,17 +38,6 @@ _UNREAD = st.dictionaries(st.tuples(_TOPICS, _PARTITIONS), _VALUES)
 _SILENT = st.sets(st.tuples(st.sampled_from("hi"), _TOPICS, _PARTITIONS))
 
 
-@dataclass
-class Tables:
-    """A source of tables from memory."""
-
-    tables: dict[str, pa.Table] = field(default_factory=dict)
-    at: datetime = datetime(2026, 11, 29, tzinfo=timezone.utc)
-
-    def queried(self, name: str) -> pa.Table:
-        return self.tables[name]
-
-
 class Listed(Protocol):
     def __call__(self, query: ListQuery, /, **tables: pa.Table) -> list[Row]:
         """The rows of a list over these tables."""
@@ -58,11 +45,11 @@ class Listed(Protocol):
 
 @pytest.fixture(scope="module")
 def listed() -> Iterator[Listed]:
-    source = Tables()
-    with asking(source) as ask:
+    of_query: dict[str, Queried] = {}
+    with asking(of_query.__getitem__) as ask:
 
         def answer(query: ListQuery, /, **tables: pa.Table) -> list[Row]:
-            source.tables = tables
+            of_query.update(tables)
             rows: list[Row] = ask(query.sql).to_pylist()
             return rows
 
