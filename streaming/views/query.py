@@ -101,7 +101,7 @@ def asking(queried: Callable[[str], Queried]) -> Iterator[Callable[[str], pa.Tab
 
 @cache
 def _shared_database() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(config=_NO_ACCESS)
+    connection = duckdb.connect(config={**_NO_ACCESS})
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection
 
