@@ -46,6 +46,17 @@ class WriterFenced(ConfigurationError):
         )
 
 
+class TablesReplaced(WriterFenced):
+    """A table lacks writes of this process, or has foreign ones: another folder is in its place."""
+
+    def __init__(self, path: str) -> None:
+        ConfigurationError.__init__(
+            self,
+            f"{path} is not as this process wrote it: the tables folder was replaced or set back "
+            "while it ran. This process ends; start it again, so that it continues from the tables",
+        )
+
+
 class LogChanged(ConfigurationError):
     """The log is not the one that the tables were loaded from: log partitions must be reloaded."""
 

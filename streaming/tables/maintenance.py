@@ -468,5 +468,7 @@ def _delete(opened: DeltaTable, files: set[str]) -> int:
     folder = file_system(opened.table_uri)
     found = [file for file in folder.get_file_info(sorted(files)) if file.is_file] if files else []
     for file in found:
-        folder.delete_file(file.path)
+        # Two kinds of upkeep may delete it at the same time.
+        with suppress(FileNotFoundError):
+            folder.delete_file(file.path)
     return len(found)

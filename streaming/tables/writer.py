@@ -187,14 +187,16 @@ class Writer:
         number = self.next_number() if number is None else number
 
         def write_once(opened: DeltaTable) -> None:
-            if self.epoch.last_write(opened) < number:
+            if self.epoch.is_due(opened, table, number):
                 transaction = Transaction(WRITER, number)
                 properties = CommitProperties(
                     app_transactions=[transaction], custom_metadata=dict(info or {})
                 )
                 action(opened, properties)
 
-        return committed(self.tables, table, write_once)
+        version = committed(self.tables, table, write_once)
+        self.epoch.note_commit(table, number)
+        return version
 
     def _rows(self, opened: DeltaTable, table: Table, columns: list[str] | None = None) -> pa.Table:
         return delta.rows_of(opened, self.tables, table, columns)

@@ -25,13 +25,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Final
+from typing import Final, NoReturn
 
 import tenacity
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from streaming.errors import WriterFenced
+from streaming.errors import TablesReplaced, WriterFenced
 from streaming.tables import delta
 from streaming.tables.moments import TIME
 from streaming.tables.schemas import LOAD_PROGRESS, Table
@@ -61,12 +61,18 @@ _MOST_PAUSE_S: Final = 0.1
 class WriterEpoch:
     """The epoch under which a process writes to a folder.
 
-    `is_fenced` is set when a newer epoch is found; the process must then stop.
+    `is_fenced` is set when a newer epoch is found, or another folder in the place of this one; the
+    process must then stop.
     """
 
     tables: str
     number: int
     is_fenced: threading.Event = field(default_factory=threading.Event, compare=False)
+    _committed: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The last write or fence by table that this process knows to be committed."""
+    _begun: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The last write by table that this process began."""
+    _refusals: list[WriterFenced] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def take(
@@ -92,7 +98,9 @@ class WriterEpoch:
             _write_fence(opened, first, taken, holder)
 
         committed(tables, first, take_next)
-        return cls(tables, taken)
+        epoch = cls(tables, taken)
+        epoch.note_commit(first, taken << NUMBER_BITS)
+        return epoch
 
     @classmethod
     def current(cls, tables: str) -> WriterEpoch:
@@ -117,6 +125,7 @@ class WriterEpoch:
                     _write_fence(opened, table, self.number, holder)
 
             committed(self.tables, table, write)
+            self.note_commit(table, self.number << NUMBER_BITS)
 
     def last_write(self, opened: DeltaTable) -> int:
         """The `WRITER` version of an opened table; 0 if it has none.
@@ -126,18 +135,56 @@ class WriterEpoch:
         """
         last = _writer_version(opened)
         if last >> NUMBER_BITS > self.number:
-            self.is_fenced.set()
-            raise WriterFenced(self.tables, _holder_of(opened))
+            self._end(WriterFenced(self.tables, _holder_of(opened)))
         return last
 
     def require_current(self, table: Table = LOAD_PROGRESS) -> None:
-        """Check that no newer writer has fenced a table.
+        """Check that no newer writer has fenced a table, and that no folder replaced its own.
 
         Raises:
             WriterFenced: a newer writer has fenced the table.
+            TablesReplaced: the table is not the one that this process wrote.
             TablesUnavailable: the table cannot be read.
         """
-        self.last_write(delta.open_table(self.tables, table))
+        if self._refusals:
+            raise self._refusals[0]
+        # A write may be committed after the table was opened.
+        committed = self._committed.get(table.name)
+        last = self.last_write(delta.open_table(self.tables, table))
+        self._require_own(table, last, committed, self._begun.get(table.name))
+
+    def is_due(self, opened: DeltaTable, table: Table, number: int) -> bool:
+        """Whether a write is not committed yet; if it is due, the caller commits it.
+
+        Raises:
+            WriterFenced: a newer writer has fenced the table.
+            TablesReplaced: the table is not the one that this process wrote.
+        """
+        begun = self._begun.get(table.name)
+        last = self.last_write(opened)
+        self._require_own(table, last, self._committed.get(table.name), begun)
+        self._begun[table.name] = max(number, begun or 0)
+        return last < number
+
+    def note_commit(self, table: Table, number: int) -> None:
+        """Note that a write or a fence is committed."""
+        self._committed[table.name] = max(number, self._committed.get(table.name, 0))
+
+    def _require_own(
+        self, table: Table, last: int, committed: int | None, begun: int | None
+    ) -> None:
+        """Check the last write of a table against the writes of this process.
+
+        An older copy of the folder lacks the last one that is `committed`. In a newer copy, another
+        process with the same epoch has committed writes that this one has not `begun`.
+        """
+        if committed is not None and not committed <= last <= (begun or committed):
+            self._end(TablesReplaced(table.path(self.tables)))
+
+    def _end(self, refusal: WriterFenced) -> NoReturn:
+        self._refusals.append(refusal)
+        self.is_fenced.set()
+        raise refusal
 
     def maintenance(self, opened: DeltaTable) -> CommitProperties:
         """The properties of a commit that changes no rows of a snapshot.

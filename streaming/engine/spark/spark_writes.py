@@ -129,7 +129,7 @@ class SparkWrites:
         session.conf.set(_TRANSACTION_VERSION, str(number))
 
         def write_once(opened: DeltaTable) -> None:
-            if epoch.last_write(opened) < number:
+            if epoch.is_due(opened, table, number):
                 try:
                     action(session)
                 except conflicts as error:
@@ -140,6 +140,7 @@ class SparkWrites:
         if epoch.last_write(opened) < number:
             path = table.path(tables)
             raise TablesUnavailable(f"cannot write {path}: the commit of Spark is not in its log")
+        epoch.note_commit(table, number)
         if table in MERGED and needs_compaction(opened):
             with suppress(*conflicts):
                 # After a conflict, the next micro-batch compacts the table.

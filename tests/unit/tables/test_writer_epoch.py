@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from streaming.engine.micro_batch import MicroBatchApply
-from streaming.errors import WriterFenced
+from streaming.errors import ConfigurationError, TablesReplaced, WriterFenced
 from streaming.run.maintenance import maintain
 from streaming.tables import maintenance
 from streaming.tables import writer as writer_module
@@ -34,7 +35,9 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from tests.support.brokers.object_store import served_object_store
+from tests.support.logs.log_rows import LOG_PARTITION
 from tests.support.tables.every_table import (
+    RECORDS,
     apply_next,
     assert_undisturbed,
     copy_of_load,
@@ -260,3 +263,48 @@ def test_an_unfinished_micro_batch_is_rolled_back_and_nothing_else(tmp_path: Pat
     start_apply(tables)
     fences = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
     assert fences == {name: version + 1 for name, version in before.items()}
+
+
+@pytest.mark.parametrize("has_same_epoch", [True, False])
+def test_a_run_ends_if_an_older_copy_replaces_its_folder(
+    tmp_path: Path, has_same_epoch: bool
+) -> None:
+    tables, copy = load(str(tmp_path / "tables"), 1), tmp_path / "copy"
+    if not has_same_epoch:
+        shutil.copytree(tables, copy)
+    run = start_apply(tables)
+    apply_next(run)
+    if has_same_epoch:
+        shutil.copytree(tables, copy)
+    apply_next(run)
+    shutil.rmtree(tables)
+    copy.rename(tables)
+    epoch = run.writer.epoch
+    with pytest.raises(TablesReplaced, match=r"load_progress is not as this process wrote it"):
+        epoch.require_current()
+    assert epoch.is_fenced.is_set()
+    # A table may even be unreadable at the version that the run knows.
+    with pytest.raises(ConfigurationError):
+        apply_next(run)
+    # The next run continues from the copy.
+    later = start_apply(tables)
+    while later.progress.rows[LOG_PARTITION].next_offset < 3 * RECORDS:
+        apply_next(later)
+    assert_undisturbed(tables)
+
+
+def test_a_run_ends_if_a_newer_copy_with_its_epoch_replaces_its_folder(tmp_path: Path) -> None:
+    tables, copy = load(str(tmp_path / "tables"), 1), tmp_path / "copy"
+    shutil.copytree(tables, copy)
+    run, other = start_apply(tables), start_apply(str(copy))
+    assert run.writer.epoch.number == other.writer.epoch.number
+    apply_next(run)
+    apply_next(other)
+    apply_next(other)
+    shutil.rmtree(tables)
+    copy.rename(tables)
+    with pytest.raises(TablesReplaced):
+        apply_next(run)
+    # The reason stays known, whichever table is looked at.
+    with pytest.raises(TablesReplaced):
+        run.writer.epoch.require_current()
