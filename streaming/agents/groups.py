@@ -78,7 +78,7 @@ def find_groups(
         "unhealthy": [other.value for other in Status if other not in HEALTHY],
     }.get(status, [status])
     query = lists.groups(search=from_printable(search), statuses=wanted)
-    ids = snapshot.listed(query)["group_id"].to_pylist()
+    ids = snapshot.ids(query)
     rows = snapshot.groups(ids[:limit]).values()
     records = _last_records(opened.snapshot.reader, ids[:limit])
     return FoundGroups(

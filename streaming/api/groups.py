@@ -90,7 +90,7 @@ def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
         topics=query.topic,
         sort="group_id",
     )
-    ids = sorted(shown.snapshot.listed(selected)["group_id"].to_pylist())
+    ids = sorted(shown.snapshot.ids(selected))
     keys: list[Key] = [(group_id,) for group_id in ids]
     page = slice_of(keys, query.cursor, query.limit)
     rows = shown.snapshot.groups(ids[page.start : page.stop])

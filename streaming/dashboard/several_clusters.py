@@ -12,6 +12,7 @@ from flask import g, render_template, request
 from coordinator_state.insight.group_status import Status
 from streaming.dashboard.overview import Tile, tiles_of
 from streaming.errors import ConfigurationError
+from streaming.lag.group_facts import HEALTHY
 from streaming.served import lists
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import Row, ServedSnapshot
@@ -67,7 +68,9 @@ def page() -> str:
 def _known(cluster: Cluster) -> Known:
     snapshot = cluster.snapshot()
     statuses = counted(snapshot.evaluation.statuses["status"])
-    worst = snapshot.groups(list(snapshot.unhealthy)[:_MOST_WORST])
+    unhealthy = [status.value for status in Status if status not in HEALTHY]
+    ids = snapshot.ids(lists.groups(statuses=unhealthy), _MOST_WORST)
+    worst = snapshot.groups(ids)
     return Known(cluster.name, snapshot, statuses, tiles_of(snapshot), list(worst.values()))
 
 
@@ -86,7 +89,7 @@ def _totals(clusters: Sequence[Known]) -> Mapping[str, Mapping[str, int] | float
 
 def _found(cluster: Known, search: str) -> Found:
     snapshot = cluster.snapshot
-    ids = snapshot.listed(lists.groups(search=search, sort="group_id"))["group_id"].to_pylist()
+    ids = snapshot.ids(lists.groups(search=search, sort="group_id"))
     topics = snapshot.listed(lists.read_topics(search))["topic"].to_pylist()
     return Found(
         cluster=cluster.name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from flask import render_template, request
 
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
 from streaming.dashboard.tables_of_rows import rows_page
+from streaming.served.statuses import worst_first
 
 _TOKENS_FILE: Final = Path(__file__).with_name("static") / "tokens.css"
 _FAMILY: Final = re.compile(r"/\* (?P<family>[^*]+) \*/")
@@ -34,8 +36,9 @@ def page() -> str:
         states=list(STATE_MEANINGS),
         at=_AT,
         moments=[_AT - timedelta(seconds=seconds) for seconds in (4, 312, 7_200)],
-        table=rows_page(
-            _ROWS, request.args, sort="-lag", columns=("group_id", "lag", "time_lag_ms")
+        table=replace(
+            rows_page(_ROWS, request.args, sort="-lag", columns=("group_id", "lag", "time_lag_ms")),
+            statuses=worst_first(Counter(str(row["status"]) for row in _ROWS)),
         ),
     )
 

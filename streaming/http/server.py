@@ -99,7 +99,12 @@ class _Channel(HTTPChannel):
                 self.handle_close()
         elif self._not_parsed and not self.requests:
             data, self._not_parsed = self._not_parsed, b""
-            self.received(data)
+            try:
+                self.received(data)
+            except Exception:  # noqa: BLE001 - whatever a parser raises for bytes of a client
+                # The loop of the server does not expect an error here, and would end.
+                self.handle_error()
+                return False
         return not self._not_parsed and bool(super().readable())
 
 

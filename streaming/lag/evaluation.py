@@ -53,36 +53,40 @@ class KeptLags:
         opened: the table at the version.
         tables: the tables folder.
         group_ids: the groups to read; all if None.
+        known: the groups that `run` has evaluated, and that still exist.
+        is_all: whether these are all groups of the table.
         new_lags: the rows of groups that `run` has not evaluated.
     """
 
     opened: DeltaTable
     tables: str
     group_ids: Collection[str] | None
+    known: pa.Array
+    is_all: bool
     new_lags: pa.Table
 
     @property
     def dataset(self) -> Dataset:
         """All rows for an engine that selects rows and columns itself."""
-        is_whole = self.group_ids is None and not self.new_lags.num_rows
+        is_whole = self.group_ids is None and self.is_all and not self.new_lags.num_rows
         if is_whole and delta.has_plain_files(self.opened):
             return delta.files_of(self.opened, self.tables, GROUP_LAG)
         return dataset(self.read(GROUP_LAG_ROW.names))
 
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all rows, among them `group_id`.
+    def read(self, names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """Some columns of the rows for which a condition holds, among them `group_id`.
 
         Raises:
             ConfigurationError: the rows cannot be read.
         """
         groups = of_groups(self.group_ids)
-        rows = delta.rows_of(self.opened, self.tables, GROUP_LAG, names, where=groups)
+        wanted = where if groups is None else groups if where is None else groups & where
+        rows = delta.rows_of(self.opened, self.tables, GROUP_LAG, names, where=wanted)
         rows = rows.cast(nullable(rows.schema))
-        if not self.new_lags.num_rows:
-            return rows
-        new = pc.unique(self.new_lags["group_id"])
-        rows = rows.filter(pc.invert(pc.is_in(rows["group_id"], new)))
-        return pa.concat_tables([rows, self.new_lags.select(names)])
+        # `run` writes one table after the other, and a group may be deleted since.
+        rows = rows.filter(pc.is_in(rows["group_id"], self.known))
+        new = self.new_lags if where is None else self.new_lags.filter(where)
+        return pa.concat_tables([rows, new.select(names)])
 
 
 class Evaluation:
@@ -110,6 +114,7 @@ class Evaluation:
         self.at = at
         self.rules = rules
         self.statuses = statuses
+        self._is_scanned = False
         self._lags = lags
         self._judged = judged
         self.stale = None if judged is None else judged[0].stale
@@ -128,7 +133,14 @@ class Evaluation:
         return self.lags.select(names) if is_read else self._lag_rows(names)
 
     def lags_where(self, condition: pc.Expression) -> pa.Table:
-        """The rows of `group_lag` for which a condition holds, with reasons, sorted by the key."""
+        """The rows of `group_lag` for which a condition holds, with reasons, sorted by the key.
+
+        The first time it reads only these of the kept rows; later, all are read once.
+        """
+        is_read = "lags" in self.__dict__ or self._is_scanned
+        if isinstance(self._lags, KeptLags) and not is_read:
+            self._is_scanned = True
+            return _sorted(self._lags.read(GROUP_LAG_ROW.names, condition), GROUP_LAG)
         numbers = np.arange(self.lags.num_rows)
         selected = self.lags.append_column(_NUMBER, pa.array(numbers)).filter(condition)
         return _sorted(self.group_lag(selected[_NUMBER].to_numpy()), GROUP_LAG)
@@ -146,9 +158,7 @@ class Evaluation:
     def _lag_rows(self, names: Sequence[str]) -> pa.Table:
         if isinstance(self._lags, pa.Table):
             return self._lags.select(names)
-        rows = self._lags.read(names)
-        # `run` writes one table after the other, and a group may be deleted since.
-        return rows.filter(pc.is_in(rows["group_id"], self.statuses["group_id"].combine_chunks()))
+        return self._lags.read(names)
 
     @classmethod
     def of(
@@ -224,7 +234,9 @@ class Evaluation:
         if evaluated_at is None or abs(at - evaluated_at) > KEPT_FOR:
             return None
         known = reader.own("groups", ["group_id"], group_ids)["group_id"].combine_chunks()
+        evaluated = statuses.num_rows
         statuses = statuses.filter(pc.is_in(statuses["group_id"], known))
+        is_all, evaluated_ids = statuses.num_rows == evaluated, statuses["group_id"]
         new = known.filter(pc.invert(pc.is_in(known, statuses["group_id"].combine_chunks())))
         if len(new) > _MOST_NEW:
             return None
@@ -233,7 +245,8 @@ class Evaluation:
             new_groups = cls.of(reader, at=at, group_ids=new.to_pylist(), rules=rules)
             statuses = pa.concat_tables([statuses, new_groups.group_status()])
         new_lags = GROUP_LAG_ROW.empty_table() if new_groups is None else new_groups.group_lag()
-        lags = KeptLags(lag_table, reader.tables, group_ids, new_lags)
+        ids = evaluated_ids.combine_chunks()
+        lags = KeptLags(lag_table, reader.tables, group_ids, ids, is_all, new_lags)
         return cls(evaluated_at, reader.status_rules, _sorted(statuses, GROUP_STATUS), lags)
 
     def numbers(self, group_ids: Sequence[str]) -> Int64s:

@@ -31,7 +31,11 @@ def standing_since(reader: TableReader, statuses: pa.Table, at: datetime) -> Map
     changes = reader.read(STATUS_CHANGES.name, _COLUMNS, wanted)
     changes = changes.filter(pc.is_null(changes["topic"])).sort_by("changed_at")
     last = changes.group_by("group_id", use_threads=False).aggregate(
-        [("status_after", "last"), ("changed_at", "last")]
+        # A deletion is a change to null.
+        [
+            ("status_after", "last", pc.ScalarAggregateOptions(skip_nulls=False)),
+            ("changed_at", "last"),
+        ]
     )
     rows = statuses.select(["group_id", "status"]).join(last, "group_id", join_type="inner")
     rows = rows.filter(pc.equal(rows["status"], rows["status_after_last"]))

@@ -28,7 +28,8 @@ class ListQuery:
     """A query in DuckDB's SQL.
 
     Attributes:
-        select: the SELECT of all rows, up to its FROM.
+        source: the FROM, which may be a SELECT in parentheses.
+        columns: the columns of a row.
         within: the conditions of every row.
         filters: conditions that a reader chose, without that of the status.
         statuses: the statuses that a reader chose, any of them; all if empty.
@@ -40,7 +41,8 @@ class ListQuery:
             for.
     """
 
-    select: str
+    source: str
+    columns: str = "*"
     within: Sequence[str] = ()
     filters: Sequence[str] = ()
     statuses: Sequence[str] = ()
@@ -51,17 +53,23 @@ class ListQuery:
     @property
     def sql(self) -> str:
         """The query of all rows that match, in order."""
+        return self.sql_of(self.columns)
+
+    def sql_of(self, columns: str) -> str:
+        """The query with these columns."""
         conditions = [*self.within, *self.filters, *any_of("status", self.statuses)]
-        order = [_sorted_by(self.sort)] if self.sort else []
-        return lines(self.select, where(conditions), f"ORDER BY {', '.join([*order, *self.then])}")
+        order = ", ".join([*([_sorted_by(self.sort)] if self.sort else []), *self.then])
+        return lines(
+            f"SELECT {columns}", f"FROM {self.source}", where(conditions), f"ORDER BY {order}"
+        )
 
     def counts(self, *, by: str) -> str:
         """The number of `rows`, and of those that `match` the filters, by a column or a literal."""
-        rows = lines(self.select, where(self.within))
         condition = " AND ".join(self.filters) or "true"
         return lines(
             f"SELECT {by} AS value, count(*) AS rows, count(*) FILTER ({condition}) AS matching",
-            f"FROM ({rows})",
+            f"FROM {self.source}",
+            where(self.within),
             "GROUP BY value",
         )
 

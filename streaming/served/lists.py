@@ -51,7 +51,7 @@ TOPICS_NOT_READ: Final = {
 """The conditions of topics that groups do not read, or not whole."""
 _OF_TOTALS: Final = (
     "count(*) AS partitions,",
-    "sum(lag)::BIGINT AS lag, max(lag) AS max_lag,",
+    "TRY_CAST(sum(lag) AS BIGINT) AS lag, max(lag) AS max_lag,",
     "max(time_lag_ms) AS max_time_lag_ms,",
     "max(time_lag_at_least_ms) AS max_time_lag_at_least_ms",
 )
@@ -96,10 +96,8 @@ def groups(
         ),
     ]
     return ListQuery(
-        select=lines(
-            "SELECT group_id, status, reason, * EXCLUDE (group_id, status, reason)",
-            "FROM group_status",
-        ),
+        source="group_status",
+        columns="group_id, status, reason, * EXCLUDE (group_id, status, reason)",
         filters=filters,
         statuses=statuses,
         sort=chosen(sort, _GROUPS_SORTED_BY, "-rank"),
@@ -118,11 +116,8 @@ def group_partitions(
 ) -> ListQuery:
     """The partitions of a group, by default all of them, worst first."""
     return ListQuery(
-        select=lines(
-            "SELECT topic, partition, status, reason,",
-            "       * EXCLUDE (topic, partition, status, reason)",
-            "FROM group_lag",
-        ),
+        source="group_lag",
+        columns="topic, partition, status, reason, * EXCLUDE (topic, partition, status, reason)",
         within=[
             *of_group(group_id),
             *(equal("topic", topic) if topic else []),
@@ -139,7 +134,7 @@ def group_partitions(
 def lags_of(name: str, values: Sequence[str]) -> ListQuery:
     """The rows of `group_lag` with any of these values in a column."""
     return ListQuery(
-        select=lines("SELECT *", "FROM group_lag"),
+        source="group_lag",
         within=[*any_of(name, values)],
         then=["group_id", "topic", "partition"],
         lags_of=(name, values),
@@ -153,9 +148,9 @@ def group_totals(group_ids: Sequence[str], by: str) -> ListQuery:
     part of the lag of all partitions of the group, null if there is none.
     """
     return ListQuery(
-        select=lines(
-            "SELECT *, lag / nullif(sum(lag) OVER (PARTITION BY group_id), 0) AS share",
-            "FROM (",
+        columns="*, lag / nullif(sum(lag) OVER (PARTITION BY group_id), 0) AS share",
+        source=lines(
+            "(",
             f"  SELECT group_id, {by}, arg_max(status, {rank('status')}) AS status,",
             *(f"         {total}" for total in _OF_TOTALS),
             "  FROM group_lag",
@@ -182,8 +177,8 @@ def topic_groups(
     """
     worst = f"({rank('status')}, coalesce(lag, -1), -CAST(partition AS BIGINT))"
     return ListQuery(
-        select=lines(
-            "SELECT * FROM (",
+        source=lines(
+            "(",
             f"  SELECT group_id, arg_max(status, {worst}) AS status,",
             f"         arg_max(reason, {worst}) AS reason, any_value(group_state) AS group_state,",
             "         any_value(topic_state) AS topic_state,",
@@ -206,10 +201,10 @@ def topic_groups(
 def blocked_groups() -> ListQuery:
     """The groups that a transaction on their topic blocks."""
     return ListQuery(
-        select=lines(
-            "SELECT group_id, topic, partition, committed_offset, last_stable_offset,",
-            "       log_end_offset, lag",
-            "FROM group_lag",
+        source="group_lag",
+        columns=lines(
+            "group_id, topic, partition, committed_offset, last_stable_offset,",
+            "log_end_offset, lag",
         ),
         within=["last_stable_offset < log_end_offset", "lag > 0", "lag_to_last_stable = 0"],
         then=["group_id", "topic", "partition"],
@@ -221,10 +216,11 @@ def load_progress(*, is_all: bool = True, sort: str = "log_partition") -> ListQu
 
     Not all are those that have records or are not read to their end.
     """
-    has_work = f"(records_read > 0 OR behind > 0 OR unaccounted > 0 OR state <> '{STATE_CURRENT}')"
+    is_current = f"state IS NOT DISTINCT FROM '{STATE_CURRENT}'"
+    has_work = f"(records_read > 0 OR behind <> 0 OR unaccounted > 0 OR NOT {is_current})"
     return ListQuery(
-        select=lines(
-            "SELECT * FROM (",
+        source=lines(
+            "(",
             "  SELECT log_partition, state, next_offset, high_watermark - next_offset AS behind,",
             "         records_read, records_applied, records_superseded, records_ignored,",
             "         records_quarantined, records_pending,",
@@ -241,10 +237,10 @@ def load_progress(*, is_all: bool = True, sort: str = "log_partition") -> ListQu
 def quarantine() -> ListQuery:
     """The records that cannot be decoded, newest first."""
     return ListQuery(
-        select=lines(
-            "SELECT record_timestamp, coalesce(log_topic, '__consumer_offsets') AS log_topic,",
-            "       log_partition, record_offset, reason",
-            "FROM quarantine",
+        source="quarantine",
+        columns=lines(
+            "record_timestamp, coalesce(log_topic, '__consumer_offsets') AS log_topic,",
+            "log_partition, record_offset, reason",
         ),
         then=["record_timestamp DESC NULLS LAST", "log_topic", "log_partition", "record_offset"],
     )
@@ -253,14 +249,14 @@ def quarantine() -> ListQuery:
 def topic_loads() -> ListQuery:
     """The load progress of the other internal topics."""
     return ListQuery(
-        select=lines(
-            "SELECT * FROM (",
+        source=lines(
+            "(",
             "  SELECT log_topic, count(*) AS log_partitions,",
             f"         count(*) FILTER (state = '{STATE_CURRENT}') AS current,",
-            "         sum(greatest(high_watermark - next_offset, 0))::BIGINT AS behind,",
-            "         sum(records_read)::BIGINT AS records_read,",
-            "         sum(records_quarantined)::BIGINT AS records_quarantined,",
-            "         sum(records_unaccounted)::BIGINT AS records_unaccounted",
+            "         CAST(sum(greatest(high_watermark - next_offset, 0)) AS BIGINT) AS behind,",
+            "         CAST(sum(records_read) AS BIGINT) AS records_read,",
+            "         CAST(sum(records_quarantined) AS BIGINT) AS records_quarantined,",
+            "         CAST(sum(records_unaccounted) AS BIGINT) AS records_unaccounted",
             "  FROM topic_progress",
             "  GROUP BY log_topic",
             ")",
@@ -272,7 +268,8 @@ def topic_loads() -> ListQuery:
 def groups_at(group_id: str | None) -> ListQuery:
     """The groups whose changes a page shows, as of one of its two moments."""
     return ListQuery(
-        select=lines("SELECT group_id, status, group_state, partitions, lag", "FROM group_status"),
+        source="group_status",
+        columns="group_id, status, group_state, partitions, lag",
         within=of_group(group_id),
         then=["group_id"],
     )
@@ -281,7 +278,8 @@ def groups_at(group_id: str | None) -> ListQuery:
 def offsets_at(group_id: str | None) -> ListQuery:
     """The committed offsets whose changes a page shows, as of one of its two moments."""
     return ListQuery(
-        select=lines("SELECT group_id, topic, partition, committed_offset", "FROM group_lag"),
+        source="group_lag",
+        columns="group_id, topic, partition, committed_offset",
         within=of_group(group_id),
         then=["group_id", "topic", "partition"],
     )
@@ -290,11 +288,11 @@ def offsets_at(group_id: str | None) -> ListQuery:
 def group_members(group_id: str) -> ListQuery:
     """The members of a group of any type; workers of Kafka Connect have their tasks as JSON."""
     return ListQuery(
-        select=lines(
-            "SELECT member_id, client_id, client_host, group_instance_id, rack_id, assignment,",
-            "       tasks, target_tasks, subscribed_topics, member_state, member_epoch,",
-            "       subscription_json, assignment_json",
-            "FROM group_members",
+        source="group_members",
+        columns=lines(
+            "member_id, client_id, client_host, group_instance_id, rack_id, assignment,",
+            "tasks, target_tasks, subscribed_topics, member_state, member_epoch,",
+            "subscription_json, assignment_json",
         ),
         within=of_group(group_id),
         then=["client_id", "member_id"],
@@ -304,7 +302,8 @@ def group_members(group_id: str) -> ListQuery:
 def share_partitions(group_id: str) -> ListQuery:
     """The delivery state of each partition of a share group."""
     return ListQuery(
-        select=lines("SELECT * EXCLUDE (log_partition, record_offset)", "FROM share_partitions"),
+        source="share_partitions",
+        columns="* EXCLUDE (log_partition, record_offset)",
         within=of_group(group_id),
         then=["topic", "partition"],
     )
@@ -365,7 +364,7 @@ def topics(
         sort: the order.
     """
     return ListQuery(
-        select=lines("SELECT *", "FROM topics"),
+        source="topics",
         within=[TOPICS_NOT_READ[readers]] if readers in TOPICS_NOT_READ else [],
         filters=[*has_part("topic", search)],
         statuses=statuses,
@@ -377,7 +376,7 @@ def topics(
 def read_topics(search: str) -> ListQuery:
     """The names of the topics that groups have committed offsets of, with a part in any case."""
     return ListQuery(
-        select=lines("SELECT * FROM (SELECT DISTINCT topic FROM group_lag)"),
+        source="(SELECT DISTINCT topic FROM group_lag)",
         within=[*has_part("topic", search)],
         then=["topic"],
     )
@@ -386,8 +385,8 @@ def read_topics(search: str) -> ListQuery:
 def topic_partitions(topic: str) -> ListQuery:
     """The partitions of a topic of which groups have committed offsets."""
     return ListQuery(
-        select=lines(
-            "SELECT * FROM (",
+        source=lines(
+            "(",
             "  SELECT partition, max(log_start_offset) AS log_start_offset,",
             "         max(last_stable_offset) AS last_stable_offset,",
             "         max(log_end_offset) AS log_end_offset,",
@@ -407,13 +406,14 @@ def topic_partitions(topic: str) -> ListQuery:
 def pending_offsets(group_id: str | None = None) -> ListQuery:
     """The pending offsets of ongoing transactions, of one group or all, each in a row."""
     return ListQuery(
-        select=lines(
-            "SELECT t.since, p.producer_id, t.transactional_id, t.transaction_state,",
-            "       t.abort_timestamp, t.is_marker_lost, p.producer_epoch, p.group_id,",
-            "       p.client_id, p.client_host, p.topic, p.partition, p.committed_offset,",
-            "       p.log_partition",
-            "FROM pending_offsets AS p",
+        source=lines(
+            "pending_offsets AS p",
             "JOIN open_transactions AS t USING (log_partition, producer_id, group_id)",
+        ),
+        columns=lines(
+            "t.since, p.producer_id, t.transactional_id, t.transaction_state,",
+            "t.abort_timestamp, t.is_marker_lost, p.producer_epoch, p.group_id, p.client_id,",
+            "p.client_host, p.topic, p.partition, p.committed_offset, p.log_partition",
         ),
         within=of_group(group_id),
         then=["t.since", "p.producer_id", "p.topic", "p.partition"],
@@ -424,7 +424,7 @@ def alerts() -> ListQuery:
     """The alerts of `alert run`, those that fire first."""
     order = "list_position(['firing', 'pending', 'resolved'], state)"
     return ListQuery(
-        select=lines("SELECT *", "FROM alerts"),
+        source="alerts",
         then=[order, "since DESC", "rule", "group_id", "topic", "partition"],
     )
 
@@ -433,7 +433,8 @@ def _history(table: str, conditions: Sequence[str], then: Sequence[str] = ()) ->
     """Rows of a table with days, newest first."""
     newest = ("record_timestamp DESC NULLS LAST", "log_partition", "record_offset DESC")
     return ListQuery(
-        select=lines("SELECT * EXCLUDE (day)", f"FROM {table}"),
+        source=table,
+        columns="* EXCLUDE (day)",
         within=conditions,
         then=[*newest, *then],
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from streaming.lag.burrow_status import burrow_partitions
 from streaming.lag.judged_partitions import rows_of
 from streaming.lag.lag_history import LagHistory
 from streaming.lag.open_transactions import open_transactions
+from streaming.lag.recent_commits import KEY
 from streaming.lag.standing import standing_since
 from streaming.once import once
 from streaming.served.list_query import ListQuery
@@ -28,6 +29,10 @@ from streaming.views.query import Queried, asking
 from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
+_OF_LISTS: Final = (
+    *(*KEY, "committed_offset", "last_stable_offset", "log_end_offset", "lag"),
+    "lag_to_last_stable",
+)
 
 
 class ServedSnapshot(Snapshot):
@@ -46,18 +51,31 @@ class ServedSnapshot(Snapshot):
         with asking(partial(self._asked, lags)) as ask:
             yield ask
 
-    def listed(self, query: ListQuery) -> pa.Table:
-        """All rows of a list, see `asking`."""
+    def listed(
+        self, query: ListQuery, columns: str | None = None, most: int | None = None
+    ) -> pa.Table:
+        """The rows of a list, by default all rows and columns; see `asking`."""
+        sql = query.sql if columns is None else query.sql_of(columns)
         with self.asking(query) as ask:
-            return ask(query.sql)
+            return ask(sql if most is None else f"{sql}\nLIMIT {most}")
+
+    def ids(self, query: ListQuery, most: int | None = None) -> list[str]:
+        """The groups of a list, in its order."""
+        ids: list[str] = self.listed(query, "group_id", most)["group_id"].to_pylist()
+        return ids
 
     def _asked(self, lags: pc.Expression | None, name: str) -> Queried:
         """A table or view; an evaluation makes only the reasons of the rows that are needed."""
         if name == "group_status":
             return self.evaluation.statuses
-        if name != "group_lag" or self.evaluation.is_kept:
+        if name != "group_lag":
             return self.queried(name)
-        return self.evaluation.lags if lags is None else self.evaluation.lags_where(lags)
+        return self._lags_of_lists if lags is None else self.evaluation.lags_where(lags)
+
+    @once
+    def _lags_of_lists(self) -> pa.Table:
+        """The columns of `group_lag` for lists of all groups."""
+        return self.evaluation.lag_columns(_OF_LISTS)
 
     def partitions_of(self, *group_ids: str) -> Sequence[Row]:
         """Rows of `group_lag` of groups."""

@@ -28,6 +28,7 @@ Queried: TypeAlias = "pa.Table | Dataset"
 _LOCK: Final = Lock()
 _INTERRUPT_EVERY_S: Final = 0.1
 _WORD: Final = re.compile(r"\w+")
+_LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _SHOW: Final = re.compile(r"\s*SHOW\b", re.IGNORECASE)
 _NO_ACCESS: Final = {
     "enable_external_access": "false",
@@ -90,9 +91,12 @@ def asking(queried: Callable[[str], Queried]) -> Iterator[Callable[[str], pa.Tab
     with _LOCK:
         connection = _shared_database().cursor()
 
+    registered: set[str] = set()
+
     def ask(sql: str) -> pa.Table:
-        for name in names_in(sql):
+        for name in names_in(_LITERAL.sub("", sql)) - registered:
             connection.register(name, queried(name))
+            registered.add(name)
         return connection.sql(sql).to_arrow_table()
 
     with closing(connection), _in_plain_words():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +16,7 @@ from streaming.lag.topics import topics_of
 from streaming.lag.unread_logs import UNREAD_LOGS
 from streaming.served import lists
 from streaming.served.list_query import ListQuery
-from streaming.views.query import Queried, asking
+from streaming.views.query import asking
 
 Row = dict[str, Any]
 _TOPICS = st.sampled_from("tuv")
@@ -38,22 +37,11 @@ _UNREAD = st.dictionaries(st.tuples(_TOPICS, _PARTITIONS), _VALUES)
 _SILENT = st.sets(st.tuples(st.sampled_from("hi"), _TOPICS, _PARTITIONS))
 
 
-class Listed(Protocol):
-    def __call__(self, query: ListQuery, /, **tables: pa.Table) -> list[Row]:
-        """The rows of a list over these tables."""
-
-
-@pytest.fixture(scope="module")
-def listed() -> Iterator[Listed]:
-    of_query: dict[str, Queried] = {}
-    with asking(of_query.__getitem__) as ask:
-
-        def answer(query: ListQuery, /, **tables: pa.Table) -> list[Row]:
-            of_query.update(tables)
-            rows: list[Row] = ask(query.sql).to_pylist()
-            return rows
-
-        yield answer
+def listed(query: ListQuery, /, **tables: pa.Table) -> list[Row]:
+    """The rows of a list over these tables."""
+    with asking(tables.__getitem__) as ask:
+        rows: list[Row] = ask(query.sql).to_pylist()
+    return rows
 
 
 def lag_rows(keyed: dict[tuple[str, str, int], Row]) -> list[Row]:
@@ -68,9 +56,7 @@ def lag_rows(keyed: dict[tuple[str, str, int], Row]) -> list[Row]:
 
 
 @given(keyed=_KEYED, by=st.sampled_from(["topic", "member_id"]))
-def test_the_totals_of_groups(
-    listed: Listed, keyed: dict[tuple[str, str, int], Row], by: str
-) -> None:
+def test_the_totals_of_groups(keyed: dict[tuple[str, str, int], Row], by: str) -> None:
     rows = lag_rows(keyed)
     lags = pa.Table.from_pylist(rows, GROUP_LAG_ROW)
     totals = listed(lists.group_totals(["g", "h"], by), group_lag=lags)
@@ -109,7 +95,7 @@ def _sums(rows: list[Row]) -> Row:
 
 
 @given(keyed=_KEYED)
-def test_the_groups_of_a_topic(listed: Listed, keyed: dict[tuple[str, str, int], Row]) -> None:
+def test_the_groups_of_a_topic(keyed: dict[tuple[str, str, int], Row]) -> None:
     rows = lag_rows(keyed)
     lags = pa.Table.from_pylist(rows, GROUP_LAG_ROW)
     groups = {row["group_id"]: row for row in listed(lists.topic_groups("t"), group_lag=lags)}
@@ -165,9 +151,7 @@ GROUPS: list[Row] = [
         ({"is_growing": True}, ["ÄLPHA"]),
     ],
 )
-def test_the_groups_that_filters_select(
-    listed: Listed, arguments: dict[str, Any], ids: list[str]
-) -> None:
+def test_the_groups_that_filters_select(arguments: dict[str, Any], ids: list[str]) -> None:
     lags: list[Row] = [
         {"group_id": "beta", "topic": "Orders", "partition": 0},
         {"group_id": "Alpha", "topic": "images", "partition": 0},

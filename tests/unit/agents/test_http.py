@@ -133,13 +133,22 @@ def test_slow_clients_leave_room_for_others(
     tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(http, "_CONNECTIONS", 16)
+    monkeypatch.setattr(http, "_REQUEST_S", 600.0)
     with served(tables) as address, ExitStack() as stack:
         place = ("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))
+        clients = []
         for _ in range(64):
             client = stack.enter_context(socket.create_connection(place, timeout=60))
+            clients.append(client)
             with suppress(OSError):
                 client.sendall(sent)
         assert post(address).status_code == 200
+        # The deadline of a request is later.
+        with suppress(ConnectionResetError):
+            assert clients[0].recv(1) == b""
+        clients[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            clients[-1].recv(1)
 
 
 @pytest.mark.parametrize(

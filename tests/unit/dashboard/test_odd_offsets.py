@@ -28,6 +28,8 @@ def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
     """Two groups that read a topic; the group `odd` commits an odd offset again and again."""
     tables = create_tables(folder)
     places = [("odd", committed_offset, partition), ("odd", 5, 0), ("usual", 5, 1)]
+    # Also a sum of lags may be too large.
+    places += [("odd", committed_offset, number) for number in (2, 3, 4)]
     apply_micro_batch(
         tables,
         progress=[{"updated_at": NOW, "next_offset": 40, "high_watermark": 40}],
@@ -40,7 +42,7 @@ def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
             for ago, offset in ((90, 3), (60, committed_offset), (30, 4), (0, committed_offset))
         ),
     )
-    logs = [(end, "t", number) for end in (100, 200) for number in (0, 1, partition, -5)]
+    logs = [(end, "t", number) for end in (100, 200) for number in (0, 1, 2, 3, 4, partition, -5)]
     logs += [(end, "__consumer_offsets", 0) for end in (39, 40)]
     samples = [
         sample(NOW - timedelta(seconds=0 if end in (40, 200) else 60), end, topic, number)
@@ -52,7 +54,7 @@ def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
 
 @pytest.mark.parametrize(
     ("partition", "committed_offset"),
-    [(1, HUGE), (1, 2**53 + 1), (-1, 7), (-(2**31), 7), (2**31 - 1, HUGE)],
+    [(1, HUGE), (1, 2**53 + 1), (1, -(2**62)), (-1, 7), (-(2**31), 7), (2**31 - 1, HUGE)],
 )
 def test_every_page_answers(tmp_path: Path, partition: int, committed_offset: int) -> None:
     tables = tables_with(tmp_path / "tables", partition, committed_offset)

@@ -146,6 +146,17 @@ def test_requests_that_arrive_together_are_answered_in_their_order() -> None:
         assert re.findall(rb"\r\n\r\n(/[abc](?:=2)?)", answers) == [b"/a", b"/b=2", b"/c"]
 
 
+def test_a_request_that_no_parser_understands_ends_only_its_connection() -> None:
+    good = b"GET / HTTP/1.1\r\n\r\n"
+    with serving(app) as address:
+        for bad in (b"GET http://[x HTTP/1.1\r\n\r\n", b"\xff\x00 / HTTP/9\r\n\r\n"):
+            for sent in (bad, good + bad):
+                with connected(address_of(address)) as client, suppress(ConnectionError):
+                    client.sendall(sent)
+                    all_of(client)
+        assert requests.get(address, timeout=60).text == "answer"
+
+
 def test_an_answer_that_is_not_read_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     left = threading.Event()
 

@@ -18,6 +18,7 @@ from streaming.dashboard.app import create_app
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.lag.standing import standing_since
 from streaming.run.evaluation import StatusEvaluation
+from streaming.served import lists
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables import delta
 from streaming.tables import reader as reader_module
@@ -58,6 +59,12 @@ def opened(tables: str, monkeypatch: pytest.MonkeyPatch) -> OpenAt:
 
 def without_since(rows: pa.Table) -> pa.Table:
     return rows.drop_columns(["status_since"])
+
+
+def readers_of(snapshot: ServedSnapshot, topic: str) -> list[str]:
+    readers = snapshot.ids(lists.topic_groups(topic))
+    assert {row["group_id"] for row in snapshot.partitions_of_topic(topic)} == set(readers)
+    return readers
 
 
 def test_the_kept_rows_are_those_of_a_new_evaluation(opened: OpenAt) -> None:
@@ -186,6 +193,14 @@ def test_groups_that_are_new_or_deleted_since(tables: str, opened: OpenAt) -> No
     assert lag == 1
     answer = query("SELECT lag FROM group_lag WHERE group_id = 'fresh'", Snapshot(reader))
     assert answer.to_pylist() == [{"lag": 1}]
+    snapshot = ServedSnapshot(reader)
+    readers = {row["group_id"] for row in new.group_lag().to_pylist()}
+    for reading in (
+        query("SELECT group_id FROM group_lag", snapshot)["group_id"].to_pylist(),
+        snapshot.ids(lists.offsets_at(None)),
+        [group for topic in evaluation.topics.to_pylist() for group in readers_of(snapshot, topic)],
+    ):
+        assert set(reading) == readers
     client = create_app({"tables": tables}).test_client()
     assert client.get("/api/v1/groups/fresh").get_json()["group"]["lag"] == 1
     assert client.get("/api/v1/groups/old").status_code == 404
