@@ -38,17 +38,15 @@ _OF_LISTS: Final = (
 class ServedSnapshot(Snapshot):
     """The tables as of one micro-batch, for the page and the API."""
 
+    _last_lags: tuple[tuple[str, tuple[str, ...]], pa.Table] | None = None
+
     @contextmanager
     def asking(self, query: ListQuery) -> Iterator[Callable[[str], pa.Table]]:
         """A function that answers the SQL of a list.
 
         `group_status` may have no reasons there; the method `groups` adds them.
         """
-        lags = None
-        if query.lags_of is not None:
-            name, values = query.lags_of
-            lags = pc.field(name).isin(pa.array(values, pa.string()))
-        with asking(partial(self._asked, lags)) as ask:
+        with asking(partial(self._asked, query)) as ask:
             yield ask
 
     def listed(
@@ -64,13 +62,22 @@ class ServedSnapshot(Snapshot):
         ids: list[str] = self.listed(query, "group_id", most)["group_id"].to_pylist()
         return ids
 
-    def _asked(self, lags: pc.Expression | None, name: str) -> Queried:
+    def _asked(self, query: ListQuery, name: str) -> Queried:
         """A table or view; an evaluation makes only the reasons of the rows that are needed."""
         if name == "group_status":
             return self.evaluation.statuses
         if name != "group_lag":
             return self.queried(name)
-        return self._lags_of_lists if lags is None else self.evaluation.lags_where(lags)
+        if query.lags_of is None:
+            return self._lags_of_lists
+        column, values = query.lags_of
+        key = column, tuple(values)
+        # Most pages ask several times for the same rows.
+        last = self._last_lags
+        if last is None or last[0] != key:
+            wanted = pc.field(column).isin(pa.array(values, pa.string()))
+            self._last_lags = last = key, self.evaluation.lags_where(wanted)
+        return last[1]
 
     @once
     def _lags_of_lists(self) -> pa.Table:
