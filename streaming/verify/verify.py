@@ -12,7 +12,8 @@ If both answers of the broker are equal, the tables must give the same answer. I
 changed meanwhile, it is equal if the tables give one of the answers that the broker gave in the
 round, which asks the broker again while it waits. The next rounds repeat the groups of all other
 answers, until each is compared or the time is over. A difference counts only if two rounds in a row
-see it: an answer may have changed and changed back within one round.
+see it: an answer may have changed and changed back within one round. Pending offsets come and go
+with each transaction, so their difference counts only in five rounds in a row.
 
 State that is not in the log is not compared, but noted: a running rebalance of a classic group
 exists only in the coordinator's memory.
@@ -117,6 +118,7 @@ def verify(
         return log_partitions is None or log_partition in log_partitions
 
     result = Verification()
+    rounds_differing: Mapping[AnswerKey, int] = {}
     compared: set[AnswerKey] = set()
     groups: set[str] | None = None if group_ids is None else set(group_ids)
     deadline = time.monotonic() + settle_timeout_s
@@ -127,14 +129,15 @@ def verify(
         seen.forget(lambda group: not is_wanted(log_partition_of(group)))
         seen.settle(compared)
         compared |= seen.equal
-        unconfirmed = seen.differing.keys() - result.differing.keys()
+        rounds_differing = {key: rounds_differing.get(key, 0) + 1 for key in seen.differing}
+        unconfirmed = {key for key, rounds in rounds_differing.items() if rounds < _rounds(key)}
         result.forget((groups or set()).__contains__)
         result.add(seen)
         unsettled = seen.moving | unconfirmed
         if not unsettled:
             break
         if round_number >= LEAST_ROUNDS and time.monotonic() >= deadline:
-            # Only one round saw these differences: the answers may have changed and changed back.
+            # Too few rounds saw these differences: the answers may have changed and changed back.
             result.moving |= unconfirmed
             for key in unconfirmed:
                 del result.differing[key]
@@ -147,6 +150,11 @@ def verify(
         if round_number >= LEAST_ROUNDS:
             threading.Event().wait(_POLL_S)
     return result
+
+
+def _rounds(key: AnswerKey) -> int:
+    """The rounds in a row that must see a difference."""
+    return LEAST_ROUNDS if key.kind == "pending" else 2
 
 
 def _compared_once(

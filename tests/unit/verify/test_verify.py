@@ -218,6 +218,18 @@ def test_a_difference_that_the_last_round_sees_first_counts_as_moving() -> None:
     assert len(result.moving) == 1
 
 
+def test_transactions_that_come_and_go_are_no_difference() -> None:
+    """In some rounds in a row, one is open only while the tables are read."""
+    read = [Tables(group() | pending())] * 2 * (LEAST_ROUNDS - 1)
+
+    result = verified(Broker(group()), *read, Tables(group()))
+    assert result.is_equal
+    assert result.is_complete
+
+    result = verified(Broker(group()), Tables(group() | pending()))
+    assert [str(difference.key) for difference in result.differences] == ["pending g t:0"]
+
+
 def test_a_changing_answer_is_equal_if_the_tables_give_one_of_its_values() -> None:
     # 1 before, 2 while the tables catch up, 3 after; the tables were at 2.
     moving = [offset(number) | group() for number in (0, 0, 1, 2, 3)]
