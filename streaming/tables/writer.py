@@ -193,10 +193,10 @@ class Writer:
                     app_transactions=[transaction], custom_metadata=dict(info or {})
                 )
                 action(opened, properties)
+            # A deletion of no row commits nothing.
+            self.epoch.note_commit(table, self.epoch.last_write(opened))
 
-        version = committed(self.tables, table, write_once)
-        self.epoch.note_commit(table, number)
-        return version
+        return committed(self.tables, table, write_once)
 
     def _rows(self, opened: DeltaTable, table: Table, columns: list[str] | None = None) -> pa.Table:
         return delta.rows_of(opened, self.tables, table, columns)

@@ -31,6 +31,7 @@ from streaming.tables.schemas import (
     LOG_OFFSETS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
+    QUARANTINE,
     TABLES,
 )
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
@@ -308,3 +309,14 @@ def test_a_run_ends_if_a_newer_copy_with_its_epoch_replaces_its_folder(tmp_path:
     # The reason stays known, whichever table is looked at.
     with pytest.raises(TablesReplaced):
         run.writer.epoch.require_current()
+
+
+def test_a_deletion_of_no_row_is_no_write(tmp_path: Path) -> None:
+    """delta-rs commits nothing then, so the table keeps its last write."""
+    tables = load(str(tmp_path / "tables"), 1)
+    run = start_apply(tables)
+    apply_next(run)
+    for _ in range(2):
+        run.writer.delete_from(QUARANTINE, {LOG_PARTITION: 1_000_000})
+    run.writer.append(QUARANTINE, QUARANTINE.schema.empty_table())
+    run.writer.epoch.require_current(QUARANTINE)
