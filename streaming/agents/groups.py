@@ -10,7 +10,7 @@ from coordinator_state.insight.group_status import Status
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.agents.answer import Answer, At, ClusterName, Limit, Part, RecordId, Text
 from streaming.agents.clusters import Clusters
-from streaming.lag.group_facts import HEALTHY
+from streaming.lag.group_facts import UNHEALTHY
 from streaming.served import lists
 from streaming.served.statuses import counted
 from streaming.tables.reader import TableReader
@@ -75,7 +75,7 @@ def find_groups(
     statuses = snapshot.evaluation.statuses["status"]
     wanted = {
         "all": [],
-        "unhealthy": [other.value for other in Status if other not in HEALTHY],
+        "unhealthy": UNHEALTHY,
     }.get(status, [status])
     query = lists.groups(search=from_printable(search), statuses=wanted)
     ids = snapshot.ids(query)

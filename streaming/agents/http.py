@@ -80,12 +80,13 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait_for_request()
-        waiting = {
-            other: other._deadline.when()
-            for other in self.connections
-            if isinstance(other, _Connection) and other._deadline is not None
-        }
-        if len(self.connections) > _CONNECTIONS and waiting:
+        if len(self.connections) > _CONNECTIONS:
+            # This one waits, too.
+            waiting = {
+                other: other._deadline.when()
+                for other in self.connections
+                if isinstance(other, _Connection) and other._deadline is not None
+            }
             min(waiting, key=waiting.__getitem__).transport.abort()
 
     def handle_events(self) -> None:

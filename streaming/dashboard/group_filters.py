@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from werkzeug.datastructures import MultiDict
 
 from coordinator_state.insight.lag_trend import Trend
+from streaming.dashboard.tables_of_rows import chosen_values
 from streaming.served.list_query import ListQuery
 from streaming.served.lists import groups
 from streaming.served.snapshot import ServedSnapshot
@@ -59,18 +60,13 @@ def selected_groups(arguments: MultiDict[str, str]) -> ListQuery:
     """The groups that the arguments of an address select."""
     return groups(
         search=arguments.get("search", ""),
-        statuses=_values(arguments, "status"),
-        states=_values(arguments, "state"),
-        types=_values(arguments, "type"),
+        statuses=chosen_values(arguments, "status"),
+        states=chosen_values(arguments, "state"),
+        types=chosen_values(arguments, "type"),
         topic_part=arguments.get("topic", ""),
         is_growing=arguments.get("trend") == Trend.GROWING.value,
         sort=arguments.get("sort", ""),
     )
-
-
-def _values(arguments: MultiDict[str, str], name: str) -> list[str]:
-    """The values of an argument without empty ones: forms send them for fields without a choice."""
-    return [value for value in dict.fromkeys(arguments.getlist(name)) if value]
 
 
 def _chips(arguments: MultiDict[str, str]) -> Iterator[Chip]:
@@ -78,7 +74,7 @@ def _chips(arguments: MultiDict[str, str]) -> Iterator[Chip]:
         if arguments.get(name):
             yield Chip(label, arguments[name], name, None)
     for name, label in _SEVERAL.items():
-        values = _values(arguments, name)
+        values = chosen_values(arguments, name)
         for value in values:
             yield Chip(label, value, name, [one for one in values if one != value] or None)
 

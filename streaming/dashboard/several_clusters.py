@@ -12,7 +12,7 @@ from flask import g, render_template, request
 from coordinator_state.insight.group_status import Status
 from streaming.dashboard.overview import Tile, tiles_of
 from streaming.errors import ConfigurationError
-from streaming.lag.group_facts import HEALTHY
+from streaming.lag.group_facts import UNHEALTHY
 from streaming.served import lists
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import Row, ServedSnapshot
@@ -68,9 +68,7 @@ def page() -> str:
 def _known(cluster: Cluster) -> Known:
     snapshot = cluster.snapshot()
     statuses = counted(snapshot.evaluation.statuses["status"])
-    unhealthy = [status.value for status in Status if status not in HEALTHY]
-    ids = snapshot.ids(lists.groups(statuses=unhealthy), _MOST_WORST)
-    worst = snapshot.groups(ids)
+    worst = snapshot.groups(snapshot.ids(lists.groups(statuses=UNHEALTHY), _MOST_WORST))
     return Known(cluster.name, snapshot, statuses, tiles_of(snapshot), list(worst.values()))
 
 

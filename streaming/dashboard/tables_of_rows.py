@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from werkzeug.datastructures import MultiDict
+
 from streaming.lag.judged_partitions import rows_of
 from streaming.served.list_query import ListQuery
 from streaming.served.snapshot import ServedSnapshot
@@ -34,6 +36,11 @@ class RowsPage:
     of: int
     statuses: Mapping[str, int]
     sql: str = ""
+
+
+def chosen_values(arguments: MultiDict[str, str], name: str) -> list[str]:
+    """The values of an argument without empty ones: forms send them for fields without a choice."""
+    return [value for value in dict.fromkeys(arguments.getlist(name)) if value]
 
 
 def list_page(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 from flask import abort, g, render_template, request
 
-from streaming.dashboard.tables_of_rows import PAGE_ROWS, list_page
+from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page
 from streaming.dashboard.topic_matrix import MAX_CELLS, Matrix
 from streaming.dashboard.topic_partitions import AT_ONCE, TopicPartitions
 from streaming.lag.judged_partitions import rows_of
@@ -27,7 +27,7 @@ def page() -> str:
     query = topic_groups(
         name,
         search=request.args.get("search", ""),
-        statuses=list(filter(None, request.args.getlist("status"))),
+        statuses=chosen_values(request.args, "status"),
         sort=request.args.get("sort", ""),
     )
     page_rows = min(PAGE_ROWS, MAX_CELLS // max(len(columns), 1))

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow.compute as pc
 from flask import g, render_template, request
 
-from streaming.dashboard.tables_of_rows import list_page
+from streaming.dashboard.tables_of_rows import chosen_values, list_page
 from streaming.served import lists
 from streaming.served.snapshot import ServedSnapshot
 
@@ -21,7 +21,7 @@ def page() -> str:
     only = request.args.get("unread", "")
     query = lists.topics(
         search=request.args.get("search", ""),
-        statuses=list(filter(None, request.args.getlist("status"))),
+        statuses=chosen_values(request.args, "status"),
         readers=only,
         sort=request.args.get("sort", ""),
     )

@@ -112,8 +112,10 @@ class _Dispatcher(ThreadedTaskDispatcher):
     """Threads that answer requests in their order, but probes first."""
 
     def add_task(self, task: Any) -> None:
+        # A thread may end the request as soon as it is in the queue.
+        is_probe = getattr(task.requests[0], "path", None) in _PROBES
         super().add_task(task)
-        if getattr(task.requests[0], "path", None) in _PROBES:
+        if is_probe:
             with self.lock:
                 if task in self.queue:
                     self.queue.remove(task)

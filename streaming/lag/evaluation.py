@@ -233,11 +233,11 @@ class Evaluation:
         # A reader of a snapshot from a moment ago takes the rows of now.
         if evaluated_at is None or abs(at - evaluated_at) > KEPT_FOR:
             return None
-        known = reader.own("groups", ["group_id"], group_ids)["group_id"].combine_chunks()
-        evaluated = statuses.num_rows
-        statuses = statuses.filter(pc.is_in(statuses["group_id"], known))
-        is_all, evaluated_ids = statuses.num_rows == evaluated, statuses["group_id"]
-        new = known.filter(pc.invert(pc.is_in(known, statuses["group_id"].combine_chunks())))
+        existing = reader.own("groups", ["group_id"], group_ids)["group_id"].combine_chunks()
+        is_existing = pc.is_in(statuses["group_id"], existing)
+        statuses = statuses.filter(is_existing)
+        known = statuses["group_id"].combine_chunks()
+        new = existing.filter(pc.invert(pc.is_in(existing, known)))
         if len(new) > _MOST_NEW:
             return None
         new_groups = None
@@ -245,8 +245,8 @@ class Evaluation:
             new_groups = cls.of(reader, at=at, group_ids=new.to_pylist(), rules=rules)
             statuses = pa.concat_tables([statuses, new_groups.group_status()])
         new_lags = GROUP_LAG_ROW.empty_table() if new_groups is None else new_groups.group_lag()
-        ids = evaluated_ids.combine_chunks()
-        lags = KeptLags(lag_table, reader.tables, group_ids, ids, is_all, new_lags)
+        is_all = len(known) == len(is_existing)
+        lags = KeptLags(lag_table, reader.tables, group_ids, known, is_all, new_lags)
         return cls(evaluated_at, reader.status_rules, _sorted(statuses, GROUP_STATUS), lags)
 
     def numbers(self, group_ids: Sequence[str]) -> Int64s:

@@ -46,6 +46,7 @@ WINDOW: Final = timedelta(hours=1)
 """The time before the moment in which causes are looked for."""
 EVERY: Final = timedelta(seconds=30)
 HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
+UNHEALTHY: Final = [status.value for status in Status if status not in HEALTHY]
 
 Row = dict[str, Any]
 Place = tuple[str, int]

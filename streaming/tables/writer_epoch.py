@@ -149,9 +149,9 @@ class WriterEpoch:
         if self._refusals:
             raise self._refusals[0]
         # A write may be committed after the table was opened.
-        committed = self._committed.get(table.name)
+        known = self._committed.get(table.name)
         last = self.last_write(delta.open_table(self.tables, table))
-        self._require_own(table, last, committed, self._begun.get(table.name))
+        self._require_own(table, last, known, self._begun.get(table.name))
 
     def is_due(self, opened: DeltaTable, table: Table, number: int) -> bool:
         """Whether a write is not committed yet; if it is due, the caller commits it.

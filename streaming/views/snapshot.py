@@ -11,14 +11,12 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
-from streaming.lag.group_facts import HEALTHY
-from streaming.lag.judged_partitions import ranks_of, rows_of
+from streaming.lag.judged_partitions import rows_of
 from streaming.lag.recent_commits import KEY
 from streaming.lag.silent_members import silent_members
 from streaming.lag.topics import OF_LAGS, topics_of
@@ -148,17 +146,6 @@ class Snapshot:
         """The rows of `group_status` of those groups that exist, by group."""
         rows = rows_of(self.evaluation.group_status(self.evaluation.numbers(group_ids)))
         return {row["group_id"]: row for row in rows}
-
-    @once
-    def unhealthy(self) -> Mapping[str, str]:
-        """The status of each unhealthy group, worst first."""
-        groups = self.evaluation.statuses.select(["group_id", "status"])
-        ranks = pa.array(ranks_of(groups["status"]))
-        is_healthy = pc.is_in(groups["status"], pa.array([status.value for status in HEALTHY]))
-        groups = groups.append_column("rank", ranks).filter(pc.invert(is_healthy))
-        groups = groups.take(pc.sort_indices(groups, sort_keys=[("rank", "descending")]))
-        columns = groups["group_id"].to_pylist(), groups["status"].to_pylist()
-        return dict(zip(*columns, strict=True))
 
     @once
     def known_until(self) -> datetime | None:

@@ -8,7 +8,7 @@ from flask import request
 
 from coordinator_state.insight.member_labels import labels_of
 from streaming.dashboard.group_tabs.shown_group import ShownGroup
-from streaming.dashboard.tables_of_rows import list_page
+from streaming.dashboard.tables_of_rows import chosen_values, list_page
 from streaming.lag.judged_partitions import rows_of
 from streaming.served import lists
 from streaming.tables.filters import of_groups
@@ -26,7 +26,7 @@ def partitions(group: ShownGroup) -> dict[str, Any]:
         topic=topic or "",
         member_id=member_id or "",
         search=request.args.get("search", ""),
-        statuses=list(filter(None, request.args.getlist("status"))),
+        statuses=chosen_values(request.args, "status"),
         sort=request.args.get("sort", ""),
     )
     totals = [

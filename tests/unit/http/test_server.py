@@ -6,8 +6,9 @@ import math
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
-import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -183,16 +184,39 @@ def test_probes_are_answered_before_other_requests(monkeypatch: pytest.MonkeyPat
         start_response("200 OK", [])
         return [b""]
 
+    dispatchers = []
+
+    class Noted(server._Dispatcher):
+        def __init__(self) -> None:
+            super().__init__()
+            dispatchers.append(self)
+
+    monkeypatch.setattr(server, "_Dispatcher", Noted)
     monkeypatch.setattr(server, "_THREADS", 1)
     with serving(slow) as address, ExitStack() as stack:
+        (dispatcher,) = dispatchers
         for path in ("/", "/", "/", "/health"):
             client = stack.enter_context(connected(address_of(address)))
             client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
             wait_until(lambda: bool(asked))
-        time.sleep(0.2)  # All of them are in the queue then; a longer wait cannot fail.
+        wait_until(lambda: len(dispatcher.queue) == 3)
         go_on.set()
         wait_until(lambda: len(asked) == 4)
     assert asked[:2] == ["/", "/health"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_server_may_open_more_files_than_a_shell_allows() -> None:
+    code = (
+        "import resource as r; from streaming.http.server import listening_socket;"
+        "hard = r.getrlimit(r.RLIMIT_NOFILE)[1]; r.setrlimit(r.RLIMIT_NOFILE, (256, hard));"
+        "listening_socket('127.0.0.1', 0).close(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    soft, hard = map(int, answer.stdout.split())
+    assert soft == (4_096 if hard < 0 else min(4_096, hard))
 
 
 def test_it_ends_beside_a_worker_thread_that_wakes_the_server_thread(
