@@ -8,11 +8,16 @@ from datetime import datetime, timedelta, timezone
 from html import unescape
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from flask.testing import FlaskClient
 
 from streaming.dashboard.app import create_app
 from streaming.dashboard.tables_of_rows import RowsPage, rows_page
+from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW, Evaluation
+from streaming.served.cluster import Cluster
+from streaming.served.snapshot import ServedSnapshot
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of, rows_of, text_of
@@ -284,6 +289,21 @@ def test_several_clusters_have_totals_and_one_search(folder: str, tmp_path: Path
         searched = unescape(several.get(f"/?search={search}").text)
         links = searched.partition('<ul class="tiles">')[0]
         assert [f"/c/{name}/{link}" in links for name in clusters] == [True, True, False]
+
+
+def test_the_worst_groups_of_several_clusters_have_the_greatest_lags(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statuses = [{"group_id": f"g{n:02}", "status": "STOP", "lag": 100 * n} for n in range(20)]
+    snapshot = ServedSnapshot(TableReader(folder))
+    lags = GROUP_LAG_ROW.empty_table()
+    rows = pa.Table.from_pylist(statuses, GROUP_STATUS_ROW)
+    snapshot.__dict__["evaluation"] = Evaluation(snapshot.at, snapshot.status_rules, rows, lags)
+    monkeypatch.setattr(Cluster, "snapshot", lambda *_: snapshot)
+    page = create_app({"prod": folder, "stage": folder}).test_client().get("/").text
+    worst = part_of(page, '<table id="worst-groups">', "</table>")
+    groups = re.findall(r"group=(g\d\d)", worst)
+    assert groups == [f"g{n}" for n in (19, 19, 18, 18, 17, 17, 16, 16, 15, 15)]
 
 
 def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ def test_topics_are_filtered_and_sorted(
     assert list(rows_by_heading(page_of(of_topics, f"topics?{wanted}"), "topics")) == topics
 
 
+def test_a_chosen_status_stays_in_the_form_if_no_topic_has_it(of_topics: FlaskClient) -> None:
+    page = page_of(of_topics, "topics?status=STOP&search=re")
+    assert '<option value="STOP" selected>STOP (0)</option>' in page
+
+
 def test_a_matrix_has_the_lag_of_each_group_in_each_partition(of_topics: FlaskClient) -> None:
     shown = page_of(of_topics, f"topic?topic={READ}")
     rows = rows_by_heading(shown, "matrix")

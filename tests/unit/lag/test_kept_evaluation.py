@@ -25,7 +25,7 @@ from streaming.tables import reader as reader_module
 from streaming.tables.folder import keep_up_to_date
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS
+from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, STATUS_CHANGES
 from streaming.tables.writer_epoch import WriterEpoch
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.query import query
@@ -263,6 +263,20 @@ def test_a_page_knows_since_when_a_group_has_its_status(opened: OpenAt) -> None:
         changed.schema.get_field_index("status"), "status", pa.array(["OK"])
     )
     assert standing_since(past.reader, statuses, NOW + LATER) == {}
+    # The group was deleted since then, and has come back.
+    (change,) = (
+        past.reader.read("status_changes", filters=[("group_id", "=", "old")])
+        .filter(pc.field("topic").is_null())
+        .to_pylist()
+    )
+    deletion = {**change, "changed_at": NOW + timedelta(seconds=1), "status_after": None}
+    write_deltalake(
+        STATUS_CHANGES.path(past.reader.tables),
+        pa.Table.from_pylist([deletion], STATUS_CHANGES.schema),
+        mode="append",
+    )
+    reader = opened(2 * KEPT_FOR)
+    assert "old" not in standing_since(reader, past.evaluation.statuses, NOW + LATER)
 
 
 def test_the_state_of_an_alert_is_that_of_the_kept_rows(opened: OpenAt) -> None:

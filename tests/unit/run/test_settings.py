@@ -193,6 +193,7 @@ def test_a_setting_that_is_wrong_is_named_in_one_line(
         ("", ["--trigger", "1 second", "--available-now"], "exclude each other"),
         ("", ["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
         ("tables = ", [], "cannot read the config file"),
+        (f"tables = {'[' * 3_000}", [], "cannot read the config file"),
         ("tabels = 'x'", [], "unknown option tabels"),
         ("", ["--status-rules", "stop_after"], "--status-rules: number 1 is not LIMIT=VALUE"),
         ("[status_rules]\nstop = '1m'", [], "unknown limit stop"),
