@@ -62,8 +62,8 @@ _PAGES = (
 )
 _RETRY_AFTER_S = 5
 _JSON = frozenset({"group_chart", "group_statuses"})
-_COSTLY = _JSON | {
-    *("sparklines", "compare", "changes"),
+_COSTLY = {
+    *("sparklines", "compare", "changes", "group_chart"),
     *("group_why", "group_ticket", "group_timeline", "group_alert", "group_plan"),
     *("group_records", "group_record", "group_transactions"),
 }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from itertools import pairwise
-from typing import Any
 
 from flask import g, jsonify, request, url_for
 from werkzeug.wrappers import Response
@@ -14,12 +11,8 @@ from streaming.dashboard.event_marks import event_marks
 from streaming.dashboard.period import around, period_of
 from streaming.dashboard.shown import level
 from streaming.lag.lag_history import lag_history, reader_of_groups
-from streaming.lag.past_statuses import GroupStatus, PastStatuses
+from streaming.lag.status_history import status_history
 from streaming.tables.reader import TableReader
-
-_STATUS_STEPS = 20
-_HALVINGS = 4
-"""How often the interval around a status change is halved, to find its time more exactly."""
 
 
 def chart() -> Response:
@@ -55,54 +48,40 @@ def chart() -> Response:
 
 
 def statuses() -> Response:
-    """Status over time. It takes longer than the chart, so the page shows it later."""
+    """Status over time, from the changes that `run` recorded."""
     group_id = request.args.get("group", "")
     reader, since, until = _spanned()
-    past = PastStatuses(reader, group_id, since)
-    found = [
-        past.status(since + (until - since) * number / _STATUS_STEPS)
-        for number in range(_STATUS_STEPS + 1)
-    ]
+    history = status_history(reader, group_id, since=since, until=until)
     return jsonify(
         {
-            "statuses": [_status_json(one) for one in found],
+            "periods": [
+                {
+                    "from": period.begin.timestamp(),
+                    "until": period.end.timestamp(),
+                    **_shown(period.status, "absent" if period.is_known else "not known"),
+                    "reason": period.reason,
+                }
+                for period in history.periods
+            ],
             "changes": [
                 {
-                    **_status_json(now),
-                    "before": before.status or "absent",
-                    "around": url_for("group", group=group_id, **around(now.at)),
+                    "at": change.at.timestamp(),
+                    **_shown(change.after, "absent"),
+                    "before": change.before or "absent",
+                    "reason": change.reason,
+                    "around": url_for("group", group=group_id, **around(change.at)),
                 }
-                for before, now in status_changes(past.status, found)
+                for change in history.changes
             ],
         }
     )
 
 
-def status_changes(
-    status_at: Callable[[datetime], GroupStatus], statuses: Sequence[GroupStatus]
-) -> Iterator[tuple[GroupStatus, GroupStatus]]:
-    """The status before and after each change, at moments close to the change.
-
-    Between a known status and a moment that cannot be read, no change is known.
-    """
-    for before, after in pairwise(statuses):
-        if before.status == after.status or not (before.is_known and after.is_known):
-            continue
-        for _ in range(_HALVINGS):
-            between = status_at(before.at + (after.at - before.at) / 2)
-            if not between.is_known:
-                break
-            if between.status == before.status:
-                before = between
-            else:
-                after = between
-        yield before, after
-
-
-def _status_json(found: GroupStatus) -> dict[str, Any]:
-    text = found.status or ("absent" if found.is_known else "not known")
-    known = {"at": found.at.timestamp(), "status": text, "reason": found.reason}
-    return known | {"level": "none" if found.status is None else level(found.status)}
+def _shown(status: str | None, no_status: str) -> dict[str, str]:
+    return {
+        "status": status or no_status,
+        "level": "none" if status is None else level(status),
+    }
 
 
 def _spanned() -> tuple[TableReader, datetime, datetime]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -33,11 +33,18 @@ from coordinator_state.apply.columns import (
 )
 from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import WriterFenced, first_line
-from streaming.lag.evaluation import Evaluation
+from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.lag.judged_changes import JudgedChanges, judged_changes, kept_schema
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
+from streaming.tables.evaluation_gaps import (
+    BEGINNING,
+    EvaluationGap,
+    gaps_of,
+    gaps_text,
+    with_gap,
+)
 from streaming.tables.properties import limits_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -47,6 +54,7 @@ from streaming.tables.schemas import (
     JUDGED_TABLES,
     LOAD_PROGRESS,
     LOG_OFFSETS,
+    PROPERTY_NOT_EVALUATED,
     PROPERTY_STATUS_RULES,
     STATE_LOADING,
     STATUS_CHANGES,
@@ -87,6 +95,9 @@ class StatusEvaluation:
     _versions: Mapping[Table, int] = field(default_factory=dict)
     _evaluated_s: float = float("-inf")
     _is_failing: bool = False
+    _evaluated_at: datetime = BEGINNING
+    """The moment of the last evaluation that was written."""
+    _gaps: Sequence[EvaluationGap] = ()
     _used_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
     """The processor time of the last two evaluations."""
 
@@ -149,12 +160,25 @@ class StatusEvaluation:
         try:
             if not self._kept:
                 self._restore()
+            self._record_gap(evaluation.at)
             self._write(evaluation)
             self._keep_limits(evaluation.rules)
         except BaseException:
             # A part of it may be written.
             self._kept = {}
             raise
+        self._evaluated_at = evaluation.at
+
+    def _record_gap(self, at: datetime) -> None:
+        """Record that nothing was evaluated since the last evaluation, if it is too long ago."""
+        # A gap of the future was recorded by a wrong clock.
+        gaps: Sequence[EvaluationGap] = [gap for gap in self._gaps if gap.end <= at]
+        if at - self._evaluated_at > KEPT_FOR:
+            gaps = with_gap(gaps, EvaluationGap(self._evaluated_at, at))
+        if gaps != self._gaps:
+            text = gaps_text(gaps)
+            set_properties(self.writer.epoch, GROUP_STATUS, {PROPERTY_NOT_EVALUATED: text})
+            self._gaps = gaps
 
     def _keep_limits(self, rules: StatusRules) -> None:
         """Set the limits of the rows, which readers compare with those of the last run."""
@@ -172,6 +196,10 @@ class StatusEvaluation:
             schema = kept_schema(table.schema)
             rows = reader.read(table.name, schema.names).cast(schema)
             self._kept[table] = _with_later_changes(table, rows, reader)
+        self._gaps = gaps_of(properties_of(self.writer.tables, GROUP_STATUS))
+        evaluated_at = self._kept[GROUP_STATUS]["evaluated_at"]
+        last = pc.max(evaluated_at.filter(_is_past(evaluated_at, reader))).as_py()
+        self._evaluated_at = max(self._evaluated_at, last or BEGINNING)
 
     def _write(self, evaluation: Evaluation) -> None:
         most = evaluation.statuses.num_rows
@@ -229,9 +257,8 @@ def _recorded(changes: JudgedChanges, written: pa.Table, at: datetime) -> pa.Tab
 
 def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa.Table:
     """Kept rows, with the statuses that were recorded after them."""
-    # Rows of the future have the time of a wrong clock.
-    is_past = pc.less_equal(rows["evaluated_at"], pa.scalar(reader.moment, TIMESTAMP))
-    evaluated_at = pc.max(rows["evaluated_at"].filter(is_past)).as_py()
+    evaluated_at = rows["evaluated_at"]
+    evaluated_at = pc.max(evaluated_at.filter(_is_past(evaluated_at, reader))).as_py()
     later: list[tuple[str, str, Any]] = [("changed_at", "<=", reader.moment)]
     if evaluated_at is not None:
         later += [("day", ">=", evaluated_at.date()), ("changed_at", ">", evaluated_at)]
@@ -248,3 +275,8 @@ def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa
     last = columns_of(last.append_column("evaluated_at", last["status_since"]), rows.schema)
     is_other = positions(rows.select(key), last.select(key)) == NOWHERE
     return pa.concat_tables([rows.filter(pa.array(is_other)), last])
+
+
+def _is_past(moments: pa.ChunkedArray, reader: TableReader) -> pa.ChunkedArray:
+    """Whether moments are not in the future, which is the time of a wrong clock."""
+    return pc.less_equal(moments, pa.scalar(reader.moment, TIMESTAMP))

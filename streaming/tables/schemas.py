@@ -61,6 +61,8 @@ PROPERTY_HISTORY = "coordinator_state.history"
 """The history mode of the last run."""
 PROPERTY_STATUS_RULES = "coordinator_state.status_rules"
 """The limits of the last run; in `group_status`, those of the evaluation."""
+PROPERTY_NOT_EVALUATED = "coordinator_state.not_evaluated"
+"""Of `group_status`: the times in which `run` did not evaluate."""
 PROPERTY_EXTERNAL = "coordinator_state.external"
 """Whether a run read external groups: only then readers look for their offsets."""
 

@@ -15,7 +15,7 @@ from tests.support.tables.dashboard_tables import REWOUND
 
 pytestmark = [needs_chromium, pytest.mark.long]
 GROUP = f"group?group={REWOUND}"
-STOPPED = {"at": 1, "status": "STOP", "level": "bad", "reason": "no commit for 50 s"}
+STOPPED = {"status": "STOP", "level": "bad", "reason": "no commit for 50 s"}
 
 
 def plots(page: Page) -> Locator:
@@ -68,8 +68,8 @@ def test_charts_do_not_wait_for_the_statuses(
 def test_the_status_changes_lead_to_their_time(open_page: Callable[..., Page]) -> None:
     page = open_page("")
     around = f"/c/tables/{GROUP}&since=2026-01-01T00:00:00Z"
-    change = {**STOPPED, "before": "OK", "around": around}
-    answer = {"statuses": [STOPPED], "changes": [change]}
+    change = {**STOPPED, "at": 1, "before": "OK", "around": around}
+    answer = {"periods": [{**STOPPED, "from": 1, "until": 2}], "changes": [change]}
     page.route("**/group/statuses?*", answering(answer))
     page.goto(page.url + GROUP)
     expect(page.locator(".strip li")).to_have_count(1)
@@ -130,7 +130,7 @@ def test_charts_fill_their_place_in_both_themes(open_page: Callable[..., Page]) 
 
 def test_no_data_is_said_in_words(open_page: Callable[..., Page]) -> None:
     page = open_page("")
-    page.route("**/group/statuses?*", answering({"statuses": [], "changes": []}))
+    page.route("**/group/statuses?*", answering({"periods": [], "changes": []}))
     nothing = {
         **{"since": 0, "begin": 0, "until": 3600, "at": [0, 3600], "events": []},
         **{"more_events": 3, **{name: [None, None] for name in LINES}},

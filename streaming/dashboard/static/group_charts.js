@@ -66,8 +66,8 @@ class GroupCharts {
       const address = new URL(this.place.dataset.statuses, location.href);
       // The statuses begin with the data, too.
       if (this.data.begin > this.data.since) address.searchParams.set("since", new Date(1000 * this.data.begin).toISOString());
-      const { statuses, changes } = await answered(this.place, address);
-      this.periods = statusPeriods([...statuses, ...changes]);
+      const { periods, changes } = await answered(this.place, address);
+      this.periods = periods;
       this.changes = changes;
       this.showStrip(statusStrip(this.periods));
       this.showChanges();

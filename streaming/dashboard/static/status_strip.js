@@ -6,17 +6,7 @@
 const TINT_PERCENT = 60;
 const TINTS = { warning: "--warning-fill", bad: "--bad-fill" };
 
-// Periods of one status: { from, until, status, level, reason }, oldest first.
-function statusPeriods(statuses) {
-  const found = [];
-  for (const { at, ...one } of statuses.sort((one, other) => one.at - other.at)) {
-    const last = found.at(-1);
-    if (last) last.until = at;
-    if (last?.status !== one.status) found.push({ ...one, from: at, until: at });
-  }
-  return found;
-}
-
+// A period is { from, until, status, level, reason }; they are in order, without a break.
 function statusStrip(periods) {
   const list = document.createElement("ol");
   for (const one of periods) {

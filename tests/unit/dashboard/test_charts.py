@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from streaming.dashboard.charts import status_changes
+from streaming.dashboard.app import create_app
+from streaming.dashboard.moments import moment_text
 from streaming.dashboard.period import around
-from streaming.lag.past_statuses import GroupStatus
+from streaming.lag.evaluation import Evaluation
+from streaming.run.evaluation import StatusEvaluation
+from streaming.tables.opening import open_for_writing
+from streaming.tables.reader import TableReader
 from tests.support.browser.html import json_of
 from tests.support.tables.dashboard_tables import REWOUND, DashboardTables
 from tests.support.tables.demo_incidents import END
+from tests.support.tables.status_tables import NOW, create_status_tables
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 STEP = timedelta(seconds=160)
-
-
-def status_at(moment: datetime) -> GroupStatus:
-    """A group that does not exist at first, cannot be read for a while, and stops at last."""
-    after_s = (moment - START) / timedelta(seconds=1)
-    if after_s < 100:
-        return GroupStatus(moment, None, "the group did not exist")
-    if 400 <= after_s < 700:
-        return GroupStatus(moment, None, "a log partition was reloaded", is_known=False)
-    return GroupStatus(moment, "OK" if after_s < 1_000 else "STOP", "")
 
 
 def chart_of(client: FlaskClient, path: str, status: int = 200, /, **arguments: str) -> Any:
@@ -59,14 +55,35 @@ def test_the_charts_of_a_group(client: FlaskClient, tables: DashboardTables) -> 
         assert "the tables reach from" in chart_of(client, path, 400, at="2001-01-01")["error"]
 
 
-def test_the_statuses_of_a_group(client: FlaskClient, tables: DashboardTables) -> None:
-    answer = chart_of(client, "statuses", span="1h", at=tables.after.isoformat())
-    first, last = answer["statuses"][0], answer["statuses"][-1]
-    assert (last["status"], last["level"]) == ("REWIND", "bad")
-    # The tables begin seconds before: nothing is known of a change.
-    assert answer["changes"] == []
-    assert (first["status"], first["level"]) == ("not known", "none")
-    assert "the tables reach from" in first["reason"]
+def test_the_statuses_of_a_group(tmp_path: Path) -> None:
+    """As `run` recorded them; where it did not evaluate, they are not known."""
+    folder = create_status_tables(tmp_path)
+    client = create_app({"prod": folder}).test_client()
+
+    def statuses() -> Any:
+        until = moment_text(NOW + timedelta(minutes=1))
+        since = moment_text(NOW - timedelta(minutes=1))
+        return chart_of(client, "statuses", group="loop", since=since, until=until)
+
+    [unknown] = statuses()["periods"]
+    assert (unknown["status"], unknown["level"]) == ("not known", "none")
+    kept = StatusEvaluation(open_for_writing(folder, "test"))
+    kept.keep(Evaluation.of(TableReader(folder), at=NOW))
+    client = create_app({"prod": folder}).test_client()
+    answer = statuses()
+    assert [(period["status"], period["level"]) for period in answer["periods"]] == [
+        ("not known", "none"),
+        ("REBALANCING_LOOP", "warning"),
+    ]
+    assert answer["periods"][1]["from"] == NOW.timestamp()
+    [change] = answer["changes"]
+    assert (change["before"], change["status"], change["at"]) == (
+        "absent",
+        "REBALANCING_LOOP",
+        NOW.timestamp(),
+    )
+    assert change["reason"] == answer["periods"][1]["reason"]
+    assert "since=" in change["around"]
 
 
 @pytest.mark.parametrize(
@@ -96,13 +113,3 @@ def test_the_period_around_a_moment() -> None:
         "since": "2025-12-31T23:57:00Z",
         "until": "2026-01-01T00:05:40Z",
     }
-
-
-def test_changes_are_close_to_their_time_and_none_is_told_of_unknown_moments() -> None:
-    coarse = [status_at(START + number * STEP) for number in range(9)]
-    changes = [
-        (before.status, after.status, (after.at - START).total_seconds())
-        for before, after in status_changes(status_at, coarse)
-    ]
-    # A sixteenth of the step is 10 s.
-    assert changes == [(None, "OK", 100.0), ("OK", "STOP", 1_000.0)]

@@ -25,7 +25,7 @@ from streaming.alerts.notices import Notice
 from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
 from streaming.local.demo.groups import DEMO_GROUPS
 from streaming.tables.moments import MOMENT
-from streaming.tables.schemas import GROUP_EVENTS, PROPERTY_FORMAT_VERSION
+from streaming.tables.schemas import GROUP_EVENTS, PROPERTY_FORMAT_VERSION, PROPERTY_NOT_EVALUATED
 from streaming.views.questions import QUESTIONS
 from tests.support.tables.status_tables import NOW
 
@@ -205,7 +205,7 @@ def test_what_texts_name_is_there() -> None:
     assert len(files) > 10
     missing = {name: text for name, text in files.items() if not (REPOSITORY / name).exists()}
     # Names in Delta logs.
-    for name in (PROPERTY_FORMAT_VERSION, MOMENT):
+    for name in (PROPERTY_FORMAT_VERSION, PROPERTY_NOT_EVALUATED, MOMENT):
         named.pop(name)
     missing |= {name: text for name, text in named.items() if locate(name) is None}
     assert missing == {}

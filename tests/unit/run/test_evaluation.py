@@ -10,15 +10,24 @@ import pytest
 
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import AGEING
+from streaming.lag.status_history import status_history
 from streaming.run.evaluation import StatusEvaluation
-from streaming.tables.creation import set_properties
+from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.delta import CHANGE_DATA_FEED
+from streaming.tables.evaluation_gaps import (
+    BEGINNING,
+    EvaluationGap,
+    gaps_of,
+    gaps_text,
+    with_gap,
+)
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_LAG,
     GROUP_STATUS,
     JUDGED_TABLES,
+    PROPERTY_NOT_EVALUATED,
     STATUS_CHANGES,
     Table,
 )
@@ -81,6 +90,27 @@ def assert_kept(tables: str, evaluation: Evaluation) -> None:
             assert age or row["reason"] in reasons
 
 
+def assert_recorded(tables: str, evaluations: Sequence[Evaluation]) -> None:
+    """The history has the statuses of these evaluations, and nothing before the first one."""
+    begin = evaluations[0].at - timedelta(hours=1)
+    end = evaluations[-1].at + timedelta(seconds=1)
+    for group_id in ("pays", "new", "rests", "nobody"):
+        history = status_history(TableReader(tables), group_id, since=begin, until=end)
+        periods = history.periods
+        limits = [begin, *(period.end for period in periods)]
+        assert [*(period.begin for period in periods), end] == limits
+        assert not periods[0].is_known
+        for evaluation in evaluations:
+            (period,) = (each for each in periods if each.begin <= evaluation.at < each.end)
+            statuses = rows_by_group(evaluation)
+            assert (period.status, period.is_known) == (statuses.get(group_id), True)
+
+
+def rows_by_group(evaluation: Evaluation) -> dict[str, str]:
+    names = ("group_id", "status")
+    return dict(zip(*(evaluation.statuses[name].to_pylist() for name in names), strict=True))
+
+
 def crash_at(numbers: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Be killed before or after writes, which these numbers count; clear the result to stop it."""
     places = iter(range(10_000))
@@ -136,6 +166,7 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
         Evaluation.of(nothing, at=moment(-75)),
         *(evaluation_at(snapshots, seconds) for seconds in SECONDS),
     ]
+    is_kept = []
     for evaluation in evaluations:
         try:
             kept.keep(evaluation)
@@ -145,10 +176,12 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
                 continue
             left.clear()
             kept.keep(evaluation)
+        is_kept.append(evaluation)
         assert_kept(tables, evaluation)
         assert list(contradictions(TableReader(tables))) == []
         if not evaluation.lags.num_rows:
             kept = StatusEvaluation(writer)
+    assert_recorded(tables, is_kept)
     if crashes:
         return
     changes = TableReader(tables).read(STATUS_CHANGES.name).sort_by("changed_at").to_pylist()
@@ -168,6 +201,76 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
     assert [row["reason"] for row in group_changes if row["status_after"] == "STOP"] == [
         "no commit for 65 s, usually every 5 s; 6,510 behind, oldest 65 s, +100/s"
     ]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
+    snapshots: Snapshots, tmp_path: Path, is_restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = create_tables(tmp_path / "tables")
+    writer = open_for_writing(tables, "test")
+    kept = StatusEvaluation(writer)
+    for seconds in (-120, -60, 0):
+        kept.keep(evaluation_at(snapshots, seconds))
+    if is_restarted:
+        kept = StatusEvaluation(writer)
+        # The gap is written before the rows that end it.
+        crash_at([0], monkeypatch)
+        with pytest.raises(Crash):
+            kept.keep(evaluation_at(snapshots, 150))
+        kept = StatusEvaluation(writer)
+    for seconds in (180, 240):
+        kept.keep(evaluation_at(snapshots, seconds))
+    reader = TableReader(tables)
+
+    def periods_of(group_id: str, since: float, until: float) -> list[tuple[object, ...]]:
+        history = status_history(reader, group_id, since=moment(since), until=moment(until))
+        return [
+            (period.status, period.is_known, (period.end - moment(0)).total_seconds())
+            for period in history.periods
+        ]
+
+    unknown = (None, False)
+    # `pays` stopped and went on meanwhile.
+    assert periods_of("pays", -600, 300) == [
+        (*unknown, -120.0),
+        ("OK", True, 0.0),
+        (*unknown, 180.0),
+        ("OK", True, 300.0),
+    ]
+    assert periods_of("new", -60, 240) == [
+        (None, True, 0.0),
+        (*unknown, 180.0),
+        ("OK", True, 240.0),
+    ]
+    # Nothing changed in these spans.
+    assert periods_of("pays", -30, -10) == [("OK", True, -10.0)]
+    assert periods_of("nobody", 190, 230) == [(None, True, 230.0)]
+    assert periods_of("pays", 190, 500)[-1] == (*unknown, 500.0)
+    (change,) = status_history(reader, "rests", since=moment(-60), until=moment(300)).changes
+    assert (change.at, change.before, change.after) == (moment(0), "OK", "IDLE")
+
+
+def test_a_gap_of_a_wrong_clock_is_no_gap(snapshots: Snapshots, tmp_path: Path) -> None:
+    tables = create_tables(tmp_path / "tables")
+    kept = StatusEvaluation(open_for_writing(tables, "test"))
+    for seconds in (-120, 240, -60):
+        kept.keep(evaluation_at(snapshots, seconds))
+    (gap,) = gaps_of(properties_of(tables, GROUP_STATUS))
+    assert gap == (BEGINNING, moment(-120))
+
+
+def test_of_too_many_gaps_the_oldest_are_one() -> None:
+    gaps: Sequence[EvaluationGap] = []
+    for number in range(150):
+        gaps = with_gap(gaps, EvaluationGap(moment(number), moment(number + 0.5)))
+    assert len(gaps) == 100
+    assert gaps[0] == (moment(0), moment(50.5))
+    assert with_gap(gaps, EvaluationGap(moment(148.2), moment(200)))[-1] == (
+        moment(148),
+        moment(200),
+    )
+    assert gaps_of({PROPERTY_NOT_EVALUATED: gaps_text(gaps)}) == gaps
 
 
 def test_the_interval_grows_with_the_duration_and_metrics_have_both(

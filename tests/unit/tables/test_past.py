@@ -27,7 +27,6 @@ from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError, TablesUnavailable, WriterFenced
 from streaming.kafka.fetch import LogDescription
 from streaming.lag.freshness import Freshness
-from streaming.lag.past_statuses import PastStatuses
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
@@ -627,10 +626,6 @@ def test_a_moment_between_a_reload_and_the_next_base_is_refused(
     with pytest.raises(ConfigurationError, match=r"log partition was reloaded.* from 20.*Z$"):
         TableReader(truncated.tables, as_of=at)
     assert TableReader(truncated.tables).before(at) is None
-    statuses = PastStatuses(newest, "g", at - timedelta(minutes=1))
-    status = statuses.status(at)
-    assert (status.status, status.is_known) == (None, False)
-    assert "a log partition was reloaded" in status.reason
 
 
 def test_a_moment_has_the_same_rows_in_every_span(truncated: Live) -> None:
@@ -651,13 +646,11 @@ def test_tables_that_cannot_be_read_are_no_gap(
 ) -> None:
     newest = TableReader(truncated.tables)
     at = truncated.moments[3].at
-    statuses = PastStatuses(newest, "g", at)
+    past = Past(newest, since=at)
 
     def unreachable(*_arguments: object, **_options: object) -> None:
         raise TablesUnavailable("the store is unreachable")
 
     monkeypatch.setattr(BasePlace, "read", unreachable)
     with pytest.raises(TablesUnavailable):
-        statuses.status(at)
-    with pytest.raises(TablesUnavailable):
-        Past(newest, since=at).before(at)
+        past.before(at)
