@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -220,7 +220,11 @@ class _Trial:
                         status = process.returncode
                         self.endured.differences.append(f"run ended with {status} after {fault}")
                     process = run.enter_context(self._run())
-            self._await_fresh(process)
+            difference = self._await_fresh(process)
+            if difference and _has_ended_in(process, faults):
+                self.endured.faults[FAILED_START] += 1
+                difference = self._await_fresh(run.enter_context(self._run()))
+            self.endured.differences += filter(None, [difference])
 
     def _disturb_at_rest(self, fault: str) -> None:
         """Disturb the tables while `run` is stopped."""
@@ -275,8 +279,11 @@ class _Trial:
         for _ in range(_FAULTS_OF_A_ROUND):
             self._wait()
 
-    def _await_fresh(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the tables are those of now, and no group is unknown for their age."""
+    def _await_fresh(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait until the tables are those of now, and no group is unknown for their age.
+
+        Returns the difference if they do not become so, else nothing.
+        """
         until_s = time.monotonic() + _PATIENCE_S
         began, fresh = utc_now(), None
         while time.monotonic() < until_s and process.poll() is None:
@@ -285,10 +292,15 @@ class _Trial:
                 fresh = Freshness.of(TableReader(self._tables.path))
                 is_new = fresh.sampled_at is not None and fresh.sampled_at > began
                 if is_new and fresh.verdict(StatusRules()) is None:
-                    return
+                    return ""
             time.sleep(1)
-        status = process.poll()
-        self.endured.differences.append(f"not fresh, run ended with status {status}: {fresh}")
+        ended = f"run ended with status {process.poll()}: {self._tables.last_line}"
+        return f"not fresh, {ended}; {fresh}"
+
+
+def _has_ended_in(process: subprocess.Popen[bytes], faults: Collection[str]) -> bool:
+    """Whether a run ended in a round in which the store failed: maybe while it started."""
+    return process.poll() is not None and not {FAULTY, DOWN}.isdisjoint(faults)
 
 
 def _signal(pids: set[int], number: signal.Signals) -> None:

@@ -177,6 +177,11 @@ class KilledTables:
             )
 
     @property
+    def last_line(self) -> str:
+        """The last line on standard error of the last run."""
+        return "".join(self._log.read_text(errors="replace").splitlines()[-1:])
+
+    @property
     def _log(self) -> Path:
         return self.folder / "run.log"
 
