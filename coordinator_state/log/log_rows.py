@@ -11,7 +11,7 @@ All row kinds share one flat schema. The columns that are set depend on `row_kin
 * `undecodable`: `reason`, and `raw_key`, `raw_value`, `record_type` as far as they could be read;
 * `progress`: one per log partition and micro-batch. `record_offset` is the next offset,
   `from_offset` the first record offset of the range, `high_watermark` the one of the plan. Also
-  `log_leader_epoch` and the counts.
+  `log_leader_epoch`, `log_epoch_entries` (JSON, as in the offsets of a checkpoint) and the counts.
 
 `log_topic` is the internal topic of the record; null means `__consumer_offsets`. Other topics have
 the kinds `record`, without `group_id`, `marker`, `undecodable` and `progress`.
@@ -65,6 +65,7 @@ LOG_ROW_SCHEMA = pa.schema(
         pa.field("from_offset", pa.int64()),
         pa.field("high_watermark", pa.int64()),
         pa.field("log_leader_epoch", pa.int32()),
+        pa.field("log_epoch_entries", pa.string()),
         pa.field("records_read", pa.int64()),
         pa.field("records_superseded", pa.int64()),
         pa.field("bytes_read", pa.int64()),

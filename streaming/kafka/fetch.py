@@ -24,15 +24,15 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TransientFailure
+from streaming.kafka.leader_epochs import LeaderEpochs
 from streaming.kafka.leaders import LogDescription, TopicLeaders
 from streaming.kafka.log_requests import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
-    epoch_ends_request,
     list_offsets_request,
 )
-from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, log_offset
+from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, agreed_ends, log_offset
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ class LogClient:
             retry_timeout_ms=retry_timeout_ms,
             stop=stop or threading.Event(),
         )
+        self._epochs = LeaderEpochs()
 
     def describe(self) -> LogDescription:
         """Return the topic's ids and leaders from the cached metadata."""
@@ -137,21 +138,42 @@ class LogClient:
         """
         self._leaders.expect(seen)
 
-    def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Return the end offset of each log partition's epoch (OffsetForLeaderEpoch, KIP-320).
+    def agreed_ends(self, seen: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
+        """Return up to which record offset each log agrees with what was seen of it (KIP-320).
 
-        In an intact log an epoch ends at or after every record offset that was read in it. The
-        result omits a log partition if its leader does not know the epoch.
+        In an intact log this is the seen offset. The result omits a log partition if its leader
+        does not know.
         """
-        found = self._leaders.ask_every(
-            "look up leader epochs",
-            epochs,
-            lambda group: epoch_ends_request(
-                self.topic, self._leaders.leader_epochs(group), {p: epochs[p] for p in group}
-            ),
-            lambda data: data.partition,
-        )
-        return {p: data.end_offset for p, data in found.items() if data.end_offset >= 0}
+
+        async def attempt() -> dict[int, int | None]:
+            agreed, failure = await agreed_ends(self._leaders, seen)
+            if failure is not None:
+                raise failure
+            return agreed
+
+        found = self._leaders.with_retries("look up leader epochs", attempt)
+        return {p: end for p, end in found.items() if end is not None}
+
+    def with_entries(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[int, OffsetAndEpoch]:
+        """Add the last leader epochs of the records below each offset.
+
+        They remain unknown if the leader is not of the given epoch any more, or cannot say.
+        """
+        asked = {
+            p: end
+            for p, end in ends.items()
+            if end.leader_epoch != NO_LEADER_EPOCH and not self._epochs.has(p, end)
+        }
+        try:
+            if asked:
+                self._leaders.with_retries(
+                    "look up leader epochs", lambda: self._epochs.look_up(self._leaders, asked)
+                )
+        except LogChanged:
+            raise
+        except ConfigurationError as error:
+            logger.debug("cannot look up leader epochs: %(error)s", {"error": error})
+        return {p: end._replace(entries=self._epochs.below(p, end)) for p, end in ends.items()}
 
     def earliest_offsets(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
         """Return the log start of log partitions; None means all."""

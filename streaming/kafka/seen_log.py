@@ -2,13 +2,15 @@
 
 After an unclean election the new leader may lack the end of the log, and write other records at the
 same offsets. Its log may already have grown past a reader's next offset, so offsets alone cannot
-show the loss. Leader epochs can: in an intact log, each epoch ends at or after every record offset
-that was read from its leader.
+show the loss. Leader epochs can. The logs agree up to the end of the last leader epoch that both
+have, as brokers look for it (KIP-279, `AbstractFetcherThread` and `Partition.readRecords` in Kafka
+4.2.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from streaming.errors import LogTruncated
@@ -18,11 +20,42 @@ from streaming.kafka.log_requests import EARLIEST, epoch_ends_request, list_offs
 NO_LEADER_EPOCH: Final = -1
 
 
+class EpochEntry(NamedTuple):
+    """A leader epoch, and the record offset of its first record."""
+
+    leader_epoch: int
+    start_offset: int
+
+
 class OffsetAndEpoch(NamedTuple):
-    """A record offset up to which a log was read, and the epoch of the leader it was read from."""
+    """A record offset up to which a log was read, and the epoch of the leader it was read from.
+
+    `entries` are the last leader epochs of the records below the offset, oldest first; empty if
+    they are not known. The leader's own epoch is not among them before it writes a record.
+    """
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
+    entries: tuple[EpochEntry, ...] = ()
+
+    @property
+    def values(self) -> list[Any]:
+        """The JSON list of `of`."""
+        return [self.offset, self.leader_epoch, [list(entry) for entry in self.entries]]
+
+    @property
+    def entries_json(self) -> str | None:
+        """The entries as `load_progress` has them; null if they are not known."""
+        return json.dumps(self.entries) if self.entries else None
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> OffsetAndEpoch:
+        """The value of a JSON list: the offset, the epoch and the entries, or less."""
+        epoch = values[1] if len(values) > 1 else NO_LEADER_EPOCH
+        entries = values[2] if len(values) > 2 else ()
+        return cls(
+            int(values[0]), int(epoch), tuple(EpochEntry(*map(int, each)) for each in entries)
+        )
 
 
 class Leaders(Protocol):
@@ -65,26 +98,16 @@ class SeenLog:
         if not unconfirmed:
             return
         epochs = {p: leader_epoch for p, (_, leader_epoch) in leaders.leaders.items()}
-        answers, failure = await leaders.ask(
-            unconfirmed,
-            lambda group: epoch_ends_request(
-                leaders.topic, epochs, {p: unconfirmed[p].leader_epoch for p in group}
-            ),
-        )
-        for data in _partitions(answers):
-            log_partition, seen = data.partition, unconfirmed[data.partition]
-            try:
-                leaders.check(data.error_code, f"log partition {log_partition}")
-            except TransientFailure as error:
-                failure = error
-                continue
-            if 0 <= data.end_offset < seen.offset:
+        answers, failure = await agreed_ends(leaders, unconfirmed)
+        for log_partition, agreed_end in answers.items():
+            seen = unconfirmed[log_partition]
+            if agreed_end is not None and agreed_end < seen.offset:
                 raise LogTruncated(
                     topic=leaders.topic,
                     log_partition=log_partition,
                     record_offset=seen.offset,
                     log_start=await log_offset(leaders, log_partition, EARLIEST),
-                    log_end=data.end_offset,
+                    log_end=agreed_end,
                 )
             self._confirmed[log_partition] = seen, epochs[log_partition]
         if failure is not None:
@@ -108,6 +131,50 @@ class SeenLog:
         return unconfirmed
 
 
+async def agreed_ends(
+    leaders: Leaders, seen: Mapping[int, OffsetAndEpoch]
+) -> tuple[dict[int, int | None], TransientFailure | None]:
+    """Ask up to which record offsets the leaders' logs agree with what was seen; in an attempt.
+
+    Without entries, only the end of the leader epoch is compared.
+
+    Returns:
+        by log partition the record offset, at most the seen one, or None if its leader does not
+        know; and the failure of those that are missing.
+    """
+    agreed: dict[int, int | None] = {}
+    failure: TransientFailure | None = None
+    limits = {p: at.offset for p, at in seen.items()}
+    left = {p: [*(at.entries or (EpochEntry(at.leader_epoch, 0),))] for p, at in seen.items()}
+    epochs = {p: leaders.leaders[p][1] for p in seen}
+    asking = dict(left)
+    while asking:
+        asked = {p: entries.pop() for p, entries in asking.items()}
+        answers, failed = await leaders.ask(
+            asked,
+            lambda group, asked=asked: epoch_ends_request(
+                leaders.topic, epochs, {p: asked[p].leader_epoch for p in group}
+            ),
+        )
+        failure, asking = failure or failed, {}
+        for data in partitions_of(answers):
+            p = data.partition
+            try:
+                leaders.check(data.error_code, f"log partition {p}")
+            except TransientFailure as error:
+                failure = error
+                continue
+            if data.end_offset < 0:
+                agreed[p] = None
+            elif not seen[p].entries or data.leader_epoch == asked[p].leader_epoch:
+                agreed[p] = min(limits[p], data.end_offset)
+            elif left[p]:
+                limits[p], asking[p] = asked[p].start_offset, left[p]
+            else:
+                agreed[p] = 0
+    return agreed, failure
+
+
 async def log_offset(leaders: Leaders, log_partition: int, timestamp: int) -> int:
     """Ask one leader for its log start or high watermark; runs within an attempt."""
     epochs = {log_partition: leaders.leaders[log_partition][1]}
@@ -116,10 +183,11 @@ async def log_offset(leaders: Leaders, log_partition: int, timestamp: int) -> in
     )
     if failure is not None:
         raise failure
-    (data,) = _partitions(answers)
+    (data,) = partitions_of(answers)
     leaders.check(data.error_code, f"log partition {log_partition}")
     return int(data.offset)
 
 
-def _partitions(answers: list[Any]) -> Iterator[Any]:
+def partitions_of(answers: list[Any]) -> Iterator[Any]:
+    """The answers about each log partition."""
     return (data for answer in answers for topic in answer.topics for data in topic.partitions)

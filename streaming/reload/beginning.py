@@ -76,6 +76,7 @@ def begin_reload(
         row = progress.rows[log_partition]
         row.state, row.next_offset = STATE_LOADING, doubt.kept_below
         row.reload_reason, row.reloaded_at = doubt.reason, None
+        row.epoch_entries = None
     quarantine_lost(writer, progress, versions, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
     progress.topic_id = topic.topic_id

@@ -12,12 +12,14 @@ upgraded brokers do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.loader_rules import LoaderRules
+from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOST_REASON_PREFIX
 from streaming.tables.topic_progress import Progress, TopicProgress
@@ -30,14 +32,14 @@ class LogEnds:
     """The current log starts and ends of the log partitions that have a leader.
 
     `newest_at` has the newest record timestamp of each log partition, from brokers that return it
-    (3.0 and later). `epoch_ends` has the end offset of the leader epoch under which each log
-    partition was last read, from leaders that return it (KIP-320).
+    (3.0 and later). `agreed_ends` has the record offset up to which each log agrees with the rows,
+    from leaders that know it (KIP-320).
     """
 
     description: LogDescription
     log_starts: Mapping[int, int]
     high_watermarks: Mapping[int, int]
-    epoch_ends: Mapping[int, int]
+    agreed_ends: Mapping[int, int]
     newest_at: Mapping[int, datetime] = field(default_factory=dict)
 
     @classmethod
@@ -51,19 +53,22 @@ class LogEnds:
             TimeoutError: the leaders do not answer.
         """
         description = client.describe()
-        epochs = {
-            p: row.leader_epoch
-            for p, row in progress.rows.items()
-            if row.leader_epoch is not None and row.leader_epoch >= 0 and p in log_partitions
-        }
+        seen = {p: read_up_to(row) for p, row in progress.rows.items() if p in log_partitions}
+        seen = {p: at for p, at in seen.items() if at.leader_epoch != NO_LEADER_EPOCH}
         is_same = description.topic_id == progress.topic_id
         return cls(
             description=description,
             log_starts=client.earliest_offsets(log_partitions),
             high_watermarks=client.high_watermarks(log_partitions),
-            epoch_ends=client.epoch_end_offsets(epochs) if is_same and epochs else {},
+            agreed_ends=client.agreed_ends(seen) if is_same and seen else {},
             newest_at=client.newest_timestamps(log_partitions),
         )
+
+
+def read_up_to(row: Progress) -> OffsetAndEpoch:
+    """The place up to which the rows of a log partition were read, with its leader epochs."""
+    epoch = NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch
+    return OffsetAndEpoch.of([row.next_offset, epoch, json.loads(row.epoch_entries or "[]")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,7 @@ def _doubts(
     topic = log.description
     log_start = log.log_starts.get(log_partition, 0)
     log_end = log.high_watermarks.get(log_partition, 0)
-    truncated_to = min(log.epoch_ends.get(log_partition, log_end), log_end)
+    truncated_to = min(log.agreed_ends.get(log_partition, log_end), log_end)
     if topic.topic_id != progress.topic_id:
         reason = (
             f"topic {topic.topic} was deleted and created again (its id was {progress.topic_id} "

@@ -228,7 +228,7 @@ def _read_complete(folder: FileSystem, location: str) -> Checkpoint | None:
 
 
 def _next_offsets(position: Any) -> dict[int, int]:
-    return {int(p): next_offset for p, (next_offset, _) in position["p"].items()}
+    return {int(p): next_offset for p, (next_offset, *_) in position["p"].items()}
 
 
 def _offset(folder: FileSystem, batch_id: int) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
-from streaming.kafka.seen_log import NO_LEADER_EPOCH
+from streaming.reload.doubts import read_up_to
 from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
 from streaming.run.start import Start
@@ -46,10 +47,10 @@ def source_options(
 
 def _start_offsets(
     progress: TopicProgress, log_partitions: Collection[int]
-) -> dict[str, list[int]]:
-    """The next offset and leader epoch of each log partition that does not start at its start."""
+) -> dict[str, list[Any]]:
+    """The next offset and epochs of each log partition that does not start at its start."""
     return {
-        str(p): [row.next_offset, NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch]
+        str(p): read_up_to(row).values
         for p, row in progress.rows.items()
         if p in log_partitions and row.is_begun and not row.is_reloading
     }

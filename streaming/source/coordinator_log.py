@@ -8,11 +8,12 @@ The topic `__consumer_offsets` (option `topic`) is always read, others on reques
 ends at the high watermarks, or earlier if admission control limits it. It has every log partition
 of the query: one without new records costs no fetch, but has a `progress` row, too. Offsets are
 
-    {"v": 2, "cluster_id": .., "topic_id": .., "p": {"0": [next_offset, leader_epoch], ...},
+    {"v": 3, "cluster_id": .., "topic_id": ..,
+     "p": {"0": [next_offset, leader_epoch, [[leader_epoch, start_offset], ..]], ...},
      "others": {"__transaction_state": {"topic_id": .., "p": {..}}, ..}}
 
-with the epoch of a leader whose high watermark was at or above the offset. If a later leader
-answers that the epoch ended below the offset, the log was truncated (KIP-320).
+with the epoch of a leader whose high watermark was at or above the offset, and the last epochs of
+the records below it. A later leader must know these epochs, and their ends (KIP-320).
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pa
 from streaming.errors import ConfigurationError, LogChanged, NotAuthorised
 from streaming.kafka.fetch import (
     RETRY_TIMEOUT_MS,
-    OffsetAndEpoch,
     shared_log_client,
 )
 from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
@@ -197,9 +197,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         unread = [log_range for log_range in ranges if not log_range.is_empty]
         # A later leader must have all records that the planning saw; otherwise the micro-batch
         # could mix two logs.
-        client.expect(
-            {r.log_partition: OffsetAndEpoch(r.to_offset, r.leader_epoch) for r in unread}
-        )
+        client.expect({log_range.log_partition: log_range.end for log_range in unread})
         known = client.describe().leaders if unread else {}
         if any(log_range.log_partition not in known for log_range in unread):
             # The topic got more partitions since the last metadata request of this process.

@@ -29,6 +29,7 @@ from streaming.kafka.fetch import (
     RETRY_TIMEOUT_MS,
     FetchedRecords,
 )
+from streaming.kafka.seen_log import OffsetAndEpoch
 from streaming.source.log_cursor import Answer, LogCursor
 
 # A range ends at or below the high watermark, so a leader only waits while it recovers.
@@ -42,15 +43,19 @@ _BATCH_BYTES: Final = 4 << 20
 class LogRange:
     """The range that a micro-batch reads of a log partition: `from_offset` to `to_offset` - 1.
 
-    `high_watermark` and `leader_epoch` come from the planning, for the progress row.
+    `high_watermark` and the epochs of `end` come from the planning, for the progress row.
     """
 
     log_partition: int
     from_offset: int
-    to_offset: int
+    end: OffsetAndEpoch
     high_watermark: int
-    leader_epoch: int
     topic: str = OFFSETS_TOPIC
+
+    @property
+    def to_offset(self) -> int:
+        """The record offset after the last one to read."""
+        return self.end.offset
 
     @property
     def place(self) -> tuple[str, int]:
@@ -123,7 +128,8 @@ class _RangeReading:
             "record_offset": self.range.to_offset,
             "from_offset": self.range.from_offset,
             "high_watermark": self.range.high_watermark,
-            "log_leader_epoch": self.range.leader_epoch,
+            "log_leader_epoch": self.range.end.leader_epoch,
+            "log_epoch_entries": self.range.end.entries_json,
             "records_read": self._records_read,
             "records_superseded": self._records_superseded + self.held.records_superseded,
             "bytes_read": self._bytes_read,

@@ -187,8 +187,9 @@ def _other_topics(text: str) -> tuple[FollowedTopic, ...]:
 
 
 def _offsets(starts: Mapping[str, Any]) -> dict[int, OffsetAndEpoch]:
-    found = {int(p): at if isinstance(at, list) else [at] for p, at in starts.items()}
-    return {p: OffsetAndEpoch(*map(int, at)) for p, at in found.items()}
+    return {
+        int(p): OffsetAndEpoch.of(at if isinstance(at, list) else [at]) for p, at in starts.items()
+    }
 
 
 def _start_offsets(text: str) -> dict[int, OffsetAndEpoch]:

@@ -177,7 +177,7 @@ class TopicPlan:
         description.require_same_log(
             cluster_id=description.cluster_id, topic_id=position["topic_id"]
         )
-        next_offsets = {int(p): next_offset for p, (next_offset, _) in position["p"].items()}
+        next_offsets = {int(p): next_offset for p, (next_offset, *_) in position["p"].items()}
         if sorted(next_offsets) != self.log_partitions:
             raise LogChanged(
                 f"the checkpoint has {len(next_offsets)} log partitions, but not the "
@@ -187,12 +187,12 @@ class TopicPlan:
 
     def position(self, next_offsets: Mapping[int, int]) -> dict[str, Any]:
         """The position with these next offsets, and the leader epochs of the log ends."""
+        ends = self.client.with_entries(
+            {p: self.log_ends[p]._replace(offset=at) for p, at in sorted(next_offsets.items())}
+        )
         return {
             "topic_id": self.description.topic_id,
-            "p": {
-                str(log_partition): [next_offset, self.log_ends[log_partition].leader_epoch]
-                for log_partition, next_offset in sorted(next_offsets.items())
-            },
+            "p": {str(log_partition): end.values for log_partition, end in ends.items()},
         }
 
     def ranges(self, start: Position, end: Position) -> list[LogRange]:
@@ -208,9 +208,8 @@ class TopicPlan:
                     topic=self.topic.name,
                     log_partition=log_partition,
                     from_offset=min(max(from_offsets[log_partition], bound), to_offset),
-                    to_offset=to_offset,
                     high_watermark=max(self.log_ends[log_partition].offset, to_offset),
-                    leader_epoch=end["p"][str(log_partition)][1],
+                    end=OffsetAndEpoch.of(end["p"][str(log_partition)]),
                 )
             )
         return found
@@ -281,4 +280,4 @@ class TopicPlan:
 
 
 def _seen(position: Position) -> dict[int, OffsetAndEpoch]:
-    return {int(p): OffsetAndEpoch(*at) for p, at in position["p"].items()}
+    return {int(p): OffsetAndEpoch.of(at) for p, at in position["p"].items()}

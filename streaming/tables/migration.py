@@ -12,6 +12,7 @@ The format version of a folder is a property of `load_progress`. Each version ad
 * 9: `transactions`, `transaction_events`, `share_partitions`, `topic_progress`, and `log_topic` of
   `quarantine`.
 * 10: `group_lag`, `group_status` and `status_changes`, which `run` fills with its first evaluation.
+* 11: `epoch_entries` of `load_progress` and `topic_progress`.
 
 A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
 without values, fills the JSON columns from the columns of bytes, and fills `log_topic`. Tables of

@@ -30,6 +30,7 @@ class LoadProgressRow:
     next_offset: int
     high_watermark: int
     leader_epoch: Int32 | None
+    epoch_entries: str | None
     cluster_id: str
     topic_id: str
     semantics: str
@@ -62,6 +63,7 @@ class TopicProgressRow:
     next_offset: int
     high_watermark: int
     leader_epoch: Int32 | None
+    epoch_entries: str | None
     topic_id: str
     records_read: int
     records_applied: int

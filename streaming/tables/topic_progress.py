@@ -31,6 +31,7 @@ class Progress:
     next_offset: int = 0
     high_watermark: int = 0
     leader_epoch: int | None = None
+    epoch_entries: str | None = None
     records_read: int = 0
     records_applied: int = 0
     records_superseded: int = 0
@@ -192,6 +193,8 @@ class TopicProgress:
             position = report["record_offset"] if row.is_reloading else row.next_offset
             row.high_watermark = max(report["high_watermark"], position)
             row.leader_epoch = report["log_leader_epoch"]
+            if report["record_offset"] >= row.next_offset:
+                row.epoch_entries = report["log_epoch_entries"]
             is_at_end = position >= row.high_watermark
             if is_at_end and row.is_reloading:
                 row.reloaded_at = read_at

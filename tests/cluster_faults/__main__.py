@@ -3,7 +3,7 @@
 The groups of the demo commit, rebalance, set back, delete and use transactions; their clients begin
 anew where a fault is too much for them. `run` is a process of its own that nobody helps. After each
 fault the tables are held against the brokers' answers, and, history included, row by row against
-those of one load that nobody disturbed. The last fault takes records away: an unclean election,
+those of one load that nobody disturbed. The last faults take records away: unclean elections,
 which the query must notice.
 """
 
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -26,11 +27,12 @@ from streaming.local.demo.groups import Clients, Steps, create_topics
 from streaming.local.demo.traffic import Traffic, TrafficThread
 from streaming.run.stderr import write_note
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
 from streaming.views.output import OUTPUTS, output_of
-from tests.cluster_faults.faults import FAULTS, unclean_election
+from tests.cluster_faults.faults import FAULTS
 from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, Stage, poll
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.brokers.live_run import LiveRun, live_run
@@ -43,7 +45,6 @@ _DIFFERENCES_SHOWN = 20
 _LOG_SHOWN = 4_000
 _IS_USUAL = " INFO "
 _RESTARTED = "restarting it in"
-_TRUNCATED = "the log was truncated to"
 
 
 class PersistentTraffic(Traffic):
@@ -87,7 +88,12 @@ def endure(folder: Path, faults: Iterable[str], seed: int, pause: float) -> Iter
             def await_read() -> None:
                 _await_offsets(run, _log_ends(cluster))
 
-            stage = Stage(cluster, seed, pause, await_read)
+            def reloaded_at() -> datetime | None:
+                rows = TableReader(str(_tables(run))).read(LOAD_PROGRESS.name).to_pylist()
+                (row,) = (row for row in rows if row["log_partition"] == Stage.log_partition)
+                return row["reloaded_at"]
+
+            stage = Stage(cluster, seed, pause, await_read, reloaded_at)
             await_read()
             for name in faults:
                 yield _endure(stage, run, name)
@@ -147,10 +153,11 @@ def _endure(stage: Stage, run: LiveRun, name: str) -> Endured:
         traffic.start()
         _await_traffic(cluster)
         began_at = time.monotonic()
+        stage.begin()
         FAULTS[name](stage)
         ended_at = time.monotonic()
-        if FAULTS[name] is unclean_election:
-            poll(lambda: _TRUNCATED in run.log, lambda: f"no truncation noticed: {run.log}")
+        if stage.lost_records:
+            stage.await_reloaded()
             stage.whole()
         _await_offsets(run, _log_ends(cluster))
         current_at = time.monotonic()

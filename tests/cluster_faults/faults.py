@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from coordinator_state.replay.partitioner import partition_for
-from tests.cluster_faults.stage import LOG_PARTITIONS, Stage
+from tests.cluster_faults.stage import Stage
 
 # The lengths of the faults themselves. Nothing can be polled for: the time has to pass.
 _STALL_S = 20.0
@@ -57,17 +56,34 @@ def coordinator_moved(stage: Stage) -> None:
 
 def unclean_election(stage: Stage) -> None:
     """Records are lost that `run` has read: only the leader had them, and it is down."""
-    leader = stage.leaders()[partition_for("truncated", LOG_PARTITIONS)]
-    followers = [node_id for node_id in stage.cluster.brokers if node_id != leader]
+    leader, another = _lead_alone(stage, 10)
+    stage.elect_instead(leader, another)
+
+
+def former_leader(stage: Stage) -> None:
+    """The same, and then the leader before is elected again: nobody has copied its records.
+
+    Its log is longer than that of the leader between, so only leader epochs show the difference.
+    """
+    leader, another = _lead_alone(stage, 400)
+    stage.elect_instead(leader, another)
+    stage.await_reloaded()
+    stage.commit(stage.group_id, *range(1, 6))
+    stage.await_read()
+    stage.elect_instead(another, leader)
+
+
+def _lead_alone(stage: Stage, commits: int) -> tuple[int, int]:
+    """Commit offsets that only their leader has; return it, and another broker."""
+    leader = stage.leaders()[stage.log_partition]
+    others = [node_id for node_id in stage.cluster.brokers if node_id != leader]
     stage.allow_unclean_election()
-    for node_id in followers:
+    for node_id in others:
         stage.cluster.brokers[node_id].kill()
     stage.await_in_sync({leader})
-    stage.commit("truncated", *range(1, 11))
+    stage.commit(stage.group_id, *range(1, commits + 1))
     stage.await_read()
-    stage.cluster.brokers[leader].kill()
-    stage.cluster.brokers[followers[0]].start()
-    stage.await_leaders(but_not=leader)
+    return leader, others[0]
 
 
 FAULTS: Mapping[str, Callable[[Stage], None]] = {
@@ -77,4 +93,5 @@ FAULTS: Mapping[str, Callable[[Stage], None]] = {
     "all-brokers-down": all_brokers_down,
     "coordinator-moved": coordinator_moved,
     "unclean-election": unclean_election,
+    "former-leader": former_leader,
 }

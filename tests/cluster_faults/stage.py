@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timezone
 from operator import not_
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -45,13 +46,45 @@ class Stage:
         await_read: waits until `run` has read the records that are in the log now.
     """
 
+    group_id = "truncated"
+    log_partition = partition_for(group_id, LOG_PARTITIONS)
+    """The log partition whose records are lost, and a group there."""
+
     def __init__(
-        self, cluster: EmbeddedCluster, seed: int, pause: float, await_read: Callable[[], None]
+        self,
+        cluster: EmbeddedCluster,
+        seed: int,
+        pause: float,
+        await_read: Callable[[], None],
+        reloaded_at: Callable[[], datetime | None],
     ) -> None:
         self.cluster = cluster
         self.choose = random.Random(seed)
         self.pause = pause
         self.await_read = await_read
+        self._reloaded_at = reloaded_at
+        self._elected_at: datetime | None = None
+
+    def begin(self) -> None:
+        """Begin a fault, in which no records were lost yet."""
+        self._elected_at = None
+
+    @property
+    def lost_records(self) -> bool:
+        """Whether a broker that lacks records was elected."""
+        return self._elected_at is not None
+
+    def elect_instead(self, leader: int, another: int) -> None:
+        """Kill the only broker, and elect another one, which lacks its last records."""
+        self.cluster.brokers[leader].kill()
+        self._elected_at = datetime.now(timezone.utc)
+        self.cluster.brokers[another].start()
+        self.await_leaders(but_not=leader)
+
+    def await_reloaded(self) -> None:
+        """Wait until `run` has reloaded the log partition after that election."""
+        since = self._elected_at
+        self._await(lambda: bool(since and (at := self._reloaded_at()) and at > since))
 
     def wait(self, seconds: float) -> None:
         """Let a fault last. No state of the cluster or of `run` ends it earlier."""

@@ -38,7 +38,7 @@ STATE_COLUMNS: Mapping[Table, list[str]] = {
 
 REPORT_COLUMNS = (
     *("log_partition", "record_offset", "from_offset", "high_watermark", "log_leader_epoch"),
-    *("records_read", "records_superseded", "bytes_read"),
+    *("log_epoch_entries", "records_read", "records_superseded", "bytes_read"),
 )
 """The columns of a `progress` row of the source that are set."""
 

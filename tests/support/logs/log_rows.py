@@ -90,6 +90,7 @@ def progress_row(
         "record_offset": to_offset,
         "high_watermark": to_offset if high_watermark is None else high_watermark,
         "log_leader_epoch": 0,
+        "log_epoch_entries": None,
         "records_read": to_offset - from_offset if records_read is None else records_read,
         "records_superseded": records_superseded,
         "bytes_read": bytes_read,

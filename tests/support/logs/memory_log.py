@@ -12,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.fetch import FetchedRecords, LogDescription, OffsetAndEpoch
+from streaming.kafka.seen_log import EpochEntry
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
 from streaming.source.log_range import LogRange
 from tests.support.logs.logs import offset_key, offset_value
@@ -52,6 +53,9 @@ class MemoryLog:
         self.append(write_control_batch(self.high_watermark, producer_id, 0, 1))
 
 
+ENTRIES = (EpochEntry(3, 0),)
+
+
 class MemoryLogClient:
     """What a `LogClient` does, over logs in memory; `fetches` are the positions of each request."""
 
@@ -85,6 +89,9 @@ class MemoryLogClient:
             p: OffsetAndEpoch(self.logs[p].high_watermark, self.leaders[p][1])
             for p in log_partitions
         }
+
+    def with_entries(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[int, OffsetAndEpoch]:
+        return {p: end._replace(entries=ENTRIES) for p, end in ends.items()}
 
     def log_sizes(self) -> dict[int, int]:
         return self.sizes
@@ -128,9 +135,8 @@ def range_of(
     return LogRange(
         log_partition=log_partition,
         from_offset=from_offset,
-        to_offset=to_offset,
+        end=OffsetAndEpoch(to_offset, 5),
         high_watermark=to_offset if high_watermark is None else high_watermark,
-        leader_epoch=5,
     )
 
 
@@ -150,7 +156,7 @@ def rows_of(
 
 
 def positions_of(offset: Mapping[str, Any]) -> dict[int, int]:
-    return {int(p): position for p, (position, _) in offset["p"].items()}
+    return {int(p): position for p, (position, *_) in offset["p"].items()}
 
 
 def progress_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from streaming.errors import LogTruncated
 from streaming.kafka.connections import TransientFailure
-from streaming.kafka.seen_log import OffsetAndEpoch, SeenLog
+from streaming.kafka.seen_log import EpochEntry, OffsetAndEpoch, SeenLog
 
 LOG_START = 3
 
@@ -26,6 +26,8 @@ class MemoryLeaders:
         self.leaders = leaders
         self.ends = ends
         self.error_code = 0
+        self.answered: dict[int, int] = {}
+        """The last epoch up to the asked one, if it is another."""
         self.asked: list[dict[int, tuple[int, int]]] = []
 
     async def ask(
@@ -43,6 +45,7 @@ class MemoryLeaders:
             SimpleNamespace(
                 partition=p.partition,
                 error_code=self.error_code,
+                leader_epoch=self.answered.get(p.partition, p.leader_epoch),
                 end_offset=self.ends[p.partition],
             )
             for p in topic.partitions
@@ -87,6 +90,23 @@ def test_an_epoch_that_ended_below_what_was_seen_is_a_truncated_log() -> None:
     with pytest.raises(LogTruncated, match=r"offsets 8 to 9 are lost, .* truncated to 8") as gone:
         require(seen_log(p0=(10, 5)), leaders)
     assert (gone.value.log_partition, gone.value.log_start) == (0, LOG_START)
+
+
+def test_a_leader_without_the_last_epoch_has_another_log() -> None:
+    """Its log is longer: nobody copied its last records when it led before."""
+    leaders = MemoryLeaders({0: (1, 6), 1: (2, 7)}, {0: 12})
+    log = SeenLog()
+    entries = (EpochEntry(2, 0), EpochEntry(4, 3), EpochEntry(5, 8))
+    log.seen = {0: OffsetAndEpoch(10, 5, entries)}
+    # The leader knows the epoch 4, and so its log agrees up to the begin of 5.
+    leaders.answered[0] = 4
+    with pytest.raises(LogTruncated, match="offsets 8 to 9 are lost"):
+        require(log, leaders)
+    assert leaders.asked == [{0: (6, 5)}, {0: (6, 4)}]
+    # It knows none of them.
+    leaders.answered[0] = 1
+    with pytest.raises(LogTruncated, match="truncated to 0"):
+        require(log, leaders)
 
 
 def test_metadata_older_than_what_was_seen_is_not_used() -> None:

@@ -31,7 +31,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 TOPIC = LogDescription(topic="t", cluster_id="c", topic_id="id", leaders={0: (1, 5), 1: (1, 5)})
 RULES = LoaderRules(semantics=Semantics.COORDINATOR)
 LOG = LogEnds(
-    description=TOPIC, log_starts={0: 0, 1: 0}, high_watermarks={0: 10, 1: 10}, epoch_ends={}
+    description=TOPIC, log_starts={0: 0, 1: 0}, high_watermarks={0: 10, 1: 10}, agreed_ends={}
 )
 
 
@@ -63,7 +63,7 @@ UPGRADED = (
     [
         # The log goes on.
         (LOG, {}, None),
-        (replace(LOG, epoch_ends={0: 7}), {}, None),
+        (replace(LOG, agreed_ends={0: 7}), {}, None),
         (replace(LOG, log_starts={0: 7, 1: 0}), {}, None),
         (
             replace(LOG, log_starts={0: 9, 1: 0}),
@@ -74,7 +74,7 @@ UPGRADED = (
             ),
         ),
         # The epoch ended earlier, or the log ends earlier.
-        (replace(LOG, epoch_ends={0: 4}), {}, TRUNCATED),
+        (replace(LOG, agreed_ends={0: 4}), {}, TRUNCATED),
         (replace(LOG, high_watermarks={0: 4, 1: 10}), {}, TRUNCATED),
         # The topic was created again.
         (LOG, {"topic_id": "older"}, ("its id was older and is id", 0, "record offsets 0 to 6")),
@@ -161,7 +161,7 @@ class Tables:
 def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     topic = replace(TOPIC, topic_id="new", leaders={0: (1, 5)})
-    log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
+    log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, agreed_ends={})
     progress = tables.apply.progress
     doubts = find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
     tables.reload(doubts, topic)

@@ -219,7 +219,7 @@ def test_events_are_not_repeated(tables: Tables, cuts: tuple[int, ...]) -> None:
 
 def test_a_topic_with_fewer_partitions(tables: Tables) -> None:
     log = replace(LOG, topic_id="new", leaders={0: (1, 0)})
-    ends = LogEnds(description=log, log_starts={0: 0}, high_watermarks={0: 0}, epoch_ends={})
+    ends = LogEnds(description=log, log_starts={0: 0}, high_watermarks={0: 0}, agreed_ends={})
     of_topic = tables.apply.progress.others[TRANSACTION_STATE_TOPIC]
     doubts = find_doubts(of_topic, ends, delete_retention_ms=1 << 40, now=NOW)
     tables.reload(doubts, log)
@@ -251,7 +251,7 @@ def test_a_reload_that_is_interrupted_begins_anew(tables: Tables, fault: str) ->
         tables.micro_batch({PLACE: (1, 3)})
     tables.start()
     of_topic = tables.apply.progress.others[TRANSACTION_STATE_TOPIC]
-    ends = LogEnds(description=LOG, log_starts={0: 0}, high_watermarks={0: 4}, epoch_ends={})
+    ends = LogEnds(description=LOG, log_starts={0: 0}, high_watermarks={0: 4}, agreed_ends={})
     doubts = find_doubts(of_topic, ends, delete_retention_ms=1 << 40, now=NOW)
     assert [doubt.reason for doubt in doubts.values()] == ["a reason"]
     tables.reload({0: replace(doubts[0], lost=LOST)})

@@ -44,7 +44,7 @@ def _write(
 
 
 def _position(next_offset: int, others: dict[str, Any]) -> dict[str, Any]:
-    of_offsets = {"v": 2, "cluster_id": "c", "topic_id": "t", "p": {"7": [next_offset, 0]}}
+    of_offsets = {"v": 3, "cluster_id": "c", "topic_id": "t", "p": {"7": [next_offset, 0, []]}}
     return {**of_offsets, "others": others}
 
 
@@ -168,7 +168,7 @@ def test_discarding_leaves_what_is_not_of_the_checkpoint(tmp_path: Path) -> None
         *((name, b"v") for name in (OFFSETS, COMMITS)),
         *((name, b"v1\n{") for name in (OFFSETS, COMMITS)),
         (METADATA, b'{"id": "qu'),
-        (OFFSETS, b'v1\n{}\n{"v": 2, '),
+        (OFFSETS, b'v1\n{}\n{"v": 3, '),
         (CHECKSUMS, b"cr"),
     ],
 )
@@ -194,7 +194,7 @@ def test_one_with_a_missing_micro_batch_does_not_fit(tmp_path: Path) -> None:
 def test_offsets_of_another_format_version_do_not_fit(tmp_path: Path) -> None:
     folder = _write(tmp_path)
     (tmp_path / OFFSETS).write_text('v1\n{}\n{"v": 1, "positions": {"7": 9}}')
-    assert _misfit(folder) == "its offsets have format version 1, this program writes 2"
+    assert _misfit(folder) == "its offsets have format version 1, this program writes 3"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from streaming.source.topic_plan import TopicPlan
 from tests.support.eventually import wait_until
 from tests.support.logs.memory_log import (
     CLUSTER_ID,
+    ENTRIES,
     TOPIC_ID,
     MemoryLog,
     MemoryLogClient,
@@ -113,7 +114,7 @@ def positions(offset: Offset) -> dict[str, dict[int, int]]:
     """The next offset of each topic and log partition."""
     offset_by_topic = {OFFSETS_TOPIC: offset, **offset["others"]}
     return {
-        topic: {int(p): next_offset for p, (next_offset, _) in topic_offset["p"].items()}
+        topic: {int(p): next_offset for p, (next_offset, *_) in topic_offset["p"].items()}
         for topic, topic_offset in offset_by_topic.items()
     }
 
@@ -149,14 +150,18 @@ class TestOffsets:
     def test_the_first_offset_is_the_log_start_of_every_topic(self, clients: Clients) -> None:
         clients[OFFSETS_TOPIC].logs[0].log_start = 4
         clients[TRANSACTION_STATE_TOPIC].logs[1].log_start = 1
+        epochs = [[3, 0]]
         assert reader().initialOffset() == {
-            "v": 2,
+            "v": 3,
             "cluster_id": CLUSTER_ID,
             "topic_id": TOPIC_ID,
-            "p": {"0": [4, 5]},
+            "p": {"0": [4, 5, epochs]},
             "others": {
-                TRANSACTION_STATE_TOPIC: {"topic_id": "tx", "p": {"0": [0, 5], "1": [1, 5]}},
-                SHARE_STATE_TOPIC: {"topic_id": "share", "p": {"0": [0, 5]}},
+                TRANSACTION_STATE_TOPIC: {
+                    "topic_id": "tx",
+                    "p": {"0": [0, 5, epochs], "1": [1, 5, epochs]},
+                },
+                SHARE_STATE_TOPIC: {"topic_id": "share", "p": {"0": [0, 5, epochs]}},
             },
         }
 
@@ -171,12 +176,12 @@ class TestOffsets:
     def test_leaders_of_every_topic_must_have_what_was_seen(self, clients: Clients) -> None:
         topic = {"log_partitions": [0, 1], "start_offsets": {"0": [3, 4]}}
         reader({TRANSACTION_STATE_TOPIC: topic}).initialOffset()
-        assert clients[TRANSACTION_STATE_TOPIC].expected == {0: (3, 4)}
+        assert clients[TRANSACTION_STATE_TOPIC].expected == {0: (3, 4, ())}
         stream = reader()
         stream.latestOffset(at_end(stream), EVERYTHING)
-        assert clients[TRANSACTION_STATE_TOPIC].expected == {0: (4, 5), 1: (2, 5)}
-        assert clients[SHARE_STATE_TOPIC].expected == {0: (1, 5)}
-        assert clients[OFFSETS_TOPIC].expected == {0: (10, 5)}
+        assert clients[TRANSACTION_STATE_TOPIC].expected == {0: (4, 5, ENTRIES), 1: (2, 5, ENTRIES)}
+        assert clients[SHARE_STATE_TOPIC].expected == {0: (1, 5, ENTRIES)}
+        assert clients[OFFSETS_TOPIC].expected == {0: (10, 5, ENTRIES)}
 
     def test_the_end_is_that_of_every_topic_and_stays_the_same_json(self) -> None:
         stream = reader()

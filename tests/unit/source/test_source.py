@@ -22,6 +22,7 @@ from streaming.source.micro_batch import group_ranges, share_out
 from streaming.source.options import SourceOptions
 from tests.support.logs.memory_log import (
     BOOTSTRAP,
+    ENTRIES,
     MemoryLogClient,
     positions_of,
     progress_of,
@@ -199,14 +200,14 @@ class TestTruncation:
     ) -> None:
         reader = reader_of(start_offsets='{"0": [7, 4], "1": 1}')
         assert positions_of(reader.initialOffset()) == {0: 7, 1: 1, 2: 0}
-        assert client.expected == {0: (7, 4), 1: (1, -1)}
+        assert client.expected == {0: (7, 4, ()), 1: (1, -1, ())}
 
     def test_leaders_must_have_what_was_planned(self, client: MemoryLogClient) -> None:
         reader = reader_of(max_records_per_trigger="4")
         start = reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
         rows_of(reader, reader.partitions(start, end))
-        assert client.expected == {0: (3, 5), 1: (1, 5)}
+        assert client.expected == {0: (3, 5, ENTRIES), 1: (1, 5, ENTRIES)}
 
     def test_an_offset_has_the_epoch_of_the_leader_that_told_the_log_end(
         self, client: MemoryLogClient, monkeypatch: pytest.MonkeyPatch
@@ -221,9 +222,9 @@ class TestTruncation:
         start = reader.initialOffset()
         monkeypatch.setattr(client, "log_ends", and_then_it_moves)
         end = reader.latestOffset(start, ReadMaxRows(4))
-        assert end["p"]["0"] == [3, 5]
+        assert end["p"]["0"] == [3, 5, [[3, 0]]]
         later = reader.latestOffset(end, ReadMaxRows(4))
-        assert later["p"]["0"] == [6, 6]
+        assert later["p"]["0"] == [6, 6, [[3, 0]]]
 
 
 class TestSharing:

@@ -39,11 +39,14 @@ def test_records_that_nobody_read_are_not_passed_over() -> None:
         _progress(10).require_no_gap([{"log_partition": 7, "from_offset": 11}])
 
 
-def _advanced(row: Progress, record_offset: int, high_watermark: int) -> Progress:
+def _advanced(
+    row: Progress, record_offset: int, high_watermark: int, entries: str | None = None
+) -> Progress:
     """The row after a micro-batch whose records are all in the tables."""
     progress = _progress(0)
     progress.rows[7] = row
     report = progress_row(0, record_offset, high_watermark=high_watermark)
+    report |= {"log_epoch_entries": entries}
     progress.advance([report], RecordCounts(), newest_timestamps={}, read_at=NOW)
     return progress.rows[7]
 
@@ -57,6 +60,16 @@ def test_records_that_come_again_move_nothing_back(
 ) -> None:
     row = _advanced(Progress(next_offset=10), 6, high_watermark)
     assert (row.next_offset, row.high_watermark, row.state) == (10, expected, state)
+
+
+def test_the_leader_epochs_are_those_of_the_records_below_the_next_offset() -> None:
+    row = _advanced(Progress(epoch_entries="[[4, 0]]"), 10, 10, "[[4, 0], [5, 8]]")
+    assert row.epoch_entries == "[[4, 0], [5, 8]]"
+    # Records that come again end in an earlier epoch.
+    row = _advanced(row, 6, 10, "[[4, 0]]")
+    assert row.epoch_entries == "[[4, 0], [5, 8]]"
+    # Of later records they are not known.
+    assert _advanced(row, 12, 12).epoch_entries is None
 
 
 def test_a_reload_reads_records_before_the_next_offset_again() -> None:
