@@ -145,19 +145,10 @@ class Cluster:
     def end_transaction(self, producer_id: int, *, aborts: bool = False) -> None:
         self._append(marker(self.next_offset, producer_id, ABORT if aborts else COMMIT))
 
-    def members(
-        self, group_id: str, *topics: tuple[str, int], generation: int = 1, count: int = 1
-    ) -> None:
-        """A classic group with members to which the partitions of topics are assigned."""
-        topics = topics or ((group_id, 1),)
-        assigned = {
-            member_id_of(f"app-{number}", 0): {
-                topic: [partition for partition in range(size) if partition % count == number]
-                for topic, size in topics
-            }
-            for number in range(count)
-        }
-        self.assign(group_id, assigned, generation)
+    def members(self, group_id: str, *topics: tuple[str, int], generation: int = 1) -> None:
+        """A classic group with a member to which all partitions of topics are assigned."""
+        owned = {topic: list(range(size)) for topic, size in topics or ((group_id, 1),)}
+        self.assign(group_id, {member_id_of("app-0", 0): owned}, generation)
 
     def no_members(self, group_id: str, generation: int = 1) -> None:
         self.assign(group_id, {}, generation)

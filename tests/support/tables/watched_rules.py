@@ -61,5 +61,5 @@ class WatchedRules:
     def muted_by(self) -> str | None:
         return self.alerts[BEHIND].muted_by
 
-    def state(self, key: AlertKey = BEHIND) -> AlertState | None:
-        return self.alerts[key].state if key in self.alerts else None
+    def state(self) -> AlertState | None:
+        return self.alerts[BEHIND].state if BEHIND in self.alerts else None

@@ -205,7 +205,6 @@ def test_sql(tables: str) -> None:
         ("SELEC", "Parser Error"),
         ("SELECT nothing FROM group_lag", "Binder Error"),
         ("SELECT * FROM read_text('/etc/hostname')", "Permission Error"),
-        ("COPY (SELECT 1) TO '/tmp/x'", "only a single SELECT"),
         ("SELECT 'x' AS value", "column value: 'x' is not a number"),
         ("SELECT 'x' AS partition", "column partition: 'x' is not a whole number"),
         ("SELECT 3000000000 AS partition", "column partition: 3000000000 is not a 32-bit number"),
@@ -262,7 +261,7 @@ CONDITIONS: list[dict[str, Any]] = [
     {"commit_rate": "< 1"},
     {"status": ["STOP", "STALL"], "lag": "> 100", "time_lag": "> 30s"},
 ]
-PLACES: list[dict[str, Any]] = [{}, {"groups": ["s*", "!stop*"]}, {"topics": ["t*"]}]
+PLACES: list[dict[str, Any]] = [{}, {"groups": ["*o*", "!old"]}, {"topics": ["t*"]}]
 
 
 @pytest.mark.parametrize("by", ["group", "topic", "partition"])

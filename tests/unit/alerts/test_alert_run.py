@@ -164,11 +164,8 @@ def test_what_cannot_be_written_is_written_later(
 
 
 def test_rules_are_read_again_when_they_change(
-    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+    run: AlertRun, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = write_rules(tmp_path, receiver.url)
-    lag_of(tables, 50)
-    run = AlertRun(tables, rules)
     run.round()
     write_rules(tmp_path, receiver.url, condition="lag: 10")
     run.round()

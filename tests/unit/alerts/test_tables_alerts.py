@@ -35,6 +35,15 @@ def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
     return write_rules(tmp_path, receiver.url, settings=settings)
 
 
+@pytest.fixture
+def run(tables: str, rules_file: str) -> AlertRun:
+    """A run that has told of a group that is behind."""
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    return run
+
+
 @contextmanager
 def moved_away(*path: str) -> Iterator[None]:
     """The folder is somewhere else while the block runs."""
@@ -43,12 +52,7 @@ def moved_away(*path: str) -> Iterator[None]:
     away.rename(Path(*path))
 
 
-def test_unreadable_tables_fire_and_end(
-    tables: str, rules_file: str, receiver: HttpReceiver
-) -> None:
-    lag_of(tables, 50)
-    run = AlertRun(tables, rules_file)
-    run.round()
+def test_unreadable_tables_fire_and_end(tables: str, run: AlertRun, receiver: HttpReceiver) -> None:
     with moved_away(tables):
         for _ in range(3):
             run.round()
@@ -109,11 +113,10 @@ def test_the_table_of_alerts_is_not_needed(
     assert sent_statuses(receiver) == ["firing", "resolved"]
 
 
-def test_a_restart_knows_of_it(tables: str, rules_file: str, receiver: HttpReceiver) -> None:
+def test_a_restart_knows_of_it(
+    tables: str, rules_file: str, run: AlertRun, receiver: HttpReceiver
+) -> None:
     """It was told, the process ended, and the tables came back."""
-    lag_of(tables, 50)
-    run = AlertRun(tables, rules_file)
-    run.round()
     with moved_away(tables, "load_progress", "_delta_log"):
         run.round()
     AlertRun(tables, rules_file).round()

@@ -17,25 +17,14 @@ from tests.support.clients.command_line import COMMANDS, RUN, VERIFY, call
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS.items())
-def test_every_command_has_a_description_examples_and_its_python_api(
-    name: str, command: click.Command
-) -> None:
-    text = call(*name.split(), "--help").stdout
-
-    assert f"\n    coordinator-state {name}" in text.partition("Examples:")[2]
-    assert "Python API" in " ".join(text.split())
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            assert parameter.help, parameter.opts
-
-
-@pytest.mark.parametrize(("name", "command"), COMMANDS.items())
 def test_the_examples_of_a_command_can_be_parsed(
     name: str, command: click.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run.toml").write_text('tables = "tables"\nbootstrap_servers = "localhost:9092"\n')
     _, _, examples = (command.help or "").partition("Examples:\n")
+    assert examples
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
     for line in examples.strip().splitlines():
         program, *called = shlex.split(line)
         words = name.split()

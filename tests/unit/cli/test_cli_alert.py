@@ -83,13 +83,8 @@ def test_what_is_wrong_is_one_line(tables: str, tmp_path: Path) -> None:
     bad.write_text("rules:\n- name: a\n")
     for command in ("run", "test"):
         arguments = ("alert", command, "--rules-file", str(bad), "--tables", tables)
-        result = call(*arguments, exit_code=2)
-        assert result.stderr.splitlines()[0].startswith(f"Error: {bad}:2: rules.a: a rule needs")
-        assert len(result.stderr.splitlines()) == 1
-    result = call(
-        *("alert", "test", "--rules-file", str(bad), "--tables", str(tmp_path / "no")), exit_code=2
-    )
-    assert len(result.stderr.splitlines()) == 1
+        (line,) = call(*arguments, exit_code=2).stderr.splitlines()
+        assert line.startswith(f"Error: {bad}:2: rules.a: a rule needs")
 
 
 def test_rules_are_tested_against_the_past(

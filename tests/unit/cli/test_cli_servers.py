@@ -38,17 +38,9 @@ def test_it_serves_the_api_until_it_is_interrupted(tables_that_lag: str) -> None
         assert served.stderr.read() == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--tables", "/there/is/none"), "/there/is/none"),
-        (("--tables", "/a", "--host", "192.0.2.1"), "set a token"),
-    ],
-)
-def test_what_cannot_be_served_is_one_line(arguments: tuple[str, ...], said: str) -> None:
-    refused = call("api", *arguments, exit_code=2)
-    assert said in refused.stderr
-    assert refused.stderr.count("\n") == 1
+def test_without_a_token_it_is_not_served_to_other_machines() -> None:
+    (line,) = call("api", "--tables", "/a", "--host", "192.0.2.1", exit_code=2).stderr.splitlines()
+    assert "set a token" in line
 
 
 @pytest.mark.parametrize(
@@ -79,7 +71,6 @@ def test_the_same_name_or_folder_twice_is_refused(folders: list[str]) -> None:
 
 def test_a_group_has_a_log_partition() -> None:
     assert call("partition-for", "testgroup").stdout == "27\n"
-    assert call("partition-for", "polygenelubricants").stdout == "0\n"
     assert call("partition-for", "my-group", "--partitions", "7").stdout == "1\n"
     assert json_lines(call("partition-for", "testgroup", "--output", "json")) == [
         {"group_id": "testgroup", "log_partition": 27, "log_partitions": 50}

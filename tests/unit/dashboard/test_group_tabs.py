@@ -240,8 +240,6 @@ def test_events_are_of_the_period_of_the_address(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("group", "path", "tab", "counts"),
     [
-        (BILLING, "group", "partitions", [6]),
-        (BILLING, "group", "members", [3]),
         (PIPELINE, "group", "tasks", [2]),
         (WORKERS, "group", "workers", [1]),
         (LEDGER, "group", "transactions", [2]),

@@ -47,11 +47,9 @@ def part(client: FlaskClient, group: str, **arguments: str) -> str:
 
 
 def test_a_loop_in_words_and_bars(client: FlaskClient) -> None:
+    """The sentences and the names of owners are those of `unit/insight`."""
     shown = part(client, LOOPING)
-
     assert re.search(r"<p class=.result.>40 rebalances in \S+ min, all within 78 s", shown)
-    assert "search-consumer joins and leaves every 4 s, generation" in shown
-    assert "Pauses within a rebalance are not in the log" in shown
     assert "search-consumer-0000, then 19 members in its place <small>owned 1 partition" in shown
     assert re.search(r"orders 1: search-consumer-0007 from [^<]* UTC \(2 s\)", shown)
     assert re.search(r"rebalances from [^<]* UTC, generation \d+ to \d+", shown)
@@ -60,9 +58,7 @@ def test_a_loop_in_words_and_bars(client: FlaskClient) -> None:
 
 def test_a_deploy_in_words_and_tables(client: FlaskClient) -> None:
     shown = part(client, DEPLOYED)
-
     assert "2 members of search-consumer were replaced one after another in 15 s" in shown
-    assert "the group stood still for at least 3 s" in shown
     assert '<small>for 3<span class="unit"> s</span></small>' in shown
     assert re.search(r"no partition had an owner from [^<]* UTC \(3 s\)", shown)
     lanes = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', shown)

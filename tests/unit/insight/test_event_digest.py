@@ -60,13 +60,11 @@ def test_every_kind_of_event_has_a_weight() -> None:
 
 def test_one_rewind_comes_before_hundreds_of_deletions() -> None:
     rewind = moved("offset_rewind", 990, 100, at_s=7, **by_member("search-consumer-1"))
-    first, second = folded_events([*offsets_deleted(451, partitions=9), rewind])
-
-    assert first.text == "orders:0 set back from 990 to 100 by search-consumer-1 at /10.0.0.1"
-    assert second.text == (
+    assert texts(*offsets_deleted(451, partitions=9), rewind) == [
+        "orders:0 set back from 990 to 100 by search-consumer-1 at /10.0.0.1",
         "451 offsets deleted of 9 partitions of returns; client not recorded by Kafka: an admin "
-        "tool, or the topic or group was deleted"
-    )
+        "tool, or the topic or group was deleted",
+    ]
 
 
 def test_equal_events_that_are_far_apart_are_two_rows() -> None:

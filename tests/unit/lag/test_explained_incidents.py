@@ -78,11 +78,6 @@ def test_a_pending_status_names_the_client_after_its_member_has_left(
     assert "producer 7 (client app-" in explanation.reason
 
 
-def test_an_unknown_group_has_no_facts(explained_case: ExplainedCase) -> None:
-    _, tables = explained_case(incidents.caught_up)
-    assert group_facts(tables.reader, "order-app") is None
-
-
 def test_a_group_that_has_just_stopped_is_not_said_to_keep_up(tmp_path: Path) -> None:
     incident = incidents.simple()
     stopped_at = incident.now

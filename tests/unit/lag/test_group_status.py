@@ -48,17 +48,6 @@ def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
     assert by_group["new"]["reason"] == "no commit yet; 1 member without a partition"
 
 
-def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
-    reader = TableReader(tables)
-    rows = Evaluation.of(reader, at=NOW, group_ids=["old"]).group_lag().to_pylist()
-    assert [(row["partition"], row["status"]) for row in rows] == [
-        (0, "EXPIRING"),
-        (1, "DATA_LOSS"),
-    ]
-    (row,) = Evaluation.of(reader, at=at(20), group_ids=["back"]).group_lag().to_pylist()
-    assert row["status"] == "OK"
-
-
 def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:
     cluster = Cluster(seconds=-330)
     cluster.members("slow", ("slow", 2))

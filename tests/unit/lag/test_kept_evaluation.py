@@ -27,7 +27,6 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, STATUS_CHANGES
 from streaming.tables.writer_epoch import WriterEpoch
-from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.tables.status_tables import NOW, create_status_tables, offset
@@ -212,18 +211,10 @@ def test_an_inconsistent_reader_evaluates(tables: str, opened: OpenAt) -> None:
     assert not Evaluation.read(TableReader(tables, consistent=False)).is_kept
 
 
-def test_totals_are_those_of_the_rows(tables: str, opened: OpenAt) -> None:
-    opened(LATER)
-    shown = CoordinatorTables(tables)
-    lags = [row.lag for row in shown.lag("old") if row.lag is not None]
-    (total,) = shown.lag_totals("group", "old")
-    assert total.lag == sum(lags) == 98
-
-
 def test_rules_about_ages_are_of_now(opened: OpenAt) -> None:
     """Kept rows are up to a minute old."""
     reader = opened(LATER)
-    facts = Facts(reader, reader.moment)
+    facts = Facts(reader, reader.moment, StatusRules())
     for condition, is_kept in (
         ({"commit_age": "> 5m"}, False),
         ({"lag": "> 5", "time_lag": "> 1s"}, False),
@@ -277,9 +268,3 @@ def test_a_page_knows_since_when_a_group_has_its_status(opened: OpenAt) -> None:
     )
     reader = opened(2 * KEPT_FOR)
     assert "old" not in standing_since(reader, past.evaluation.statuses, NOW + LATER)
-
-
-def test_the_state_of_an_alert_is_that_of_the_kept_rows(opened: OpenAt) -> None:
-    reader = opened(LATER)
-    facts = Facts(reader, reader.moment, StatusRules())
-    assert facts.snapshot.evaluation.is_kept

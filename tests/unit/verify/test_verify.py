@@ -304,28 +304,43 @@ def test_only_some_log_partitions_are_compared_when_asked_for() -> None:
     assert result.counts == counted(offset=1)
 
 
-@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
-def test_of_a_rebalancing_group_only_the_offsets_are_compared(state: str) -> None:
-    broker = Broker(group(state=state) | offset(1))
+STABLE = group(state="Stable") | member()
+REBALANCING = "1 group rebalancing (not in the log): only offsets are compared"
+NOT_READY = {"group_type": "streams", "state": "NotReady"}
+NO_TOPOLOGY = (
+    "1 group without a topology (the coordinator cannot describe it): epochs and members are "
+    "not compared"
+)
 
-    result = verified(broker, Tables(group(state="Stable") | member() | offset(1)))
+
+@pytest.mark.parametrize(
+    ("answers", "tables", "counts", "notes"),
+    [
+        *(
+            ([group(state=state) | offset(1)], STABLE | offset(1), {"offset": 1}, [REBALANCING])
+            for state in ("PreparingRebalance", "CompletingRebalance")
+        ),
+        # The rebalance ends in time.
+        ([group(state="CompletingRebalance"), STABLE], STABLE, {"group": 1, "member": 1}, []),
+        # A streams group that cannot be described is compared as it is listed.
+        (
+            [group(**NOT_READY)],
+            group(**NOT_READY, group_epoch=1, assignment_epoch=0) | member(),
+            {"group": 1},
+            [NO_TOPOLOGY],
+        ),
+        # A broker that tells no type is believed in the rest.
+        ([group(group_type=None)], group(), {"group": 1}, []),
+    ],
+)
+def test_what_a_coordinator_cannot_tell_is_not_compared(
+    answers: list[Answers], tables: Answers, counts: dict[str, int], notes: list[str]
+) -> None:
+    result = verified(Broker(*answers), Tables(tables))
 
     assert result.is_equal
-    assert result.counts == counted(offset=1)
-    assert result.notes == [
-        "1 group rebalancing (not in the log): only offsets are compared",
-    ]
-
-
-def test_a_rebalance_that_ends_in_time_is_compared() -> None:
-    stable = group(state="Stable") | member()
-    broker = Broker(group(state="CompletingRebalance"), stable)
-
-    result = verified(broker, Tables(stable))
-
-    assert result.is_equal
-    assert result.counts == counted(group=1, member=1)
-    assert result.notes == []
+    assert result.counts == counted(**counts)
+    assert result.notes == notes
 
 
 @pytest.mark.parametrize("group_type", ["consumer", "share", "streams"])
@@ -344,31 +359,11 @@ def test_groups_of_every_type_are_compared_whole(group_type: str) -> None:
     assert (epoch.field, epoch.broker, epoch.tables) == ("assignment_epoch", 4, 3)
 
 
-def test_a_streams_group_that_cannot_be_described_is_compared_as_it_is_listed() -> None:
-    listed = group(group_type="streams", state="NotReady")
-    stored = group(group_type="streams", state="NotReady", group_epoch=1, assignment_epoch=0)
-
-    result = verified(Broker(listed), Tables(stored | member()))
-
-    assert result.is_equal
-    assert result.counts == counted(group=1)
-    assert result.notes == [
-        "1 group without a topology (the coordinator cannot describe it): epochs and members are "
-        "not compared"
-    ]
-
-
 def test_topics_are_those_that_the_cluster_has() -> None:
     tables = Tables(group(), topic_ids=["T"])
     verified(Broker(group()), tables)
 
     assert {"T": "t"} in tables.topic_names
-
-
-def test_a_broker_that_tells_no_type_is_believed_in_the_rest() -> None:
-    result = verified(Broker(group(group_type=None)), Tables(group()))
-
-    assert result.counts == counted(group=1)
 
 
 def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:

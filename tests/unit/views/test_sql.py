@@ -11,6 +11,7 @@ from threading import Timer
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 
 from streaming.errors import ConfigurationError
 from streaming.views.coordinator_tables import CoordinatorTables
@@ -18,7 +19,7 @@ from streaming.views.definitions import SCHEMAS
 from streaming.views.query import answering, query
 from streaming.views.sql.forms import write_json
 from tests.support.clients.command_line import call, json_lines
-from tests.support.tables.status_tables import NOW, VERSION
+from tests.support.tables.status_tables import VERSION
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -58,10 +59,6 @@ def test_a_table_whose_name_is_not_in_the_text_is_refused_and_not_empty(
 def test_names_are_read_as_sql_reads_them(tables: CoordinatorTables) -> None:
     (row,) = tables.sql("SELECT max(lag) AS lag FROM Group_Lag, (SELECT 1) WHERE topic = 't'")
     assert row == {"lag": 97}
-
-
-def test_it_is_of_the_moment(tables: CoordinatorTables) -> None:
-    assert tables.sql("SELECT moment() AS now")[0]["now"] == NOW
 
 
 @pytest.mark.parametrize(
@@ -163,29 +160,18 @@ def test_each_row_is_a_document_with_exact_numbers(tables: CoordinatorTables) ->
         json_of(tables, "FROM range(11)")
 
 
-class TestCommand:
-    SELECT = "SELECT group_id, lag FROM group_lag WHERE topic = 't' ORDER BY ALL LIMIT 2"
+def test_the_command_has_text_json_csv_and_parquet(folder: str, tmp_path: Path) -> None:
+    select = "SELECT group_id, lag FROM group_lag WHERE topic = 't' ORDER BY ALL LIMIT 2"
 
-    def arguments(self, folder: str, *more: str) -> tuple[str, ...]:
-        return ("sql", self.SELECT, "--tables", folder, "--as-of", str(VERSION), *more)
+    def output(*more: str) -> Result:
+        return call("sql", select, "--tables", folder, "--as-of", str(VERSION), *more)
 
-    def test_text_json_csv_and_parquet(self, folder: str, tmp_path: Path) -> None:
-        assert call(*self.arguments(folder)).stdout.splitlines() == [
-            "group_id  lag",
-            "back      94",
-            "idle      0",
-        ]
-        rows = [{"group_id": "back", "lag": 94}, {"group_id": "idle", "lag": 0}]
-        assert json_lines(call(*self.arguments(folder, "--output", "json"))) == rows
-        csv = call(*self.arguments(folder, "--output", "csv")).stdout
-        assert csv.split() == ["group_id,lag", "back,94", "idle,0"]
-        safe = call(*self.arguments(folder, "--output", "spreadsheet-csv")).stdout
-        assert safe == csv
-        file = tmp_path / "rows.parquet"
-        assert call(*self.arguments(folder, "--parquet", str(file))).stdout == ""
-        assert pq.read_table(file).to_pylist() == rows
-
-    def test_what_is_wrong_is_one_line(self, folder: str) -> None:
-        result = call("sql", "SELEC 1", "--tables", folder, exit_code=2)
-        assert result.stderr.startswith("Error: Parser Error: syntax error")
-        assert result.stderr.count(os.linesep) == 1
+    assert output().stdout.splitlines() == ["group_id  lag", "back      94", "idle      0"]
+    rows = [{"group_id": "back", "lag": 94}, {"group_id": "idle", "lag": 0}]
+    assert json_lines(output("--output", "json")) == rows
+    csv = output("--output", "csv").stdout
+    assert csv.split() == ["group_id,lag", "back,94", "idle,0"]
+    assert output("--output", "spreadsheet-csv").stdout == csv
+    file = tmp_path / "rows.parquet"
+    assert output("--parquet", str(file)).stdout == ""
+    assert pq.read_table(file).to_pylist() == rows
