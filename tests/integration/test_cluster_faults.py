@@ -11,8 +11,8 @@ import pytest
 
 pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.timeout(1_200)]
 
-UNCLEAN_ELECTION = "unclean-election"
-FAULTS = ("broker-stalled", "coordinator-moved", UNCLEAN_ELECTION)
+UNCLEAN_ELECTIONS = ("unclean-election", "former-leader")
+FAULTS = ("broker-stalled", "coordinator-moved", *UNCLEAN_ELECTIONS)
 
 
 def test_a_run_goes_on_by_itself(repository: Path) -> None:
@@ -27,5 +27,7 @@ def test_a_run_goes_on_by_itself(repository: Path) -> None:
     assert list(rows) == list(FAULTS)
     assert {row["differences"] for row in rows.values()} == {0}
     assert min(row["records"] for row in rows.values()) > 0
-    restarts = {name: row["restarts"] for name, row in rows.items() if name != UNCLEAN_ELECTION}
+    restarts = {
+        name: row["restarts"] for name, row in rows.items() if name not in UNCLEAN_ELECTIONS
+    }
     assert set(restarts.values()) == {0}
