@@ -29,17 +29,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 
 @pytest.fixture(scope="session")
-def quiet_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A shared broker for tests that compare its whole log with tables.
-
-    Tests commit there as simple groups only: a member that times out later changes the log.
-    """
-    with EmbeddedBroker(folder=tmp_path_factory.mktemp("quiet-broker")) as shared:
-        shared.create_offsets_topic()
-        yield shared
-
-
-@pytest.fixture(scope="session")
 def _stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(folder=tmp_path_factory.mktemp("stoppable-broker")) as shared:
         shared.create_offsets_topic()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,18 +16,6 @@ from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
 from tests.support.brokers.commits import commit, create_topic
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.admin_client import admin_of
-from tests.support.eventually import Eventually
-
-# Starts a broker, says where, and stays until it is ended.
-OWNER = """
-import sys, threading
-from streaming.local.broker.embedded import EmbeddedBroker
-broker = EmbeddedBroker(folder=sys.argv[1])
-broker.start()
-sys.stdout.write(broker.bootstrap_servers + "\\n")
-sys.stdout.flush()
-threading.Event().wait()
-"""
 
 
 def committed_offsets(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], int]:
@@ -80,23 +65,6 @@ def test_offsets_outlive_a_restart_and_a_crash(stoppable_broker: EmbeddedBroker)
         broker.replace_log(50, b"")
     broker.start()
     assert committed_offsets(broker, group) == {("orders", 0): 7}
-
-
-@pytest.mark.long
-def test_the_broker_ends_when_its_owner_is_killed(
-    tmp_path: Path, repository: Path, eventually: Eventually
-) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-    ) as owner:
-        assert owner.stdout is not None
-        where = owner.stdout.readline().strip()
-        assert accepts_connections(where)
-        owner.kill()
-    eventually(lambda: not accepts_connections(where), 120)
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from mcp import StdioServerParameters
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
-from streaming.local.demo.demo import run_demo
 from streaming.local.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.browser.chromium import CHROMIUM, needs_chromium
@@ -273,10 +272,3 @@ def test_interrupts_end_the_traffic_and_then_everything(
     assert "Traceback" not in rest
     assert stdout == ""
     assert_nothing_left(Finished(tmp_path, process.returncode, stdout, stderr + rest), eventually)
-
-
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "precious").touch()
-    with pytest.raises(ConfigurationError, match="is not an empty folder"):
-        run_demo(seconds=0, folder=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

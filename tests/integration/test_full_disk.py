@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.schemas import LOG_OFFSETS
 from tests.support.brokers.commits import commit, committed, create_topic
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.live_run import START_S, LiveRun, live_run
 from tests.support.brokers.running_query import run_to_end
 from tests.support.brokers.small_disk import fill, make_room, small_disk
@@ -79,12 +80,14 @@ def samples(tables: Path) -> list[tuple[object, ...]]:
 
 
 def test_it_goes_on_when_there_is_room(
-    quiet_broker: EmbeddedBroker,
+    fresh_broker: FreshBroker,
     spark: SparkSession,
     disks: tuple[Path, Path],
     tmp_path: Path,
     eventually: Eventually,
 ) -> None:
+    quiet_broker = fresh_broker()
+    quiet_broker.create_offsets_topic()
     create_topic(quiet_broker, TOPIC)
     traffic = Traffic(quiet_broker)
     tables, checkpoint = disks

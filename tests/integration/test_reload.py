@@ -196,6 +196,8 @@ def test_lost_checkpoint_and_lost_tables(
     run_to_end(broker, spark, tmp_path)
     assert committed(tables, group_id) == [2]
     assert all(row["reload_reason"] is None for row in _progress(tables).values())
+    history = rows_of_group(tables, "offset_commits", group_id)
+    assert sorted(row["committed_offset"] for row in history) == [1, 2]
 
     shutil.rmtree(tables)
     commit(broker, group_id, TOPIC, 3)

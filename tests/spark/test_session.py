@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from streaming.jvm.jars import delta_jars
 from streaming.jvm.spark_home import SPARK_HOME
 from streaming.run.streaming_query import TRIGGER_LOGGER
 
@@ -41,11 +40,3 @@ def test_python_processes_of_spark_import_compiled_modules(spark: SparkSession) 
 def test_the_logger_of_triggers_is_that_of_spark(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     assert jvm.java.lang.Class.forName(TRIGGER_LOGGER).getName() == TRIGGER_LOGGER
-
-
-def test_the_session_has_the_delta_jars(spark: SparkSession) -> None:
-    """`test_spark_engine.py` merges with them."""
-    jars = spark.conf.get("spark.jars")
-    assert jars is not None
-    assert sorted(jars.split(",")) == [str(jar) for jar in delta_jars()]
-    assert len(delta_jars()) == 5

@@ -55,11 +55,6 @@ class RecordByRecord:
             replayed._replay(batch)
         return replayed
 
-    @property
-    def clients_of_pending(self) -> dict[int, Client | None]:
-        """The client of each pending offset, by its record offset."""
-        return {offset: self.clients[offset] for offset in self._pending()}
-
     def _replay(self, batch: RecordBatch) -> None:
         loader = self.loader
         self._replay_group_record(batch)

@@ -90,13 +90,6 @@ def test_a_key_of_any_type_reads_and_is_written_as_kafkas(document: Json) -> Non
     assert encode_key(key.record_type, key.fields) == raw
 
 
-def test_every_record_type_of_kafka_4_2_is_known_and_9_beside_them() -> None:
-    recorded = {document["json"]["type"] for document in KEYS}
-
-    assert set(RECORD_TYPES) - recorded == {9}
-    assert recorded <= set(RECORD_TYPES)
-
-
 @pytest.mark.parametrize("document", PROTOCOL_MESSAGES, ids=_name)
 def test_a_consumer_protocol_message_reads_and_is_written_as_kafkas(document: Json) -> None:
     _, decode, encode = PROTOCOL[document["message"]]

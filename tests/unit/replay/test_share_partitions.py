@@ -294,29 +294,3 @@ def test_many_contiguous_batches_of_one_state_become_one() -> None:
     alternating = " ".join(f"{10 * n}-{10 * n + 9}:{n % 2 * 2}/1" for n in range(1_000))
     combined = combine_state_batches(state_batches(alternating), -1)
     assert tuple(combined) == state_batches(alternating)
-
-
-def test_each_offset_has_the_state_of_the_batch_that_wins() -> None:
-    """As `resultIsSortedDisjointCoverage`, and with the state of every offset."""
-    random = Random(1)
-    for _ in range(300):
-        firsts = [random.randrange(40) for _ in range(random.randrange(8))]
-        batches = [
-            (first, first + random.randrange(12), random.choice((0, 2, 4)), random.randint(1, 3))
-            for first in firsts
-        ]
-        start_offset = random.choice((-1, random.randrange(40)))
-        expected: dict[int, tuple[int, int]] = {}
-        for first, last, state, count in batches:
-            for offset in range(max(first, start_offset), last + 1):
-                expected[offset] = max(expected.get(offset, (0, 0)), (count, state))
-        text = " ".join(f"{first}-{last}:{state}/{count}" for first, last, state, count in batches)
-        combined = combine_state_batches(state_batches(text), start_offset)
-        assert [
-            (offset, (batch.delivery_count, batch.delivery_state))
-            for batch in combined
-            for offset in range(batch.first_offset, batch.last_offset + 1)
-        ] == sorted(expected.items())
-        # No fewer batches have these states.
-        starts = [o for o, state in expected.items() if expected.get(o - 1) != state]
-        assert [batch.first_offset for batch in combined] == sorted(starts)

@@ -157,13 +157,6 @@ def test_a_format_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
         TableReader(tables)
 
 
-def test_a_damaged_table_is_one_line(tables: str) -> None:
-    Path(tables, "groups").rename(Path(tables, "moved away"))
-
-    with pytest.raises(ConfigurationError, match="groups"):
-        TableReader(tables).read("groups")
-
-
 def test_tables_by_an_address_are_the_same(tables: str) -> None:
 
     reader = TableReader(Path(tables).as_uri())
