@@ -77,7 +77,12 @@ def status_history(
     current = kept.filter(pc.equal(kept["group_id"], group_id)).to_pylist()
     seen = [change for change in changes if since < change.at <= until]
     first = _status_at(since, changes, current)
-    return StatusHistory(_periods([first, *seen], gaps, since, until), seen)
+    # A group that the first evaluation after a gap saw may have existed before.
+    ends = {gap.end for gap in gaps}
+    return StatusHistory(
+        _periods([first, *seen], gaps, since, until),
+        [change for change in seen if change.before is not None or change.at not in ends],
+    )
 
 
 def _recorded_changes(reader: TableReader, group_id: str, since: datetime) -> list[StatusChange]:

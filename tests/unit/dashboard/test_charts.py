@@ -61,28 +61,29 @@ def test_the_statuses_of_a_group(tmp_path: Path) -> None:
     client = create_app({"prod": folder}).test_client()
 
     def statuses() -> Any:
-        until = moment_text(NOW + timedelta(minutes=1))
+        until = moment_text(NOW + timedelta(minutes=7))
         since = moment_text(NOW - timedelta(minutes=1))
         return chart_of(client, "statuses", group="loop", since=since, until=until)
 
     [unknown] = statuses()["periods"]
     assert (unknown["status"], unknown["level"]) == ("not known", "none")
     kept = StatusEvaluation(open_for_writing(folder, "test"))
-    kept.keep(Evaluation.of(TableReader(folder), at=NOW))
+    for seconds in range(0, 401, 100):
+        evaluation = Evaluation.of(TableReader(folder), at=NOW + timedelta(seconds=seconds))
+        kept.keep(evaluation)
     client = create_app({"prod": folder}).test_client()
     answer = statuses()
     assert [(period["status"], period["level"]) for period in answer["periods"]] == [
         ("not known", "none"),
         ("REBALANCING_LOOP", "warning"),
+        ("UNKNOWN", "unknown"),
     ]
     assert answer["periods"][1]["from"] == NOW.timestamp()
     [change] = answer["changes"]
-    assert (change["before"], change["status"], change["at"]) == (
-        "absent",
-        "REBALANCING_LOOP",
-        NOW.timestamp(),
+    assert (change["before"], change["status"]) == ("REBALANCING_LOOP", "UNKNOWN")
+    assert (change["at"], change["reason"]) == tuple(
+        answer["periods"][2][name] for name in ("from", "reason")
     )
-    assert change["reason"] == answer["periods"][1]["reason"]
     assert "since=" in change["around"]
 
 

@@ -249,6 +249,8 @@ def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
     assert periods_of("pays", 190, 500)[-1] == (*unknown, 500.0)
     (change,) = status_history(reader, "rests", since=moment(-60), until=moment(300)).changes
     assert (change.at, change.before, change.after) == (moment(0), "OK", "IDLE")
+    # It appeared, or was there before.
+    assert not status_history(reader, "new", since=moment(-60), until=moment(300)).changes
 
 
 def test_a_gap_of_a_wrong_clock_is_no_gap(snapshots: Snapshots, tmp_path: Path) -> None:
