@@ -171,7 +171,7 @@ class LogClient:
                 )
         except LogChanged:
             raise
-        except ConfigurationError as error:
+        except (ConfigurationError, TimeoutError) as error:
             logger.debug("cannot look up leader epochs: %(error)s", {"error": error})
         return {p: end._replace(entries=self._epochs.below(p, end)) for p, end in ends.items()}
 

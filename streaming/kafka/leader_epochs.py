@@ -76,8 +76,7 @@ class LeaderEpochs:
             p: of_log for p, of_log in asking.items() if not of_log.is_enough(ends[p].offset)
         }:
             asked = {p: of_log.next_epoch - 1 for p, of_log in asking.items()}
-            first = [p for p, epoch in asked.items() if epoch < 0]
-            for p in first:
+            for p in [p for p, epoch in asked.items() if epoch < 0]:
                 asking[p].add(-1, 0)
                 del asked[p]
             answers, failure = await leaders.ask(

@@ -38,6 +38,11 @@ class OffsetAndEpoch(NamedTuple):
     leader_epoch: int = NO_LEADER_EPOCH
     entries: tuple[EpochEntry, ...] = ()
 
+    def below(self, offset: int) -> OffsetAndEpoch:
+        """The place at a lower offset of the same log."""
+        entries = tuple(entry for entry in self.entries if entry.start_offset < offset)
+        return self._replace(offset=offset, entries=entries)
+
     @property
     def values(self) -> list[Any]:
         """The JSON list of `of`."""
@@ -136,7 +141,9 @@ async def agreed_ends(
 ) -> tuple[dict[int, int | None], TransientFailure | None]:
     """Ask up to which record offsets the leaders' logs agree with what was seen; in an attempt.
 
-    Without entries, only the end of the leader epoch is compared.
+    A log that has the epoch of the leader that was read has all records below the offset, whatever
+    the cleaner has left of the epochs before. Without entries, only the end of that epoch is
+    compared.
 
     Returns:
         by log partition the record offset, at most the seen one, or None if its leader does not
@@ -145,7 +152,10 @@ async def agreed_ends(
     agreed: dict[int, int | None] = {}
     failure: TransientFailure | None = None
     limits = {p: at.offset for p, at in seen.items()}
-    left = {p: [*(at.entries or (EpochEntry(at.leader_epoch, 0),))] for p, at in seen.items()}
+    left = {p: [*at.entries] for p, at in seen.items()}
+    for p, at in seen.items():
+        if not at.entries or at.entries[-1].leader_epoch != at.leader_epoch:
+            left[p].append(EpochEntry(at.leader_epoch, at.offset))
     epochs = {p: leaders.leaders[p][1] for p in seen}
     asking = dict(left)
     while asking:

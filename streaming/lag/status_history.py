@@ -13,14 +13,15 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
+from streaming.clock import utc_now
 from streaming.lag.evaluation import KEPT_FOR
 from streaming.tables.creation import properties_of
-from streaming.tables.evaluation_gaps import BEGINNING, EvaluationGap, gaps_of
+from streaming.tables.evaluation_gaps import EvaluationGap, gaps_of, last_evaluation
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_STATUS, STATUS_CHANGES
 
+_OF_GROUP = ["group_id", "status", "reason", "status_since", "evaluated_at"]
 _COLUMNS = ["topic", "changed_at", "status_before", "status_after", "reason"]
 _ABSENT = "the group did not exist"
 _NOT_EVALUATED = "run did not evaluate"
@@ -63,18 +64,18 @@ def status_history(
     Raises:
         TablesUnavailable: the tables cannot be read now.
     """
-    if not DeltaTable.is_deltatable(GROUP_STATUS.path(reader.tables)):
-        # Tables of an earlier release that nobody has migrated yet.
-        return StatusHistory([StatusPeriod(since, until, None, _NOT_EVALUATED, False)], [])
     changes = _recorded_changes(reader, group_id, since)
-    kept = reader.read(GROUP_STATUS.name, ["group_id", "status", "reason", "evaluated_at"])
-    evaluated_at = max(
-        [*(change.at for change in changes), pc.max(kept["evaluated_at"]).as_py() or BEGINNING]
-    )
-    gaps = [*gaps_of(properties_of(reader.tables, GROUP_STATUS))]
+    kept = reader.read(GROUP_STATUS.name, _OF_GROUP)
+    current = kept.filter(pc.equal(kept["group_id"], group_id)).to_pylist()
+    properties, now = properties_of(reader.tables, GROUP_STATUS), utc_now()
+    # Times of the future are those of a wrong clock.
+    gaps = [gap for gap in gaps_of(properties) if gap.end <= now]
+    evaluated_at = last_evaluation(properties, kept["evaluated_at"], now)
     if until - evaluated_at > KEPT_FOR:
         gaps.append(EvaluationGap(evaluated_at, until))
-    current = kept.filter(pc.equal(kept["group_id"], group_id)).to_pylist()
+    if current and not changes and current[0]["status_since"] > since:
+        # The day of the change to this status is deleted.
+        gaps.append(EvaluationGap(since, current[0]["status_since"]))
     seen = [change for change in changes if since < change.at <= until]
     first = _status_at(since, changes, current)
     # A group that the first evaluation after a gap saw may have existed before.

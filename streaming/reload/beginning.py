@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.kafka.fetch import LogDescription
 from streaming.kafka.leaders import of_topic
-from streaming.reload.doubts import Doubt
+from streaming.reload.doubts import Doubt, read_up_to
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.load_progress import LoadProgress
@@ -74,9 +74,9 @@ def begin_reload(
         versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, lost)
     for log_partition, doubt in doubts.items():
         row = progress.rows[log_partition]
+        row.epoch_entries = read_up_to(row).below(doubt.kept_below).entries_json
         row.state, row.next_offset = STATE_LOADING, doubt.kept_below
         row.reload_reason, row.reloaded_at = doubt.reason, None
-        row.epoch_entries = None
     quarantine_lost(writer, progress, versions, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
     progress.topic_id = topic.topic_id

@@ -43,7 +43,9 @@ from streaming.tables.evaluation_gaps import (
     EvaluationGap,
     gaps_of,
     gaps_text,
+    last_evaluation,
     with_gap,
+    without_contradicted,
 )
 from streaming.tables.properties import limits_of
 from streaming.tables.reader import TableReader
@@ -54,6 +56,7 @@ from streaming.tables.schemas import (
     JUDGED_TABLES,
     LOAD_PROGRESS,
     LOG_OFFSETS,
+    PROPERTY_EVALUATED_AT,
     PROPERTY_NOT_EVALUATED,
     PROPERTY_STATUS_RULES,
     STATE_LOADING,
@@ -95,8 +98,10 @@ class StatusEvaluation:
     _versions: Mapping[Table, int] = field(default_factory=dict)
     _evaluated_s: float = float("-inf")
     _is_failing: bool = False
-    _evaluated_at: datetime = BEGINNING
+    _last_at: datetime = BEGINNING
     """The moment of the last evaluation that was written."""
+    _latest_at: datetime = BEGINNING
+    _noted_at: datetime = BEGINNING
     _gaps: Sequence[EvaluationGap] = ()
     _used_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
     """The processor time of the last two evaluations."""
@@ -162,31 +167,45 @@ class StatusEvaluation:
                 self._restore()
             self._record_gap(evaluation.at)
             self._write(evaluation)
+            self._note_empty(evaluation)
             self._keep_limits(evaluation.rules)
         except BaseException:
             # A part of it may be written.
             self._kept = {}
             raise
-        self._evaluated_at = evaluation.at
+        self._last_at = evaluation.at
+        self._latest_at = max(self._latest_at, evaluation.at)
 
     def _record_gap(self, at: datetime) -> None:
         """Record that nothing was evaluated since the last evaluation, if it is too long ago."""
-        # A gap of the future was recorded by a wrong clock.
-        gaps: Sequence[EvaluationGap] = [gap for gap in self._gaps if gap.end <= at]
-        if at - self._evaluated_at > KEPT_FOR:
-            gaps = with_gap(gaps, EvaluationGap(self._evaluated_at, at))
+        longest = max(KEPT_FOR, timedelta(seconds=2 * self.interval_s))
+        # After a moment with a clock that was behind, the one before counts.
+        begin = max(
+            (moment for moment in (self._last_at, self._latest_at) if moment <= at), default=at
+        )
+        gaps = without_contradicted(self._gaps, self._last_at, at)
+        if at - begin > longest:
+            gaps = with_gap(gaps, EvaluationGap(begin, at))
         if gaps != self._gaps:
-            text = gaps_text(gaps)
-            set_properties(self.writer.epoch, GROUP_STATUS, {PROPERTY_NOT_EVALUATED: text})
+            self._set_property(PROPERTY_NOT_EVALUATED, gaps_text(gaps))
             self._gaps = gaps
+
+    def _note_empty(self, evaluation: Evaluation) -> None:
+        """Keep the time of an evaluation without groups: no row has it."""
+        is_due = not timedelta() <= evaluation.at - self._noted_at < _REWRITTEN_AFTER
+        if not evaluation.statuses.num_rows and is_due:
+            self._set_property(PROPERTY_EVALUATED_AT, evaluation.at.isoformat())
+            self._noted_at = evaluation.at
+
+    def _set_property(self, name: str, text: str) -> None:
+        set_properties(self.writer.epoch, GROUP_STATUS, {name: text})
 
     def _keep_limits(self, rules: StatusRules) -> None:
         """Set the limits of the rows, which readers compare with those of the last run."""
         if self._limits is None:
             self._limits = limits_of(properties_of(self.writer.tables, GROUP_STATUS))
         if self._limits != rules:
-            limits = {PROPERTY_STATUS_RULES: status_rules_text(rules)}
-            set_properties(self.writer.epoch, GROUP_STATUS, limits)
+            self._set_property(PROPERTY_STATUS_RULES, status_rules_text(rules))
             self._limits = rules
 
     def _restore(self) -> None:
@@ -196,10 +215,13 @@ class StatusEvaluation:
             schema = kept_schema(table.schema)
             rows = reader.read(table.name, schema.names).cast(schema)
             self._kept[table] = _with_later_changes(table, rows, reader)
-        self._gaps = gaps_of(properties_of(self.writer.tables, GROUP_STATUS))
-        evaluated_at = self._kept[GROUP_STATUS]["evaluated_at"]
-        last = pc.max(evaluated_at.filter(_is_past(evaluated_at, reader))).as_py()
-        self._evaluated_at = max(self._evaluated_at, last or BEGINNING)
+        properties = properties_of(self.writer.tables, GROUP_STATUS)
+        self._gaps = gaps_of(properties)
+        # A release before this one kept rows, but no gaps.
+        if PROPERTY_NOT_EVALUATED in properties:
+            evaluated_at = self._kept[GROUP_STATUS]["evaluated_at"]
+            last = last_evaluation(properties, evaluated_at, reader.moment)
+            self._last_at = max(self._last_at, last)
 
     def _write(self, evaluation: Evaluation) -> None:
         most = evaluation.statuses.num_rows
@@ -257,8 +279,9 @@ def _recorded(changes: JudgedChanges, written: pa.Table, at: datetime) -> pa.Tab
 
 def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa.Table:
     """Kept rows, with the statuses that were recorded after them."""
-    evaluated_at = rows["evaluated_at"]
-    evaluated_at = pc.max(evaluated_at.filter(_is_past(evaluated_at, reader))).as_py()
+    # Rows of the future have the time of a wrong clock.
+    is_past = pc.less_equal(rows["evaluated_at"], pa.scalar(reader.moment, TIMESTAMP))
+    evaluated_at = pc.max(rows["evaluated_at"].filter(is_past)).as_py()
     later: list[tuple[str, str, Any]] = [("changed_at", "<=", reader.moment)]
     if evaluated_at is not None:
         later += [("day", ">=", evaluated_at.date()), ("changed_at", ">", evaluated_at)]
@@ -275,8 +298,3 @@ def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa
     last = columns_of(last.append_column("evaluated_at", last["status_since"]), rows.schema)
     is_other = positions(rows.select(key), last.select(key)) == NOWHERE
     return pa.concat_tables([rows.filter(pa.array(is_other)), last])
-
-
-def _is_past(moments: pa.ChunkedArray, reader: TableReader) -> pa.ChunkedArray:
-    """Whether moments are not in the future, which is the time of a wrong clock."""
-    return pc.less_equal(moments, pa.scalar(reader.moment, TIMESTAMP))

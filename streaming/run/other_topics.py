@@ -166,7 +166,9 @@ class TopicStarts:
         if log.topic == SHARE_STATE_TOPIC:
             # Share coordinators delete records that later snapshots make redundant.
             doubts = {
-                p: replace(doubt, lost="") if log_ends.log_starts[p] > doubt.kept_below else doubt
+                p: replace(doubt, lost="")
+                if log_ends.log_starts[p] > doubt.kept_below >= of_topic.rows[p].next_offset
+                else doubt
                 for p, doubt in doubts.items()
             }
         if doubts or of_topic.topic_id != log.topic_id:

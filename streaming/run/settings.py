@@ -194,7 +194,8 @@ class RunSettings(BaseModel):
     evaluation_interval: IntervalOrOff = Field(
         default="5 seconds",
         description="Shortest time between two evaluations of lag and status, in group_lag, "
-        "group_status and status_changes; or off. An evaluation takes at most a tenth of a core.",
+        "group_status and status_changes; or off. An evaluation takes at most a tenth of a core. "
+        "This program's readers do not use rows that are older than two minutes.",
     )
     status_rules: Annotated[StatusRules, BeforeValidator(_checked_status_rules)] = Field(
         default=StatusRules(),

@@ -139,10 +139,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """The last known high watermarks, for the progress of the query."""
         if not all(plan.log_ends for plan in self._plans):
             return None
-        ends = ({p: at.offset for p, at in plan.log_ends.items()} for plan in self._plans)
-        return self._offset(
-            [plan.position(of_topic) for plan, of_topic in zip(self._plans, ends, strict=True)]
-        )
+        return self._offset([plan.end_position for plan in self._plans])
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Group the ranges into at most `tasks` tasks, evenly by offsets to read."""

@@ -62,8 +62,8 @@ class SourceOptions:
         planning_tasks: the tasks that share the rows of a micro-batch, and the memory for them;
             by default 1, because the driver has all rows.
         log_partitions: the log partitions to read of `topic`; all if empty.
-        start_offsets: log partition of `topic` -> offset, or [offset, leader epoch under which it
-            was seen]; records below it are neither returned nor counted.
+        start_offsets: log partition of `topic` -> offset, or a list as in the offsets of the
+            source; records below it are neither returned nor counted.
         other_topics: the other internal topics to read, as JSON: topic -> `log_partitions` (a list)
             and `start_offsets`.
         retry_timeout_ms: how long fetches from unreachable brokers are retried, including the first
@@ -179,7 +179,7 @@ def _other_topics(text: str) -> tuple[FollowedTopic, ...]:
             )
             for name, of_topic in json.loads(text).items()
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ConfigurationError(
             'option other_topics must be JSON like {"__transaction_state": {"log_partitions": [0], '
             f'"start_offsets": {{"0": [42, 5]}}}}}}, not {text!r}'
@@ -195,7 +195,7 @@ def _offsets(starts: Mapping[str, Any]) -> dict[int, OffsetAndEpoch]:
 def _start_offsets(text: str) -> dict[int, OffsetAndEpoch]:
     try:
         return _offsets(json.loads(text))
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f'option start_offsets must be JSON like {{"0": 42}} or {{"0": [42, 5]}}, not {text!r}'
         ) from error

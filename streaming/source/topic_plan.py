@@ -186,13 +186,19 @@ class TopicPlan:
         return next_offsets
 
     def position(self, next_offsets: Mapping[int, int]) -> dict[str, Any]:
-        """The position with these next offsets, and the leader epochs of the log ends."""
-        ends = self.client.with_entries(
-            {p: self.log_ends[p]._replace(offset=at) for p, at in sorted(next_offsets.items())}
-        )
+        """The position with these next offsets, and the leader epochs of their records."""
+        ends = {p: self.log_ends[p]._replace(offset=at) for p, at in next_offsets.items()}
+        return self._position(self.client.with_entries(ends))
+
+    @property
+    def end_position(self) -> dict[str, Any]:
+        """The position of the last known log ends; nobody is asked."""
+        return self._position(self.log_ends)
+
+    def _position(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[str, Any]:
         return {
             "topic_id": self.description.topic_id,
-            "p": {str(log_partition): end.values for log_partition, end in ends.items()},
+            "p": {str(log_partition): end.values for log_partition, end in sorted(ends.items())},
         }
 
     def ranges(self, start: Position, end: Position) -> list[LogRange]:

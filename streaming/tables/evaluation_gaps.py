@@ -11,7 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
-from streaming.tables.schemas import PROPERTY_NOT_EVALUATED
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.columns import TIMESTAMP
+from streaming.tables.schemas import PROPERTY_EVALUATED_AT, PROPERTY_NOT_EVALUATED
 
 BEGINNING: Final = datetime.min.replace(tzinfo=timezone.utc)
 """The begin of the time before the first evaluation."""
@@ -34,6 +38,30 @@ def gaps_of(properties: Mapping[str, str]) -> Sequence[EvaluationGap]:
 def gaps_text(gaps: Iterable[EvaluationGap]) -> str:
     """The gaps as the property."""
     return json.dumps([[begin.isoformat(), end.isoformat()] for begin, end in gaps])
+
+
+def last_evaluation(
+    properties: Mapping[str, str], evaluated_at: pa.ChunkedArray, now: datetime
+) -> datetime:
+    """The time of the last evaluation that is not of the future; `BEGINNING` without one.
+
+    Args:
+        properties: those of `group_status`.
+        evaluated_at: the times of its rows; without rows, a property has the time.
+        now: the time now.
+    """
+    noted = properties.get(PROPERTY_EVALUATED_AT)
+    of_rows = pc.max(evaluated_at.filter(pc.less_equal(evaluated_at, pa.scalar(now, TIMESTAMP))))
+    moments = [datetime.fromisoformat(noted)] if noted else []
+    return max([at for at in (*moments, of_rows.as_py()) if at and at <= now], default=BEGINNING)
+
+
+def without_contradicted(
+    gaps: Iterable[EvaluationGap], last: datetime, at: datetime
+) -> Sequence[EvaluationGap]:
+    """End gaps in which there were two evaluations: a wrong clock recorded these gaps."""
+    ended = [gap._replace(end=last) if gap.begin <= last < at < gap.end else gap for gap in gaps]
+    return [gap for gap in ended if gap.begin < gap.end]
 
 
 def with_gap(gaps: Sequence[EvaluationGap], last: EvaluationGap) -> Sequence[EvaluationGap]:

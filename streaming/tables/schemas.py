@@ -63,6 +63,8 @@ PROPERTY_STATUS_RULES = "coordinator_state.status_rules"
 """The limits of the last run; in `group_status`, those of the evaluation."""
 PROPERTY_NOT_EVALUATED = "coordinator_state.not_evaluated"
 """Of `group_status`: the times in which `run` did not evaluate."""
+PROPERTY_EVALUATED_AT = "coordinator_state.evaluated_at"
+"""Of `group_status`: the last evaluation, at least every minute while there are no groups."""
 PROPERTY_EXTERNAL = "coordinator_state.external"
 """Whether a run read external groups: only then readers look for their offsets."""
 

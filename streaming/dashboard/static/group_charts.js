@@ -1,5 +1,5 @@
 // The charts of a group over one period: the server's JSON, drawn and repeated as a table. The
-// statuses follow the charts, because the server needs longer for them. Dragging over a chart puts
+// statuses have an address of their own. Dragging over a chart puts
 // the period into the address, and all of the page follows.
 "use strict";
 

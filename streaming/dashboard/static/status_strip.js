@@ -14,7 +14,7 @@ function statusStrip(periods) {
     item.dataset.level = one.level;
     item.style.flexGrow = one.until - one.from;
     const from = localTime(new Date(1000 * one.from));
-    item.title = `${one.status} from ${from}: ${one.reason}`;
+    item.title = `${one.status} from ${from}${one.reason && ": "}${one.reason}`;
     const shown = document.createElement("span");
     shown.setAttribute("aria-hidden", "true");
     shown.textContent = one.status;

@@ -109,6 +109,15 @@ def test_a_leader_without_the_last_epoch_has_another_log() -> None:
         require(log, leaders)
 
 
+def test_a_leader_with_the_epoch_of_the_leader_before_has_all_that_was_read() -> None:
+    """In a load. The cleaner has removed all records of epoch 3 before this leader copied them."""
+    leaders = MemoryLeaders({0: (1, 6), 1: (2, 7)}, {0: 900})
+    log = SeenLog()
+    log.seen = {0: OffsetAndEpoch(250, 5, (EpochEntry(2, 100), EpochEntry(3, 200)))}
+    require(log, leaders)
+    assert leaders.asked == [{0: (6, 5)}]
+
+
 def test_metadata_older_than_what_was_seen_is_not_used() -> None:
     """It is that of a broker which was stalled, and may still believe that it leads."""
     leaders = MemoryLeaders({0: (1, 4)}, {})

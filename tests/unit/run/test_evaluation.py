@@ -253,13 +253,60 @@ def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
     assert not status_history(reader, "new", since=moment(-60), until=moment(300)).changes
 
 
-def test_a_gap_of_a_wrong_clock_is_no_gap(snapshots: Snapshots, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("moments", "gaps"),
+    [
+        # It was ahead, and then two evaluations are within the gap.
+        ((-120, 240, -60, -30), [(None, -120), (-120, -60)]),
+        # It was behind.
+        ((0, 60, -300, 120), [(None, 0)]),
+        ((0, 60, -300, 300), [(None, 0), (60, 300)]),
+    ],
+)
+def test_a_wrong_clock_makes_no_gap(
+    snapshots: Snapshots,
+    tmp_path: Path,
+    moments: Sequence[int],
+    gaps: Sequence[tuple[int | None, int]],
+) -> None:
     tables = create_tables(tmp_path / "tables")
     kept = StatusEvaluation(open_for_writing(tables, "test"))
-    for seconds in (-120, 240, -60):
+    for seconds in moments:
         kept.keep(evaluation_at(snapshots, seconds))
-    (gap,) = gaps_of(properties_of(tables, GROUP_STATUS))
-    assert gap == (BEGINNING, moment(-120))
+    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [
+        (BEGINNING if begin is None else moment(begin), moment(end)) for begin, end in gaps
+    ]
+
+
+def test_without_groups_the_time_of_the_evaluation_is_kept(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    tables = create_tables(tmp_path / "tables")
+    writer = open_for_writing(tables, "test")
+    nothing = TableReader(create_tables(tmp_path / "nothing"))
+    kept = StatusEvaluation(writer)
+    kept.keep(evaluation_at(snapshots, 0))
+    for seconds in range(30, 631, 30):
+        kept.keep(Evaluation.of(nothing, at=moment(seconds)))
+    StatusEvaluation(writer).keep(Evaluation.of(nothing, at=moment(660)))
+    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(0))]
+    history = status_history(TableReader(tables), "pays", since=moment(0), until=moment(660))
+    assert [(period.status, period.is_known, period.end) for period in history.periods] == [
+        ("OK", True, moment(30)),
+        (None, True, moment(660)),
+    ]
+
+
+def test_rows_of_an_earlier_release_say_nothing_of_gaps(
+    snapshots: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = create_tables(tmp_path / "tables")
+    writer = open_for_writing(tables, "test")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(StatusEvaluation, "_record_gap", lambda *_: None)
+        StatusEvaluation(writer).keep(evaluation_at(snapshots, 0))
+    StatusEvaluation(writer).keep(evaluation_at(snapshots, 60))
+    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(60))]
 
 
 def test_of_too_many_gaps_the_oldest_are_one() -> None:

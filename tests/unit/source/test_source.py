@@ -63,6 +63,7 @@ class TestDataSource:
             ({"log_partitions": "1-3"}, "must be a list of numbers"),
             ({"start_offsets": "[1]"}, "must be JSON"),
             ({"start_offsets": '{"0": [1, 2, 3]}'}, "must be JSON"),
+            ({"start_offsets": '{"0": []}'}, "must be JSON"),
             ({"start_offsets": '{"a": 1}'}, "must be JSON"),
             ({"kafka.sasl.plain.password": "hush"}, "a secret, which Spark would show"),
             *(
