@@ -73,9 +73,10 @@ def status_history(
     evaluated_at = last_evaluation(properties, kept["evaluated_at"], now)
     if until - evaluated_at > KEPT_FOR:
         gaps.append(EvaluationGap(evaluated_at, until))
-    if current and not changes and current[0]["status_since"] > since:
+    status_since = current[0]["status_since"] if current and not changes else None
+    if status_since is not None and status_since > since:
         # The day of the change to this status is deleted.
-        gaps.append(EvaluationGap(since, current[0]["status_since"]))
+        gaps.append(EvaluationGap(since, status_since))
     seen = [change for change in changes if since < change.at <= until]
     first = _status_at(since, changes, current)
     # A group that the first evaluation after a gap saw may have existed before.

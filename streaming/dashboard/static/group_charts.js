@@ -1,6 +1,6 @@
 // The charts of a group over one period: the server's JSON, drawn and repeated as a table. The
-// statuses have an address of their own. Dragging over a chart puts
-// the period into the address, and all of the page follows.
+// statuses have an address of their own. Dragging over a chart puts the period into the address of
+// the page, and all of the page follows.
 "use strict";
 
 const REDRAW_MS = 30000;
