@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
@@ -138,7 +139,7 @@ def test_what_happened_while_it_was_down(
     group_id = "down"
     log_partition = partition_for(group_id, _log_partitions(broker))
 
-    def log(*commits: tuple[int, int | None], first: int = 0) -> bytes:
+    def log(*commits: tuple[int, int | None], first: int = 0, leader_epoch: int = 0) -> bytes:
         events = [
             Event(
                 key=offset_key(group_id, TOPIC, partition),
@@ -147,7 +148,7 @@ def test_what_happened_while_it_was_down(
             )
             for number, (partition, offset) in enumerate(commits)
         ]
-        return segment(events)[0]
+        return segment(events, leader_epoch)[0]
 
     with _stopped(broker):
         broker.replace_log(log_partition, log((0, 10), (1, 11), (2, 12)))
@@ -174,10 +175,14 @@ def test_what_happened_while_it_was_down(
     ]
     assert _differences(broker, tables) == []
 
-    # The offset of partition 0 was deleted, and both it and its tombstone are compacted away.
+    # The offset of partition 0 was deleted, and both it and its tombstone are compacted away. The
+    # leader still was the same then.
     _keep_tombstones(broker, "1")
+    with closing(LogClient(broker.bootstrap_servers)) as client:
+        _, leader_epoch = client.describe().leaders[log_partition]
     with _stopped(broker):
-        broker.replace_log(log_partition, log((1, 21), (2, 22), first=3))
+        later = log((1, 21), (2, 22), first=3, leader_epoch=leader_epoch)
+        broker.replace_log(log_partition, later)
     run_to_end(broker, spark, tmp_path)
     _keep_tombstones(broker, "86400000")
     assert committed(tables, group_id) == [21, 22]

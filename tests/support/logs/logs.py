@@ -104,7 +104,7 @@ def group_record_value(record_type: int) -> bytes:
     return encode_value(RECORD_TYPES[record_type], 0, fields)
 
 
-def segment(events: Sequence[Event]) -> tuple[bytes, int]:
+def segment(events: Sequence[Event], leader_epoch: int = 0) -> tuple[bytes, int]:
     """The events as record batches, and the offset after the last one."""
     out = bytearray()
     offset = 0
@@ -130,6 +130,7 @@ def segment(events: Sequence[Event]) -> tuple[bytes, int]:
                 is_transactional=event.is_transactional,
                 # Of the five compressions in turn, for logs that fetches or cleaners read.
                 compression=COMPRESSIONS[offset % len(COMPRESSIONS)],
+                leader_epoch=leader_epoch,
             )
             sequences[event.producer_id] += 1
         offset += 1
