@@ -81,7 +81,7 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self._wait_for_request()
         if len(self.connections) > _CONNECTIONS:
-            # This one waits, too.
+            # The new connection waits for its request, too.
             waiting = {
                 other: other._deadline.when()
                 for other in self.connections

@@ -139,10 +139,10 @@ class LogClient:
         self._leaders.expect(seen)
 
     def agreed_ends(self, seen: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
-        """Return up to which record offset each log agrees with what was seen of it (KIP-320).
+        """Return the end of the common part of each log and the records read from it (KIP-320).
 
         In an intact log this is the seen offset. The result omits a log partition if its leader
-        does not know.
+        does not know it.
         """
 
         async def attempt() -> dict[int, int | None]:
@@ -151,8 +151,8 @@ class LogClient:
                 raise failure
             return agreed
 
-        found = self._leaders.with_retries("look up leader epochs", attempt)
-        return {p: end for p, end in found.items() if end is not None}
+        ends = self._leaders.with_retries("look up leader epochs", attempt)
+        return {p: end for p, end in ends.items() if end is not None}
 
     def with_entries(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[int, OffsetAndEpoch]:
         """Add the last leader epochs of the records below each offset.

@@ -56,10 +56,10 @@ class LeaderEpochs:
 
     def has(self, log_partition: int, end: OffsetAndEpoch) -> bool:
         """Whether nothing more is to be asked about the records below an offset."""
-        of_log = self._known.get(log_partition)
-        if of_log is None or of_log.leader_epoch != end.leader_epoch:
+        entries = self._known.get(log_partition)
+        if entries is None or entries.leader_epoch != end.leader_epoch:
             return False
-        return of_log.is_enough(end.offset)
+        return entries.is_enough(end.offset)
 
     async def look_up(self, leaders: Leaders, ends: Mapping[int, OffsetAndEpoch]) -> None:
         """Ask the leaders of these epochs about the records below offsets; in an attempt.
@@ -73,9 +73,9 @@ class LeaderEpochs:
                 self._known[p] = _Entries(epoch, next_epoch=epoch)
         asking = {p: self._known[p] for p, epoch in epochs.items() if epoch == ends[p].leader_epoch}
         while asking := {
-            p: of_log for p, of_log in asking.items() if not of_log.is_enough(ends[p].offset)
+            p: entries for p, entries in asking.items() if not entries.is_enough(ends[p].offset)
         }:
-            asked = {p: of_log.next_epoch - 1 for p, of_log in asking.items()}
+            asked = {p: entries.next_epoch - 1 for p, entries in asking.items()}
             for p in [p for p, epoch in asked.items() if epoch < 0]:
                 asking[p].add(-1, 0)
                 del asked[p]
@@ -93,7 +93,7 @@ class LeaderEpochs:
 
     def below(self, log_partition: int, end: OffsetAndEpoch) -> tuple[EpochEntry, ...]:
         """The entries of the records below an offset, oldest first; empty if they are unknown."""
-        of_log = self._known.get(log_partition)
-        if of_log is None or of_log.leader_epoch != end.leader_epoch:
+        entries = self._known.get(log_partition)
+        if entries is None or entries.leader_epoch != end.leader_epoch:
             return ()
-        return tuple(reversed(of_log.below(end.offset)[:_MOST_ENTRIES]))
+        return tuple(reversed(entries.below(end.offset)[:_MOST_ENTRIES]))

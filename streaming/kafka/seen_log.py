@@ -139,7 +139,9 @@ class SeenLog:
 async def agreed_ends(
     leaders: Leaders, seen: Mapping[int, OffsetAndEpoch]
 ) -> tuple[dict[int, int | None], TransientFailure | None]:
-    """Ask up to which record offsets the leaders' logs agree with what was seen; in an attempt.
+    """Ask the leaders for the end of the common part of their logs and the records read.
+
+    Runs within an attempt.
 
     A log that has the epoch of the leader that was read has all records below the offset, whatever
     the cleaner has left of the epochs before. Without entries, only the end of that epoch is

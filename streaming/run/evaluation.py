@@ -88,7 +88,7 @@ class StatusEvaluation:
     writer: Writer
     metrics: RunMetrics = field(default_factory=RunMetrics)
     interval_s: float = 0.0
-    """The time between two calls of `evaluate`, for the metrics."""
+    """The time between two calls of `evaluate`."""
     clock: Callable[[], float] = time.monotonic
     processor: Callable[[], float] = time.thread_time
     """The processor time of this thread: on a busy machine, an evaluation only takes longer."""
@@ -101,7 +101,9 @@ class StatusEvaluation:
     _last_at: datetime = BEGINNING
     """The moment of the last evaluation that was written."""
     _latest_at: datetime = BEGINNING
+    """The greatest such moment: later than the last one if the clock was set back."""
     _noted_at: datetime = BEGINNING
+    """The moment of the last evaluation without groups that a property has."""
     _gaps: Sequence[EvaluationGap] = ()
     _used_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
     """The processor time of the last two evaluations."""

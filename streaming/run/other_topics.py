@@ -18,7 +18,7 @@ from streaming.clock import utc_now
 from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
-from streaming.reload.doubts import LogEnds, find_doubts
+from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
 from streaming.run.leaderless import set_leaderless
 from streaming.run.retentions import delete_retention_ms
@@ -164,13 +164,7 @@ class TopicStarts:
             now=utc_now(),
         )
         if log.topic == SHARE_STATE_TOPIC:
-            # Share coordinators delete records that later snapshots make redundant.
-            doubts = {
-                p: replace(doubt, lost="")
-                if log_ends.log_starts[p] > doubt.kept_below >= of_topic.rows[p].next_offset
-                else doubt
-                for p, doubt in doubts.items()
-            }
+            doubts = without_redundant(doubts, log_ends.log_starts, of_topic)
         if doubts or of_topic.topic_id != log.topic_id:
             begin_topic_reload(writer, progress, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions
@@ -203,3 +197,19 @@ def _written(progress: LoadProgress) -> list[tuple[Any, ...]]:
     """The rows of `topic_progress`, and the versions of the tables that reloads have changed."""
     rows = [(one.topic, one.topic_id, one.places()) for one in progress.others.values()]
     return [*rows, *sorted(progress.table_versions.items())]
+
+
+def without_redundant(
+    doubts: Mapping[int, Doubt], log_starts: Mapping[int, int], progress: TopicProgress
+) -> dict[int, Doubt]:
+    """The doubts about `__share_group_state`, without records that nobody has lost.
+
+    Share coordinators delete records that later snapshots make redundant. A record that was read
+    and is not in the log any more is lost.
+    """
+    return {
+        p: replace(doubt, lost="")
+        if log_starts[p] > doubt.kept_below >= progress.rows[p].next_offset
+        else doubt
+        for p, doubt in doubts.items()
+    }

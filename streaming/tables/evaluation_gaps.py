@@ -51,9 +51,9 @@ def last_evaluation(
         now: the time now.
     """
     noted = properties.get(PROPERTY_EVALUATED_AT)
-    of_rows = pc.max(evaluated_at.filter(pc.less_equal(evaluated_at, pa.scalar(now, TIMESTAMP))))
+    newest = pc.max(evaluated_at.filter(pc.less_equal(evaluated_at, pa.scalar(now, TIMESTAMP))))
     moments = [datetime.fromisoformat(noted)] if noted else []
-    return max([at for at in (*moments, of_rows.as_py()) if at and at <= now], default=BEGINNING)
+    return max([at for at in (*moments, newest.as_py()) if at and at <= now], default=BEGINNING)
 
 
 def without_contradicted(
@@ -65,10 +65,10 @@ def without_contradicted(
 
 
 def with_gap(gaps: Sequence[EvaluationGap], last: EvaluationGap) -> Sequence[EvaluationGap]:
-    """Add the last gap. It is one with those that it overlaps.
+    """Add the last gap, and merge it with those that it overlaps.
 
-    Of too many gaps, the two oldest become one, with the statuses between them: what is not known
-    exactly is not known.
+    If there are too many gaps, the two oldest are merged. The time between them then counts as not
+    evaluated, too.
     """
     apart = [gap for gap in gaps if gap.end <= last.begin]
     begin = min([last.begin, *(gap.begin for gap in gaps[len(apart) :])])

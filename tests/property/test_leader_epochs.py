@@ -58,7 +58,8 @@ class Replica:
 def agreement(log: list[int], other: list[int]) -> int:
     """The number of records that two logs have in common; an epoch has one leader."""
     pairs = zip(log, other, strict=False)
-    return next((n for n, (one, two) in enumerate(pairs) if one != two), min(len(log), len(other)))
+    differing = (at for at, (epoch, other_epoch) in enumerate(pairs) if epoch != other_epoch)
+    return next(differing, min(len(log), len(other)))
 
 
 def result_of(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -76,11 +77,13 @@ class MemoryLeaders:
     def __init__(self, replica: Replica, epoch: int) -> None:
         self.leaders = {0: (1, epoch)}
         self.replica = replica
+        self.requests = 0
 
     async def ask(
         self, log_partitions: Iterable[int], request_for: Callable[[list[int]], Any]
     ) -> tuple[list[Any], TransientFailure | None]:
         partitions = []
+        self.requests += 1
         for asked in (
             request_for(list(log_partitions)).topics[0].partitions if log_partitions else ()
         ):
@@ -128,3 +131,18 @@ def test_a_log_is_the_one_that_was_read_up_to_where_they_diverged(random: Random
             # Further back than the known entries, nothing of the log counts.
             is_known = true_end > seen.entries[0].start_offset or seen.entries[0].start_offset == 0
             assert answers == {0: true_end if is_known else 0}
+
+
+def test_a_leader_is_asked_about_few_epochs_and_once() -> None:
+    replica, known = Replica(), LeaderEpochs()
+    for epoch in range(50):
+        replica.lead(epoch)
+        replica.log += [epoch] * 10
+    leaders = MemoryLeaders(replica, 49)
+    for offset, requests, newest in ((500, 3, 49), (500, 3, 49), (470, 6, 46), (5, 20, None)):
+        end = OffsetAndEpoch(offset, 49)
+        if not known.has(0, end):
+            result_of(known.look_up(leaders, {0: end}))
+        assert leaders.requests == requests
+        epochs = [epoch for epoch, _ in known.below(0, end)]
+        assert epochs == ([] if newest is None else [newest - 2, newest - 1, newest])

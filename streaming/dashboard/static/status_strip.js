@@ -9,18 +9,18 @@ const TINTS = { warning: "--warning-fill", bad: "--bad-fill" };
 // A period is { from, until, status, level, reason }; they are in order, without a break.
 function statusStrip(periods) {
   const list = document.createElement("ol");
-  for (const one of periods) {
+  for (const period of periods) {
     const item = document.createElement("li");
-    item.dataset.level = one.level;
-    item.style.flexGrow = one.until - one.from;
-    const from = localTime(new Date(1000 * one.from));
-    item.title = `${one.status} from ${from}${one.reason && ": "}${one.reason}`;
+    item.dataset.level = period.level;
+    item.style.flexGrow = period.until - period.from;
+    const from = localTime(new Date(1000 * period.from));
+    item.title = `${period.status} from ${from}${period.reason && ": "}${period.reason}`;
     const shown = document.createElement("span");
     shown.setAttribute("aria-hidden", "true");
-    shown.textContent = one.status;
+    shown.textContent = period.status;
     const text = document.createElement("span");
     text.className = "hidden";
-    text.textContent = `${one.status} from ${from}`;
+    text.textContent = `${period.status} from ${from}`;
     item.append(shown, text);
     list.append(item);
   }
@@ -52,11 +52,11 @@ function laneOf(kind, title, content) {
 }
 
 function changesTable(changes) {
-  const rows = [...changes].reverse().map((one) => {
+  const rows = [...changes].reverse().map((change) => {
     const link = document.createElement("a");
-    link.href = `${one.around}#over-time`;
-    link.textContent = localTime(new Date(1000 * one.at));
-    return [link, `${one.before} → ${one.status}`, one.reason];
+    link.href = `${change.around}#over-time`;
+    link.textContent = localTime(new Date(1000 * change.at));
+    return [link, `${change.before} → ${change.status}`, change.reason];
   });
   const table = detailed("Status changes", ["Seen at", "Change", "Why"], rows);
   table.classList.add("changes");
@@ -66,11 +66,11 @@ function changesTable(changes) {
 // Tint the times of a warning or of a bad status behind a plot.
 function tintStatuses(plot, periods, colours) {
   const { left, top, width, height } = plot.bbox;
-  for (const one of periods) {
-    if (!colours[one.level]) continue;
-    const from = Math.max(plot.valToPos(one.from, "x", true), left);
-    const until = Math.min(plot.valToPos(one.until, "x", true), left + width);
-    plot.ctx.fillStyle = colours[one.level];
+  for (const period of periods) {
+    if (!colours[period.level]) continue;
+    const from = Math.max(plot.valToPos(period.from, "x", true), left);
+    const until = Math.min(plot.valToPos(period.until, "x", true), left + width);
+    plot.ctx.fillStyle = colours[period.level];
     plot.ctx.fillRect(from, top, Math.max(until - from, 0), height);
   }
 }

@@ -37,7 +37,7 @@ def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
 
 @pytest.fixture
 def run(tables: str, rules_file: str) -> AlertRun:
-    """A run that has told of a group that is behind."""
+    """A run that has sent a notice about a group that is behind."""
     lag_of(tables, 50)
     run = AlertRun(tables, rules_file)
     run.round()

@@ -25,7 +25,7 @@ from tests.support.tables.topic_tables import (
 
 
 @pytest.fixture(scope="module")
-def of_topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+def topics_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     folder = tmp_path_factory.mktemp("topics") / "tables"
     now = datetime.now(timezone.utc)
     tables = create_topic_tables(folder, now)
@@ -38,9 +38,9 @@ def rows_by_heading(page: str, table: str) -> dict[str, list[str]]:
 
 
 def test_every_topic_has_its_readers_and_the_slowest_of_them(
-    of_topics: FlaskClient, client: FlaskClient
+    topics_client: FlaskClient, client: FlaskClient
 ) -> None:
-    page = page_of(of_topics, "topics")
+    page = page_of(topics_client, "topics")
     # Without a sample of an unread topic the page says how to get one.
     advice = "--lag-topics all"
     assert (advice in page, advice in page_of(client, "topics")) == (False, True)
@@ -69,18 +69,18 @@ def test_every_topic_has_its_readers_and_the_slowest_of_them(
     ],
 )
 def test_topics_are_filtered_and_sorted(
-    of_topics: FlaskClient, wanted: str, topics: list[str]
+    topics_client: FlaskClient, wanted: str, topics: list[str]
 ) -> None:
-    assert list(rows_by_heading(page_of(of_topics, f"topics?{wanted}"), "topics")) == topics
+    assert list(rows_by_heading(page_of(topics_client, f"topics?{wanted}"), "topics")) == topics
 
 
-def test_a_chosen_status_stays_in_the_form_if_no_topic_has_it(of_topics: FlaskClient) -> None:
-    page = page_of(of_topics, "topics?status=STOP&search=re")
+def test_a_chosen_status_stays_in_the_form_if_no_topic_has_it(topics_client: FlaskClient) -> None:
+    page = page_of(topics_client, "topics?status=STOP&search=re")
     assert '<option value="STOP" selected>STOP (0)</option>' in page
 
 
-def test_a_matrix_has_the_lag_of_each_group_in_each_partition(of_topics: FlaskClient) -> None:
-    shown = page_of(of_topics, f"topic?topic={READ}")
+def test_a_matrix_has_the_lag_of_each_group_in_each_partition(topics_client: FlaskClient) -> None:
+    shown = page_of(topics_client, f"topic?topic={READ}")
     rows = rows_by_heading(shown, "matrix")
     lags = {group: [text.split()[-1:] for text in texts[2:]] for group, texts in rows.items()}
     assert lags[QUICK] == [["0"], ["0"], []]
@@ -91,18 +91,18 @@ def test_a_matrix_has_the_lag_of_each_group_in_each_partition(of_topics: FlaskCl
     assert shown.count("<rect ") == 3
 
 
-def test_what_nobody_reads_is_marked(of_topics: FlaskClient) -> None:
-    shown = page_of(of_topics, f"topic?topic={PARTLY}")
+def test_what_nobody_reads_is_marked(topics_client: FlaskClient) -> None:
+    shown = page_of(topics_client, f"topic?topic={PARTLY}")
     assert "Nobody reads 2 partitions of 3." in shown
     assert shown.count(">∅<") == 2
     # Partition 1 was never sampled.
     log_ends = part_of(shown, ">Log end<", "</tr>")
     assert re.findall(r">([\d,]+|-)<", log_ends) == ["1,000", "-", "1,000"]
 
-    unread = page_of(of_topics, f"topic?topic={UNREAD}")
+    unread = page_of(topics_client, f"topic?topic={UNREAD}")
     assert "No group reads this topic." in unread
     assert '<table id="matrix">' not in unread
     assert "1,000" in unread
     # A member that has committed nothing is named.
     sentence = "Groups with members on this topic but no commit: <a [^>]*>([^<]*)</a>"
-    assert re.findall(sentence, page_of(of_topics, f"topic?topic={SILENT}")) == [MEMBER]
+    assert re.findall(sentence, page_of(topics_client, f"topic?topic={SILENT}")) == [MEMBER]

@@ -1,4 +1,4 @@
-"""Leader epochs that nobody can look up."""
+"""The requests for leader epochs, and epochs that nobody can look up."""
 
 from __future__ import annotations
 

@@ -175,6 +175,20 @@ def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Pat
     assert TableReader(tables.tables).read("quarantine").num_rows == 2, "said twice"
 
 
+@pytest.mark.parametrize(
+    ("kept_below", "entries"),
+    [(9, "[[4, 0], [5, 8]]"), (8, "[[4, 0]]"), (0, None)],
+)
+def test_a_reload_keeps_the_leader_epochs_of_the_records_that_are_right(
+    tmp_path: Path, kept_below: int, entries: str | None
+) -> None:
+    tables = Tables(tmp_path)
+    row = tables.apply.progress.rows[0]
+    row.next_offset, row.epoch_entries = 10, "[[4, 0], [5, 8]]"
+    tables.reload({0: Doubt(reason="r", kept_below=kept_below)})
+    assert (row.next_offset, row.epoch_entries) == (kept_below, entries)
+
+
 def test_requests(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     assert requested(tables.tables) == set()

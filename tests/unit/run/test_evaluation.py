@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import AGEING
@@ -256,6 +257,9 @@ def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
 @pytest.mark.parametrize(
     ("moments", "gaps"),
     [
+        # Every minute and a half.
+        ((-90, 0, 90), [(None, -90)]),
+        ((-120, 60), [(None, -120), (-120, 60)]),
         # It was ahead, and then two evaluations are within the gap.
         ((-120, 240, -60, -30), [(None, -120), (-120, -60)]),
         # It was behind.
@@ -276,6 +280,32 @@ def test_a_wrong_clock_makes_no_gap(
     assert gaps_of(properties_of(tables, GROUP_STATUS)) == [
         (BEGINNING if begin is None else moment(begin), moment(end)) for begin, end in gaps
     ]
+
+
+def test_evaluations_as_far_apart_as_the_interval_says_leave_no_gap(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    tables = create_tables(tmp_path / "tables")
+    kept = StatusEvaluation(open_for_writing(tables, "test"), interval_s=180)
+    for seconds in (-120, 60, 240):
+        kept.keep(evaluation_at(snapshots, seconds))
+    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(-120))]
+
+
+def test_before_a_change_whose_day_is_deleted_nothing_is_known(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    tables = create_tables(tmp_path / "tables")
+    kept = StatusEvaluation(open_for_writing(tables, "test"))
+    for seconds in (-60, 0, 60):
+        kept.keep(evaluation_at(snapshots, seconds))
+    DeltaTable(STATUS_CHANGES.path(tables)).delete()
+    history = status_history(TableReader(tables), "rests", since=moment(-30), until=moment(60))
+    assert [(period.status, period.end) for period in history.periods] == [
+        (None, moment(0)),
+        ("IDLE", moment(60)),
+    ]
+    assert not history.periods[0].is_known
 
 
 def test_without_groups_the_time_of_the_evaluation_is_kept(

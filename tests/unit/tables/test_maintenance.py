@@ -413,6 +413,7 @@ def test_the_retention_counts_from_the_end_of_a_snapshot(tmp_path: Path) -> None
     for _ in range(MOST_FILES + 1):
         query.micro_batch()
     assert maintenance._compact(query.epoch, DeltaTable(OFFSET_COMMITS.path(query.tables)))
+    # The retention itself: delta-rs compares file times with the machine's clock.
     time.sleep(retention.total_seconds())
     before = TableReader(query.tables)
     query.micro_batch()
