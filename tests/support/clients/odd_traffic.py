@@ -1,6 +1,7 @@
 """What the groups of the demo do not do: a group of the new protocol, odd records and old ones.
 
-And members that stay while nothing is written, for as long as one likes.
+And the progress of a share group, and members that stay while nothing is written, for as long as
+one likes.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import time
 from contextlib import ExitStack, closing
 from types import TracebackType
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.demo.groups import ORDERS, ORDERS_PARTITIONS
 from tests.support.logs.logs import offset_key, offset_value
+from tests.support.logs.topic_logs import share_key, share_snapshot
 
 GROUP = "archive"
 """Of the records that no coordinator wrote."""
@@ -40,6 +44,7 @@ class OddTraffic(threading.Thread):
         self._rests = threading.Event()
         self._ended = threading.Event()
         self._is_at_rest = threading.Event()
+        self._delivered = 0
 
     def __enter__(self) -> OddTraffic:
         self.start()
@@ -77,6 +82,7 @@ class OddTraffic(threading.Thread):
             self._is_at_rest.set()
 
     def _go_on(self) -> None:
+        self._create_share_state_topic()
         # Nobody else may produce into this topic.
         producer = Producer({**self._servers, "client.id": "__admin_client"})
         with ExitStack() as opened:
@@ -119,8 +125,24 @@ class OddTraffic(threading.Thread):
             if time.monotonic() > deadline:
                 raise TimeoutError("a member was given no partition")
 
+    def _create_share_state_topic(self) -> None:
+        """Kafka creates it for the first share group; its Java client alone has those."""
+        topic = NewTopic(SHARE_STATE_TOPIC, 1, config={"cleanup.policy": "compact"})
+        admin = AdminClient(self._servers)
+        try:
+            admin.create_topics([topic])[SHARE_STATE_TOPIC].result(_JOIN_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
     def _produce(self, producer: Producer) -> None:
-        """A record that cannot be read, and the tombstone of an offset that never was, long ago."""
+        """A record that cannot be read, and the tombstone of an offset that never was, long ago.
+
+        And how far a share group was delivered.
+        """
+        self._delivered += 1
+        snapshot = share_snapshot(self._delivered)
+        producer.produce(SHARE_STATE_TOPIC, key=share_key(), value=snapshot, partition=0)
         for key, value, age_ms in (
             (_UNKNOWN_KEY, offset_value(1), 0),
             (offset_key(GROUP, ORDERS, 0), None, OLD_MS),
