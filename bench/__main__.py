@@ -7,12 +7,14 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from bench.backfill import MEASURED, BackfillReport, compare_backfill
 from bench.findings import findings_option, write_findings
 from coordinator_state.model.plain_commits import PlainCommits
+from streaming.run.session import EngineName
 from streaming.run.stderr import StderrHandler, write_note
 from streaming.views.output import OUTPUTS, Output, output_of
 
@@ -42,6 +44,20 @@ _OWN_LOGGERS = ("bench", "streaming")
     help="Each commit in a transaction, of ten commits; every tenth is aborted.",
 )
 @click.option(
+    "--busy-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of the commits in one of the 50 log partitions.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(get_args(EngineName)),
+    default="driver",
+    show_default=True,
+    help="The engine of `run`.",
+)
+@click.option(
     "--groups-sampled",
     type=click.IntRange(min=1),
     default=200,
@@ -59,6 +75,8 @@ def bench(
     commits: int | None,
     keys: int,
     in_transactions: bool,
+    busy_share: float,
+    engine: EngineName,
     groups_sampled: int,
     without_console: bool,
     findings: Path | None,
@@ -86,10 +104,12 @@ def bench(
             key_count=keys,
             from_ms=now_ms - commits,
             in_transactions=in_transactions,
+            busy_share=busy_share,
         )
         report = compare_backfill(
             folder,
             sequence,
+            engine=engine,
             groups_sampled=groups_sampled,
             with_console=not (in_transactions or without_console),
         )

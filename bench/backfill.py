@@ -25,7 +25,7 @@ from coordinator_state.model.plain_commits import PlainCommits
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.broker.load_summary import LoadSummary
 from streaming.run.query import run_query
-from streaming.run.session import build_session
+from streaming.run.session import EngineName, build_session
 from streaming.run.settings import RunSettings
 from tests.support.tables.equality import Equality, check_equality
 
@@ -144,7 +144,12 @@ class BackfillReport:
 
 
 def compare_backfill(
-    folder: Path, commits: PlainCommits, *, groups_sampled: int, with_console: bool
+    folder: Path,
+    commits: PlainCommits,
+    *,
+    groups_sampled: int,
+    with_console: bool,
+    engine: EngineName = "driver",
 ) -> BackfillReport:
     """Do it all; everything that is written is below `folder`.
 
@@ -160,12 +165,12 @@ def compare_backfill(
         servers = broker.bootstrap_servers
         report.broker_load, load_with_gaps = broker_load(broker.wait_until_loaded(_LOAD_TIMEOUT_S))
         report.measurements += [report.broker_load, load_with_gaps]
-        cold = partial(run_cold, servers, folder / "cold")
+        cold = partial(run_cold, servers, folder / "cold", engine)
         report.measure(COLD, commits.records, cold, targets.cold)
-        session = build_session()
+        session = build_session(engine=engine)
         try:
             for name, title, target in (("first", FIRST, ""), ("second", WARM, targets.warm)):
-                settings = run_settings(servers, folder / name)
+                settings = run_settings(servers, folder / name, engine)
                 run = partial(run_query, settings, session=session)
                 report.measure(title, commits.records, run, target)
         finally:
@@ -210,17 +215,20 @@ def broker_load(summaries: Collection[LoadSummary]) -> tuple[Measurement, Measur
     )
 
 
-def run_settings(bootstrap_servers: str, folder: Path) -> RunSettings:
+def run_settings(
+    bootstrap_servers: str, folder: Path, engine: EngineName = "driver"
+) -> RunSettings:
     """The settings of `run` by default, with tables and checkpoint below `folder`."""
     return RunSettings.checked(
         bootstrap_servers=bootstrap_servers,
         tables=str(folder / "tables"),
         checkpoint=str(folder / "checkpoint"),
         available_now=True,
+        engine=engine,
     )
 
 
-def run_cold(bootstrap_servers: str, folder: Path) -> int | None:
+def run_cold(bootstrap_servers: str, folder: Path, engine: EngineName = "driver") -> int | None:
     """Run the command in a process of its own; return the most memory it took, in bytes.
 
     Raises:
@@ -231,7 +239,7 @@ def run_cold(bootstrap_servers: str, folder: Path) -> int | None:
     with (
         log_file.open("wb") as log,
         subprocess.Popen(
-            run_command(bootstrap_servers, folder, "--available-now"),
+            run_command(bootstrap_servers, folder, "--available-now", "--engine", engine),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -69,7 +69,9 @@ class PlainCommits:
 
     Commits are 1 ms apart, starting at `from_ms`. A broker expires offsets older than
     `offsets.retention.minutes`. A batch has `batch_records` commits. With `in_transactions`, each
-    batch is a transaction of ten commits instead, and every tenth transaction is aborted.
+    batch is a transaction of ten commits instead, and every tenth transaction is aborted. After the
+    first commit of each key, `busy_share` of the commits are in the log partition of the first
+    group, whatever the other commits are.
     """
 
     count: int
@@ -79,6 +81,7 @@ class PlainCommits:
     in_transactions: bool = False
     log_partitions: int = DEFAULT_LOG_PARTITIONS
     batch_records: int = 100
+    busy_share: float = 0.0
 
     @property
     def records(self) -> int:
@@ -116,17 +119,17 @@ class PlainCommits:
 
     @cached_property
     def _by_log_partition(self) -> Sequence[Integers]:
-        of_group = np.array(
-            [
-                partition_for(key.group_id, self.log_partitions)
-                for key in self.keys[::PARTITIONS_PER_GROUP]
-            ],
-            dtype=np.uint16,
-        )
-        of_commit = of_group[self._key_numbers // PARTITIONS_PER_GROUP]
+        of_commit = self._by_group[self._key_numbers // PARTITIONS_PER_GROUP]
         order = np.argsort(of_commit, kind="stable")
         ends = np.cumsum(np.bincount(of_commit, minlength=self.log_partitions))
         return np.split(order, ends[:-1])
+
+    @cached_property
+    def _by_group(self) -> Integers:
+        """The log partition of each group."""
+        group_ids = [key.group_id for key in self.keys[::PARTITIONS_PER_GROUP]]
+        log_partitions = [partition_for(group_id, self.log_partitions) for group_id in group_ids]
+        return np.array(log_partitions, dtype=np.uint16)
 
     @cached_property
     def keys(self) -> Sequence[OffsetKey]:
@@ -144,6 +147,11 @@ class PlainCommits:
     def _key_numbers(self) -> Integers:
         first = self._generator(0).permutation(self.key_count)
         rest = self._generator(1).integers(0, self.key_count, max(self.count - self.key_count, 0))
+        if self.busy_share:
+            of_key = self._by_group.repeat(PARTITIONS_PER_GROUP)[: self.key_count]
+            busy_keys = np.flatnonzero(of_key == of_key[0])
+            is_busy = self._generator(6).random(len(rest)) < self.busy_share
+            rest = np.where(is_busy, busy_keys[rest % len(busy_keys)], rest)
         return np.concatenate([first, rest])[: self.count]
 
     @cached_property

@@ -87,6 +87,7 @@ class LogOffsetsSampling:
         Raises:
             WriterFenced: a newer writer has taken over.
         """
+        began = time.monotonic()
         try:
             self._sample()
         except WriterFenced:
@@ -105,7 +106,7 @@ class LogOffsetsSampling:
                     {"dropped": self._dropped},
                 )
             self._is_failing, self._dropped = False, 0
-        self.metrics.sampled(not self._is_failing)
+        self.metrics.sampled(not self._is_failing, time.monotonic() - began)
 
     def _sample(self) -> None:
         sampled_at = utc_now()

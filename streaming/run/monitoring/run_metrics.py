@@ -61,6 +61,11 @@ class RunMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.sampling_seconds = Gauge(
+            "coordinator_state_run_sampling_seconds",
+            "Duration of the last round of offset samples, with its write",
+            registry=registry,
+        )
         self.evaluation = Counter(
             "coordinator_state_run_evaluation",
             "Evaluations of lag and status, by outcome: done or failed",
@@ -114,9 +119,10 @@ class RunMetrics:
         """Count a round of maintenance."""
         self.maintenance.labels("done" if is_done else "failed").inc()
 
-    def sampled(self, is_done: bool) -> None:
-        """Count a sample of the logs."""
+    def sampled(self, is_done: bool, seconds: float) -> None:
+        """Count a sample of the logs, and record its duration."""
         self.sampling.labels("done" if is_done else "failed").inc()
+        self.sampling_seconds.set(seconds)
 
     def evaluated(self, seconds: float, interval_s: float) -> None:
         """Record the duration of an evaluation, and how long the next one waits."""

@@ -12,7 +12,8 @@ from contextlib import ExitStack, closing
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
@@ -40,7 +41,9 @@ class OddTraffic(threading.Thread):
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(name="odd traffic", daemon=True)
         self.error: Exception | None = None
-        self._servers = {"bootstrap.servers": bootstrap_servers}
+        self._servers: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap_servers
+        }
         self._rests = threading.Event()
         self._ended = threading.Event()
         self._is_at_rest = threading.Event()

@@ -18,7 +18,8 @@ IN_TRANSACTIONS = PlainCommits(count=3_007, key_count=400, from_ms=1, in_transac
 # More keys than commits, and batches of one; a timestamp's delta takes several bytes.
 FEW = PlainCommits(count=300, key_count=400, from_ms=1, log_partitions=3, batch_records=1)
 ONE_BATCH = PlainCommits(count=900, key_count=10, from_ms=1, log_partitions=1, batch_records=900)
-all_kinds = pytest.mark.parametrize("commits", [SOME, IN_TRANSACTIONS, FEW, ONE_BATCH])
+BUSY = PlainCommits(count=3_007, key_count=400, from_ms=1, busy_share=0.95)
+all_kinds = pytest.mark.parametrize("commits", [SOME, IN_TRANSACTIONS, FEW, ONE_BATCH, BUSY])
 
 
 def _batches(log: bytes) -> Iterable[RecordBatch]:
@@ -73,6 +74,13 @@ def test_the_outcome_is_known(commits: PlainCommits) -> None:
         key: (*last[:4], None if last.topic_id is None else uuid_text(last.topic_id))
         for key, last in commits.last.items()
     }
+
+
+def test_one_log_partition_has_most_commits() -> None:
+    records = [BUSY.next_offset(log_partition) for log_partition in range(50)]
+    further = BUSY.count - BUSY.key_count
+    assert max(records) == pytest.approx(0.95 * further + 0.05 * further / 50, rel=0.05)
+    assert BUSY.records == BUSY.count
 
 
 def test_fewer_are_the_first_ones_of_more() -> None:
