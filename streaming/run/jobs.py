@@ -29,18 +29,22 @@ TIDY_UP_EVERY: Final = timedelta(seconds=30)
 _LINEAGE_AFTER: Final = timedelta(seconds=1)
 # Keeps maintenance from slowing down the start.
 _MAINTENANCE_AFTER: Final = timedelta(minutes=1)
+_MOST_SHARE_OF_SAMPLES: Final = 0.2
+"""Of the time. A round of samples of 50,000 partitions takes seconds, and slows down the query."""
 
 
 class Job(NamedTuple):
     """An action at intervals beside the query.
 
-    With `available_now` it runs once after the query, and also before it if `first_after` is 0.
+    With `available_now` it runs once after the query, and also before it if `first_after` is 0. The
+    interval is longer if the action takes more than `most_share` of the time.
     """
 
     name: str
     action: Callable[[], None]
     interval: timedelta
     first_after: timedelta
+    most_share: float = 1.0
 
 
 def background_jobs(
@@ -71,7 +75,9 @@ def background_jobs(
         if settings.external:
             # Before the logs, whose samples need the partitions.
             jobs.append(Job("external-offsets", external.sample, interval, timedelta(0)))
-        jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
+        jobs.append(
+            Job("log-offsets", sampling.sample, interval, timedelta(0), _MOST_SHARE_OF_SAMPLES)
+        )
     if settings.evaluation_interval != "off":
         interval = parse_duration(settings.evaluation_interval)
         evaluation = StatusEvaluation(writer, monitor.metrics, interval.total_seconds())

@@ -292,7 +292,13 @@ class _Queries:
                 )
                 for job in (*watches, *jobs):
                     opened.enter_context(
-                        beating(job.name, job.interval, job.action, first_after=job.first_after)
+                        beating(
+                            job.name,
+                            job.interval,
+                            job.action,
+                            first_after=job.first_after,
+                            most_share=job.most_share,
+                        )
                     )
             await_executors(self.session, self.stop)
             if settings.available_now:

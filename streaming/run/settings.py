@@ -188,8 +188,8 @@ class RunSettings(BaseModel):
     )
     lag_interval: IntervalOrOff = Field(
         default="5 seconds",
-        description="Time between two offset samples of the topics that groups read, in "
-        "log_offsets; or off.",
+        description="Shortest time between two offset samples of the topics that groups read, in "
+        "log_offsets; or off. Samples take at most a fifth of the time.",
     )
     evaluation_interval: IntervalOrOff = Field(
         default="5 seconds",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -336,3 +338,15 @@ def test_it_beats_until_the_block_ends(eventually: Eventually) -> None:
     count = len(beats)
     assert not [thread for thread in threading.enumerate() if thread.name == "a-beat"]
     assert len(beats) == count
+
+
+def test_an_action_that_takes_long_has_a_longer_interval(eventually: Eventually) -> None:
+    began_s: list[float] = []
+
+    def act() -> None:
+        began_s.append(time.monotonic())
+        time.sleep(0.05)
+
+    with beating("a-beat", timedelta(milliseconds=10), act, most_share=0.2):
+        eventually(lambda: len(began_s) >= 3)
+    assert min(b - a for a, b in pairwise(began_s)) >= 0.05 / 0.2
