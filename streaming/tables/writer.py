@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -27,6 +28,9 @@ from streaming.tables.schemas import LOST, LOST_REASON_PREFIX, Table
 from streaming.tables.writer_epoch import NUMBER_BITS, WRITER, WriterEpoch, committed
 
 Action = Callable[[DeltaTable, CommitProperties], object]
+
+_SCHEMA_MODE: Final = "merge"
+"""A column that this release does not know is null in the rows that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class Writer:
                 predicate=new.predicate,
                 target_file_size=new.file_bytes,
                 commit_properties=properties,
+                schema_mode=_SCHEMA_MODE,
             )
 
         return self._commit(table, action)
@@ -109,7 +114,11 @@ class Writer:
         return self._commit(
             table,
             lambda opened, properties: write_deltalake(
-                opened, written, mode="append", commit_properties=properties
+                opened,
+                written,
+                mode="append",
+                commit_properties=properties,
+                schema_mode=_SCHEMA_MODE,
             ),
             number,
         )
@@ -122,7 +131,11 @@ class Writer:
         return self._commit(
             table,
             lambda opened, properties: write_deltalake(
-                opened, written, mode="overwrite", commit_properties=properties
+                opened,
+                written,
+                mode="overwrite",
+                commit_properties=properties,
+                schema_mode=_SCHEMA_MODE,
             ),
             info=info,
         )
@@ -140,9 +153,9 @@ class Writer:
             opened.restore(version, commit_properties=properties)
 
         version = self._commit(table, action)
-        found = properties_of(self.tables, table)
+        current = properties_of(self.tables, table)
         kept.pop(deletion_vectors.PROPERTY, None)
-        changed = {name: value for name, value in kept.items() if found.get(name) != value}
+        changed = {name: value for name, value in kept.items() if current.get(name) != value}
         return set_properties(self.epoch, table, changed) if changed else version
 
     def delete_from(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
@@ -37,7 +38,7 @@ from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
-from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply
+from tests.support.tables.tables_folder import ENGINES, SPARK_ENGINE, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,6 +270,26 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
     open_for_writing(tables, "test")
     fenced = {t.name: DeltaTable(t.path(tables)).version() - 1 for t in ALL_TABLES}
     assert versions == fenced, "a folder of the current format is only fenced"
+
+
+@pytest.mark.parametrize("engine_session", ENGINES, indirect=True)
+def test_columns_of_a_later_release_stay_null(
+    tmp_path: Path,
+    engine_session: SparkSession | None,
+    log: tuple[Log, int],
+    current: tuple[Rows, Rows],
+) -> None:
+    """As a migration leaves them that was killed, and another program that adds a column."""
+    tables = str(tmp_path / "tables")
+    tables_folder.create(tables, LoadProgress.nothing(**IDENTITY), log_partitions=50)
+    apply_micro_batch(tables, 0, log, engine_session)
+    for table in ALL_TABLES:
+        DeltaTable(table.path(tables)).alter.add_columns([Field("later", PrimitiveType("string"))])
+    apply_micro_batch(tables, 1, log, engine_session)
+    assert rows_of(tables) == current[1]
+    for table in ALL_TABLES:
+        later = DeltaTable(table.path(tables)).to_pyarrow_table(columns=["later"])["later"]
+        assert later.null_count == len(later)
 
 
 @pytest.mark.parametrize(
