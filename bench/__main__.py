@@ -136,8 +136,10 @@ def show(report: BackfillReport, output: Output) -> None:
             },
             f"{name}: {equality.summary}",
         )
-        for key, (expected, found) in list(equality.wrong_offsets.items())[:_DIFFERENCES_SHOWN]:
-            write_note(f"{name}: {key}: committed {expected}, in the tables {found}")
+        for key, (expected, table_offset) in list(equality.wrong_offsets.items())[
+            :_DIFFERENCES_SHOWN
+        ]:
+            write_note(f"{name}: {key}: committed {expected}, in the tables {table_offset}")
         for difference in equality.broker.differences[:_DIFFERENCES_SHOWN]:
             write_note(f"{name}: {difference}")
 

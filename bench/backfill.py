@@ -114,15 +114,15 @@ class BackfillReport:
         """Of the cold run and the warm one, as far as they were measured."""
         by_name = {measurement.name: measurement for measurement in self.measurements}
         cold, warm = by_name.get(COLD), by_name[WARM]
-        found = {
+        figures = {
             "warm_s": warm.duration_s,
             "warm_times_broker": _times(warm, self.broker_load, digits=3),
             "warm_times_console": _times(warm, self.console, digits=2),
         }
         if cold is not None and cold.peak_memory_bytes is not None:
-            found["cold_times_console"] = _times(cold, self.console, digits=2)
-            found["peak_memory_mb"] = cold.peak_memory_bytes / 10**6
-        return {name: value for name, value in found.items() if value is not None}
+            figures["cold_times_console"] = _times(cold, self.console, digits=2)
+            figures["peak_memory_mb"] = cold.peak_memory_bytes / 10**6
+        return {name: value for name, value in figures.items() if value is not None}
 
     def measure(
         self, name: str, records: int, action: Callable[[], int | None], target: str = ""
@@ -132,15 +132,15 @@ class BackfillReport:
         peak_memory_bytes = action()
         duration_s = time.monotonic() - started_at
         logger.info("%s: %s records in %.2f s", name, records, duration_s)
-        found = Measurement(
+        measurement = Measurement(
             name=name,
             records=records,
             duration_s=duration_s,
             peak_memory_bytes=peak_memory_bytes,
             target=target,
         )
-        self.measurements.append(found)
-        return found
+        self.measurements.append(measurement)
+        return measurement
 
 
 def compare_backfill(

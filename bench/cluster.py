@@ -60,8 +60,8 @@ class Cluster:
         half: dict[str, object] = {"log_partition": own * 2, "group_id": names * 2, **_MEMBER}
         half["member_id"] = [f"{name}-{side}" for side in "ab" for name in names]
         half["assignment"] = [
-            *(one[: size // 2] for one in owned),
-            *(one[size // 2 :] for one in owned),
+            *(assignment[: size // 2] for assignment in owned),
+            *(assignment[size // 2 :] for assignment in owned),
         ]
         _append(tables, GROUP_MEMBERS, half)
         self._write_progress(tables, RATE_WINDOWS[0] + SAMPLE_EVERY)

@@ -82,7 +82,7 @@ def commands(runs: int, findings: Path | None) -> None:
         rows = []
         for arguments, lines in _COMMANDS:
             measured = [_run(cli_command(*arguments, "--tables", tables)) for _ in range(runs)]
-            different += sum(found != lines for _, found in measured)
+            different += sum(line_count != lines for _, line_count in measured)
             rows.append(_row(" ".join(arguments), lines, measured))
         slowest_s = max(row.seconds for row in rows)
         read = (sys.executable, "-c", _READ, GROUP_OFFSETS.path(tables))

@@ -14,7 +14,7 @@ findings_option = click.option(
 )
 
 
-def write_findings(file: Path | None, **found: float | None) -> None:
+def write_findings(file: Path | None, **figures: float | None) -> None:
     """Write the figures, None for what was not measured; no file, nothing."""
     if file is not None:
-        file.write_text(json.dumps(found, indent=2) + "\n")
+        file.write_text(json.dumps(figures, indent=2) + "\n")

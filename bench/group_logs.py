@@ -111,30 +111,30 @@ def consumer_rebalance(members: int, topic_id: UUID) -> Rebalance:
     def rebalance(group_id: str, number: int) -> list[KeyAndValue]:
         epoch, names = number + 1, [f"member-{member}-of-{group_id}" for member in range(members)]
         record = partial(_consumer_record, group_id)
-        found = []
+        records = []
         if number == 0:
-            found += [
+            records += [
                 record(5, _member(member), memberId=name) for member, name in enumerate(names)
             ]
-        found.append(record(3, {"epoch": epoch, "metadataHash": 0}))
+        records.append(record(3, {"epoch": epoch, "metadataHash": 0}))
         assigned = [
             [{"topicId": topic_id, "partitions": _partitions_of(member)}]
             for member in range(members)
         ]
         if number == 0:
-            found += [
+            records += [
                 record(7, {"topicPartitions": target}, memberId=name)
                 for name, target in zip(names, assigned, strict=True)
             ]
-        found.append(record(6, {"assignmentEpoch": epoch, "assignmentTimestamp": 0}))
+        records.append(record(6, {"assignmentEpoch": epoch, "assignmentTimestamp": 0}))
         for name, current in zip(names, assigned, strict=True):
             value = {
                 **{"memberEpoch": epoch, "previousMemberEpoch": epoch - 1, "state": _STABLE},
-                "assignedPartitions": [{**one, "assignmentEpochs": []} for one in current],
+                "assignedPartitions": [{**topic, "assignmentEpochs": []} for topic in current],
                 "partitionsPendingRevocation": [],
             }
-            found.append(record(8, value, memberId=name))
-        return found
+            records.append(record(8, value, memberId=name))
+        return records
 
     return rebalance
 

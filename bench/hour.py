@@ -161,7 +161,7 @@ class Hour:
         numbers = np.arange(logs)
         ends = np.where(numbers < busy, self._busy_end(number), _IDLE_END)
         own = self._progress.rows
-        topics = [f"topic-{one // PARTITIONS_PER_TOPIC}" for one in numbers]
+        topics = [f"topic-{log // PARTITIONS_PER_TOPIC}" for log in numbers]
         log_ends = np.append(ends, [row.next_offset for row in own.values()])
         return {
             "topic": topics + [OFFSETS_TOPIC] * len(own),
@@ -205,7 +205,9 @@ class _Keys:
     def of(cls, shape: Shape) -> _Keys:
         size = shape.partitions_per_group
         group = np.repeat(np.arange(shape.groups), size)
-        of_groups = [partition_for(f"group-{one}", LOG_PARTITIONS) for one in range(shape.groups)]
+        of_groups = [
+            partition_for(f"group-{number}", LOG_PARTITIONS) for number in range(shape.groups)
+        ]
         return cls(
             group,
             np.arange(group.size) % shape.topic_partitions,
@@ -235,9 +237,9 @@ class _Keys:
 
     @cached_property
     def _names(self) -> dict[str, Any]:
-        topics = pa.array([f"topic-{one // PARTITIONS_PER_TOPIC}" for one in self.log])
+        topics = pa.array([f"topic-{log // PARTITIONS_PER_TOPIC}" for log in self.log])
         return {
-            "group_id": pa.array([f"group-{one}" for one in self.group]),
+            "group_id": pa.array([f"group-{group}" for group in self.group]),
             "topic": topics,
             "partition": pa.array(self.log % PARTITIONS_PER_TOPIC, pa.int32()),
             "log_partition": pa.array(self.log_partitions, pa.int32()),
@@ -267,7 +269,7 @@ class _Keys:
 
     def groups(self) -> dict[str, Any]:
         """All rows of `groups`."""
-        names = [f"group-{one}" for one in range(len(self.of_groups))]
+        names = [f"group-{number}" for number in range(len(self.of_groups))]
         return {"log_partition": self.of_groups, "group_id": names, **_GROUP}
 
     def members(self) -> dict[str, Any]:
@@ -297,7 +299,7 @@ _MEMBER = {"client_id": "client", "client_host": "/10.0.0.1", "record_offset": 0
 
 def rows_of(table: Table, columns: Mapping[str, Any]) -> pa.Table:
     """Rows of a table; one value stands for that of every row, a column left out is null."""
-    size = max(len(one) for one in columns.values() if _is_column(one))
+    size = max(len(column) for column in columns.values() if _is_column(column))
     arrays = []
     for of_column in table.schema:
         values = columns.get(of_column.name)

@@ -112,9 +112,9 @@ def _measured(name: str, runs: int, call: Callable[[], int]) -> dict[str, object
     seconds = []
     for _ in range(runs):
         began = time.perf_counter()
-        found = call()
+        row_count = call()
         seconds.append(time.perf_counter() - began)
-    return {"measured": name, "rows": found, "fastest_s": round(min(seconds), 3), "runs": runs}
+    return {"measured": name, "rows": row_count, "fastest_s": round(min(seconds), 3), "runs": runs}
 
 
 if __name__ == "__main__":

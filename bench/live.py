@@ -41,8 +41,8 @@ class RunningQuery:
 
     def micro_batches_ms(self) -> list[int]:
         """How long each micro-batch with records took so far."""
-        found = _MICRO_BATCH.findall(self.log_file.read_text(errors="replace"))
-        return [int(duration_ms) for records, duration_ms in found if records != "0"]
+        matches = _MICRO_BATCH.findall(self.log_file.read_text(errors="replace"))
+        return [int(duration_ms) for records, duration_ms in matches if records != "0"]
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ def committed_offsets(tables: str) -> dict[OffsetKey, int]:
     """The tables' answer."""
     rows = TableReader(tables).read("group_offsets", [*OffsetKey._fields, "committed_offset"])
     columns = (rows[name].to_pylist() for name in rows.column_names)
-    return {OffsetKey(*key): found for *key, found in zip(*columns, strict=True)}
+    return {OffsetKey(*key): offset for *key, offset in zip(*columns, strict=True)}
 
 
 @contextmanager

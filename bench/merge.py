@@ -89,16 +89,19 @@ def bench(runs: int) -> None:
     for keys in _KEYS:
         for source, choose in _SOURCES.items():
             for way in _WAYS:
-                found = _merges(way, choose, keys, runs)
+                merges = _merges(way, choose, keys, runs)
                 rows.append(
                     {
                         "keys": keys,
                         "rows": source,
                         "way": way.name,
-                        "p50_s": round(statistics.median(one.seconds for one in found), 3),
-                        "mb": round(statistics.mean(one.written_bytes for one in found) / 1e6, 2),
+                        "p50_s": round(statistics.median(merge.seconds for merge in merges), 3),
+                        "mb": round(
+                            statistics.mean(merge.written_bytes for merge in merges) / 1e6, 2
+                        ),
                         "percent": round(
-                            100 * statistics.mean(o.written_bytes / o.table_bytes for o in found), 1
+                            100 * statistics.mean(o.written_bytes / o.table_bytes for o in merges),
+                            1,
                         ),
                     }
                 )
@@ -114,8 +117,8 @@ def _merges(
         writer = Writer.of(WriterEpoch.take(tables, "bench", GROUP_OFFSETS))
         writer.append(GROUP_OFFSETS, _rows(random.permutation(keys), 0))
         merges = range(1, 1 + _WARM_UP + runs)
-        found = [_merge(writer, _rows(choose(random, keys), number)) for number in merges]
-        return found[_WARM_UP:]
+        merged = [_merge(writer, _rows(choose(random, keys), number)) for number in merges]
+        return merged[_WARM_UP:]
 
 
 def _merge(writer: Writer, source: pa.Table) -> _Merged:

@@ -114,8 +114,8 @@ class Cluster:
                     OFFSET_COMMITS.path(self.tables), pa.concat_tables(chunk), mode="append"
                 )
                 chunk = []
-        for table, found in rows.items():
-            write_deltalake(table.path(self.tables), found, mode="overwrite")
+        for table, content in rows.items():
+            write_deltalake(table.path(self.tables), content, mode="overwrite")
         now = datetime.now(timezone.utc)
         progress = self._progress(now, (rounds + 1) * self.keys)
         write_deltalake(LOAD_PROGRESS.path(self.tables), progress, mode="overwrite")
@@ -212,9 +212,9 @@ def bench(keys: int, runs: int) -> None:
 def _seconds(tables: str, moment: datetime, group_ids: list[str] | None) -> float:
     began = time.perf_counter()
     past = Past(TableReader(tables), since=moment, until=moment, group_ids=group_ids)
-    found = past.at(moment)
-    assert found.rebuilt_from is not None
-    offsets = found.read(GROUP_OFFSETS.name)["committed_offset"].to_pylist()
+    reader = past.at(moment)
+    assert reader.rebuilt_from is not None
+    offsets = reader.read(GROUP_OFFSETS.name)["committed_offset"].to_pylist()
     assert offsets
     return round(time.perf_counter() - began, 2)
 

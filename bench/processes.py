@@ -45,7 +45,7 @@ def memory_by_program(pid: int) -> dict[str, int]:
     Spark's executors have the name `executor`, although their program is `java`, too. Pages that
     processes share are parted among them (Linux's PSS).
     """
-    found: dict[str, int] = defaultdict(int)
+    bytes_by_program: dict[str, int] = defaultdict(int)
     for number in _with_descendants(pid):
         lines = dict(
             line.partition(":")[::2] for line in _read(number, "smaps_rollup").splitlines()
@@ -53,17 +53,15 @@ def memory_by_program(pid: int) -> dict[str, int]:
         name = str(pid) if number == pid else _read(number, "comm").strip()
         if _EXECUTOR in _read(number, "cmdline"):
             name = "executor"
-        found[name] += int(lines.get("Pss", "0 kB").split()[0]) << 10
-    return dict(found)
+        bytes_by_program[name] += int(lines.get("Pss", "0 kB").split()[0]) << 10
+    return dict(bytes_by_program)
 
 
 def processor_s(pid: int) -> dict[int, float]:
     """Processor time of a process and of each living descendant, by process id."""
     fields = {number: _stat(number) for number in _with_descendants(pid)}
     return {
-        number: sum(map(int, found[11:13])) / _TICKS_PER_S
-        for number, found in fields.items()
-        if found
+        number: sum(map(int, stat[11:13])) / _TICKS_PER_S for number, stat in fields.items() if stat
     }
 
 
@@ -81,10 +79,10 @@ def _with_descendants(pid: int) -> Sequence[int]:
     for folder in _PROC.glob("[0-9]*"):
         if fields := _stat(int(folder.name)):
             children[int(fields[1])].append(int(folder.name))
-    found = [pid]
-    for process in found:
-        found += children[process]
-    return found
+    processes = [pid]
+    for process in processes:
+        processes += children[process]
+    return processes
 
 
 def _stat(pid: int) -> list[str]:

@@ -55,8 +55,8 @@ QUICK: Final[Benches] = {
 class Target:
     """A row of the report: a figure, how it is told, and what it should at least or at most be."""
 
-    what: str
-    found: Callable[[Findings], float]
+    name: str
+    figure: Callable[[Findings], float]
     text: str
     bound: float
     is_least: bool
@@ -64,15 +64,15 @@ class Target:
     def row(self, findings: Findings) -> dict[str, Any]:
         """The figure beside its target; without one where a bench that it needs did not run."""
         word = "at least" if self.is_least else "at most"
-        row = {"what": self.what, "target": f"{word} {self.text.format(self.bound)}"}
+        row = {"what": self.name, "target": f"{word} {self.text.format(self.bound)}"}
         try:
-            found = self.found(findings)
+            measured = self.figure(findings)
         except KeyError:
             return row
-        share = found / self.bound if self.is_least else self.bound / found
+        share = measured / self.bound if self.is_least else self.bound / measured
         return {
             **row,
-            "measured": self.text.format(found),
+            "measured": self.text.format(measured),
             "share_of_target": round(share, 2),
             "is_met": share >= 1,
         }
@@ -87,15 +87,15 @@ def _growth(name: str, small: str, large: str) -> Callable[[Findings], float]:
 
 
 def _least(
-    what: str, found: Callable[[Findings], float], bound: float, text: str = "{:.2f}"
+    name: str, figure: Callable[[Findings], float], bound: float, text: str = "{:.2f}"
 ) -> Target:
-    return Target(what=what, found=found, text=text, bound=bound, is_least=True)
+    return Target(name=name, figure=figure, text=text, bound=bound, is_least=True)
 
 
 def _most(
-    what: str, found: Callable[[Findings], float], bound: float, text: str = "{:.2f}"
+    name: str, figure: Callable[[Findings], float], bound: float, text: str = "{:.2f}"
 ) -> Target:
-    return Target(what=what, found=found, text=text, bound=bound, is_least=False)
+    return Target(name=name, figure=figure, text=text, bound=bound, is_least=False)
 
 
 _HEADS = ("measured ", "start ", "command ")

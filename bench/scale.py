@@ -59,9 +59,9 @@ def scale(keys: tuple[int, ...], engines: tuple[str, ...], master: str) -> None:
             for engine in engines:
                 write_note(f"engine {engine}, {count} keys")
                 tables = str(Path(name) / f"tables-{engine}")
-                found = list(_run(log, tables, engine, master))
-                rows += _summary(engine, count, found[:-1])
-                memory.append({"engine": engine, "keys": count, **found[-1]["peak_mb"]})
+                measurements = list(_run(log, tables, engine, master))
+                rows += _summary(engine, count, measurements[:-1])
+                memory.append({"engine": engine, "keys": count, **measurements[-1]["peak_mb"]})
                 differing = log.differences(tables)
                 write_note(f"{differing} committed offsets or members differ")
                 different += differing
@@ -83,17 +83,17 @@ def _run(log: ScaleLog, tables: str, engine: str, master: str) -> Iterator[dict[
     if process.stdout is None:
         raise RuntimeError("the process has no output")
     for line in process.stdout:
-        found = json.loads(line)
-        write_note(f"  {found}")
-        yield found
+        measurement = json.loads(line)
+        write_note(f"  {measurement}")
+        yield measurement
     if process.wait():
         raise RuntimeError(f"the engine {engine} failed with status {process.returncode}")
 
 
-def _summary(engine: str, keys: int, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _summary(engine: str, keys: int, micro_batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in found:
-        by_kind[one["kind"]].append(one)
+    for micro_batch in micro_batches:
+        by_kind[micro_batch["kind"]].append(micro_batch)
     return [
         {
             "engine": engine,
@@ -101,9 +101,9 @@ def _summary(engine: str, keys: int, found: list[dict[str, Any]]) -> list[dict[s
             "what": kind,
             "micro_batches": len(some),
             "first_s": some[0]["seconds"],
-            "median_s": round(median(one["seconds"] for one in some), 2),
-            "most_s": max(one["seconds"] for one in some),
-            "written_mb": round(median(one["written_mb"] for one in some), 2),
+            "median_s": round(median(micro_batch["seconds"] for micro_batch in some), 2),
+            "most_s": max(micro_batch["seconds"] for micro_batch in some),
+            "written_mb": round(median(micro_batch["written_mb"] for micro_batch in some), 2),
         }
         for kind, some in by_kind.items()
     ]

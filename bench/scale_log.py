@@ -82,13 +82,13 @@ class ScaleLog:
         expected = np.load(self.folder / _EXPECTED)
         names = ["group_id", "partition", "committed_offset"]
         rows = TableReader(tables).read("group_offsets", names)
-        found = np.full(expected.size, -1, np.int64)
-        found[_keys(rows)] = rows["committed_offset"].to_numpy()
+        committed = np.full(expected.size, -1, np.int64)
+        committed[_keys(rows)] = rows["committed_offset"].to_numpy()
         groups = min(expected.size // PARTITIONS_PER_GROUP, _MOST_GROUPS_WITH_MEMBERS)
         missing: int = abs(rows.num_rows - expected.size) + abs(
             members - groups * _MEMBERS_PER_GROUP
         )
-        return int(np.count_nonzero(found != expected)) + missing
+        return int(np.count_nonzero(committed != expected)) + missing
 
 
 def _members(groups: int, from_ms: int, next_offsets: dict[int, int]) -> Iterator[pa.Table]:
@@ -164,10 +164,10 @@ def _remember(expected: np.ndarray[tuple[int], np.dtype[np.int64]], rows: pa.Tab
 
 def _keys(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     groups = pc.cast(pc.utf8_slice_codeunits(rows["group_id"], len("group-")), pa.int64())
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = (
+    keys: np.ndarray[tuple[int], np.dtype[np.int64]] = (
         groups.to_numpy() * PARTITIONS_PER_GROUP + rows["partition"].to_numpy()
     )
-    return found
+    return keys
 
 
 def _write(rows: pa.Table, file: Path) -> None:

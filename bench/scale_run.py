@@ -99,8 +99,8 @@ def _written_mb(before: dict[str, int], after: dict[str, int]) -> float:
     return round(sum(after[file] for file in after.keys() - before.keys()) / 1e6, 2)
 
 
-def _print(**found: Any) -> None:
-    sys.stdout.write(json.dumps(found) + "\n")
+def _print(**measurement: Any) -> None:
+    sys.stdout.write(json.dumps(measurement) + "\n")
     sys.stdout.flush()
 
 

@@ -50,7 +50,7 @@ def startup(keys: int, runs: int, findings: Path | None) -> None:
     until Spark and the tables are ready (spark), until the first micro-batch begins (query), until
     it is finished (micro_batch), and from there to the end of the process (exit).
     """
-    found: dict[str, list[Phases]] = {_FIRST: [], _RESTART: []}
+    starts_by_kind: dict[str, list[Phases]] = {_FIRST: [], _RESTART: []}
     different = 0
     with (
         tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as name,
@@ -64,18 +64,22 @@ def startup(keys: int, runs: int, findings: Path | None) -> None:
         for number in range(runs):
             folder = Path(name) / str(number)
             folder.mkdir()
-            for kind, phases in found.items():
+            for kind, phases in starts_by_kind.items():
                 traffic.go_on(_COMMITTING_S)
                 phases.append(_phases(broker.bootstrap_servers, folder))
                 write_note(f"{kind}: {phases[-1]}")
             expected = traffic.committed.items()
             different += len(expected - committed_offsets(str(folder / "tables")).items())
     rows = [
-        {"start": kind, **{name: round(median(one[name] for one in some), 2) for name in some[0]}}
-        for kind, some in found.items()
+        {
+            "start": kind,
+            **{name: round(median(start[name] for start in some), 2) for name in some[0]},
+        }
+        for kind, some in starts_by_kind.items()
     ]
     first, restart = (
-        round(median(phases["finished"] for phases in starts), 2) for starts in found.values()
+        round(median(phases["finished"] for phases in starts), 2)
+        for starts in starts_by_kind.values()
     )
     write_findings(findings, first_start_s=first, restart_s=restart)
     output = output_of("text")

@@ -224,12 +224,12 @@ def micro_batches_behind(
     counts = np.array([0, *(count for _, count in acknowledged)])
     ends = np.array([at for at, _ in totals])
     by_then = counts[np.searchsorted(times, ends, side="right")]
-    found = []
+    behind = []
     for number, (_, total) in enumerate(totals):
         whole = np.flatnonzero(by_then[: number + 1] <= total)
         if whole.size:
-            found.append(number - int(whole[-1]))
-    return found
+            behind.append(number - int(whole[-1]))
+    return behind
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ class Week:
                 )
             )
             rounds += 1
-            failed += any(one.error for one in done)
+            failed += any(maintenance.error for maintenance in done)
             pause_s = max(0.0, _UPKEEP_S / self.speed - (time.monotonic() - began))
         return rounds, failed
 

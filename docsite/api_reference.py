@@ -18,9 +18,9 @@ _REFERENCE: Final = "#/components/schemas/"
 
 def api_reference() -> str:
     """The page."""
-    found = description(ENDPOINTS)
-    paths: Json = found["paths"]
-    schemas: Json = found["components"]["schemas"]
+    document = description(ENDPOINTS)
+    paths: Json = document["paths"]
+    schemas: Json = document["components"]["schemas"]
     return page(
         "API reference",
         paragraph(
@@ -37,11 +37,14 @@ def api_reference() -> str:
         table(
             ["address", "answer"],
             [
-                (f"[{code(path)}](#{anchor(_title(path))})", prose(one["get"]["summary"]) + ".")
-                for path, one in paths.items()
+                (
+                    f"[{code(path)}](#{anchor(_title(path))})",
+                    prose(path_item["get"]["summary"]) + ".",
+                )
+                for path, path_item in paths.items()
             ],
         ),
-        *(part for path, one in paths.items() for part in _address(path, one["get"])),
+        *(part for path, path_item in paths.items() for part in _address(path, path_item["get"])),
         "## Errors",
         paragraph(
             "An error is a [`Problem`](#problem) with the media type `application/problem+json`. "
@@ -52,7 +55,7 @@ def api_reference() -> str:
         paragraph(
             "A field without `null` in its type is never null. `list of X` is a JSON array of X."
         ),
-        *(part for name, one in schemas.items() for part in _schema(name, one)),
+        *(part for name, schema in schemas.items() for part in _schema(name, schema)),
     )
 
 
@@ -67,25 +70,25 @@ def _address(path: str, operation: Json) -> Iterator[str]:
     yield paragraph(f"{prose(operation['summary'])}. Answer: {answer}.")
     rows = [
         (
-            code(one["name"]),
-            "path" if one["in"] == "path" else _type(one["schema"], repeatable=True),
-            _default(one["schema"]),
-            prose(one["description"]),
+            code(parameter["name"]),
+            "path" if parameter["in"] == "path" else _type(parameter["schema"], repeatable=True),
+            _default(parameter["schema"]),
+            prose(parameter["description"]),
         )
-        for one in operation["parameters"]
+        for parameter in operation["parameters"]
     ]
     yield table(["parameter", "type", "default", "description"], rows)
 
 
 def _default(schema: Json) -> str:
-    found = schema.get("default")
-    return "" if found in (None, "", []) else code(str(found).lower())
+    default = schema.get("default")
+    return "" if default in (None, "", []) else code(str(default).lower())
 
 
 def _errors(operation: Json) -> Iterator[tuple[str, str]]:
-    for status, one in operation["responses"].items():
+    for status, response in operation["responses"].items():
         if status != _SUCCESS:
-            yield status, prose(one["description"])
+            yield status, prose(response["description"])
 
 
 def _schema(name: str, schema: Json) -> Iterator[str]:
@@ -95,8 +98,8 @@ def _schema(name: str, schema: Json) -> Iterator[str]:
         yield paragraph(f"One of {', '.join(map(code, schema['enum']))}.")
         return
     rows = [
-        (code(field), _type(one), prose(one["description"]))
-        for field, one in schema["properties"].items()
+        (code(field), _type(field_schema), prose(field_schema["description"]))
+        for field, field_schema in schema["properties"].items()
     ]
     yield table(["field", "type", "description"], rows)
 
@@ -108,7 +111,7 @@ def _type(schema: Json, *, repeatable: bool = False) -> str:
             name = reference.removeprefix(_REFERENCE)
             return f"[{code(name)}](#{anchor(name)})"
         case {"anyOf": list(types)}:
-            return " or ".join(_type(one) for one in types)
+            return " or ".join(_type(subschema) for subschema in types)
         case {"enum": list(values)}:
             return " or ".join(map(code, values))
         case {"type": "array", "items": items}:

@@ -31,47 +31,47 @@ _BROKEN: Final = re.compile(r" \\?\s{8,}")
 
 def command_line() -> str:
     """The page."""
-    found = commands()
+    all_commands = commands()
     return page(
         "Command line",
         paragraph(
             "This page lists every command with its usage, options and examples, for everyone who "
             f"uses {code(PROGRAM)} in a terminal or a script."
         ),
-        *(paragraph(prose(one)) for one in cleandoc(cli.help or "").split("\n\n")),
+        *(paragraph(prose(text)) for text in cleandoc(cli.help or "").split("\n\n")),
         paragraph("[options.md](options.md) describes the config file and the environment."),
         table(
             ["command", "purpose"],
             [
-                (f"[{code(one.name)}](#{anchor(one.name)})", prose(one.paragraphs[0]))
-                for one in found
+                (f"[{code(command.name)}](#{anchor(command.name)})", prose(command.paragraphs[0]))
+                for command in all_commands
             ],
         ),
         "## Shared options",
         paragraph("Every command has these options, and `--help`:"),
         _options(SHARED_OPTIONS),
-        *(part for one in found for part in _section(one)),
+        *(part for command in all_commands for part in _section(command)),
     )
 
 
 def _section(command: Command) -> Iterator[str]:
     yield f"## {command.name}"
-    plain = [one for one in command.paragraphs if not one.startswith(_KEPT)]
+    plain = [text for text in command.paragraphs if not text.startswith(_KEPT)]
     yield paragraph(prose(plain[0]))
     yield block(command.usage, "text")
-    for one in command.paragraphs[1:]:
-        if not one.startswith(_KEPT):
-            yield paragraph(prose(one))
-        elif not one.startswith(f"{_KEPT}{_EXAMPLES}"):
-            yield from _kept(one.removeprefix(_KEPT))
+    for text in command.paragraphs[1:]:
+        if not text.startswith(_KEPT):
+            yield paragraph(prose(text))
+        elif not text.startswith(f"{_KEPT}{_EXAMPLES}"):
+            yield from _kept(text.removeprefix(_KEPT))
     yield from _arguments(command)
     if command.options:
         yield _options(command.options)
     elif not command.is_group:
         yield paragraph("It has only the [shared options](#shared-options).")
-    for one in command.paragraphs:
-        if one.startswith(f"{_KEPT}{_EXAMPLES}"):
-            yield block("\n".join(_examples(one)), "console")
+    for text in command.paragraphs:
+        if text.startswith(f"{_KEPT}{_EXAMPLES}"):
+            yield block("\n".join(_examples(text)), "console")
 
 
 def _kept(text: str) -> Iterator[str]:
@@ -82,22 +82,22 @@ def _kept(text: str) -> Iterator[str]:
 
 
 def _arguments(command: Command) -> Iterator[str]:
-    for one in command.arguments:
-        if isinstance(one.type, click.Choice):
-            choices = ", ".join(map(code, one.type.choices))
-            yield paragraph(f"{code(name_of(one))} is one of {choices}.")
+    for argument in command.arguments:
+        if isinstance(argument.type, click.Choice):
+            choices = ", ".join(map(code, argument.type.choices))
+            yield paragraph(f"{code(name_of(argument))} is one of {choices}.")
 
 
 def _options(options: Iterable[click.Option]) -> str:
     rows = [
         (
-            names_of(one),
-            value_of(one),
-            prose(default_of(one)),
-            "" if one.envvar is None else code(str(one.envvar)),
-            prose(help_of(one)),
+            names_of(option),
+            value_of(option),
+            prose(default_of(option)),
+            "" if option.envvar is None else code(str(option.envvar)),
+            prose(help_of(option)),
         )
-        for one in options
+        for option in options
     ]
     return table(["option", "value", "default", "environment variable", "description"], rows)
 

@@ -36,9 +36,9 @@ class Command:
         words = (PROGRAM, *self.words)
         context = click.Context(self.command, info_name=" ".join(words))
         pieces = " ".join([*words, *self.command.collect_usage_pieces(context)])
-        for one in self.arguments:
-            if isinstance(one.type, click.Choice):
-                pieces = pieces.replace(one.make_metavar(context), name_of(one))
+        for argument in self.arguments:
+            if isinstance(argument.type, click.Choice):
+                pieces = pieces.replace(argument.make_metavar(context), name_of(argument))
         return pieces
 
     @property
@@ -49,13 +49,13 @@ class Command:
     @property
     def options(self) -> Sequence[click.Option]:
         """Its own options, without those that every command has."""
-        own = (one for one in self.command.params if isinstance(one, click.Option))
-        return [one for one in own if one not in SHARED_OPTIONS and not one.hidden]
+        own = (param for param in self.command.params if isinstance(param, click.Option))
+        return [option for option in own if option not in SHARED_OPTIONS and not option.hidden]
 
     @property
     def arguments(self) -> Sequence[click.Argument]:
         """Its arguments."""
-        return [one for one in self.command.params if isinstance(one, click.Argument)]
+        return [param for param in self.command.params if isinstance(param, click.Argument)]
 
     @property
     def is_group(self) -> bool:
@@ -66,13 +66,13 @@ class Command:
 def commands() -> list[Command]:
     """Every command, each group before its commands."""
     context = click.Context(cli, info_name=PROGRAM)
-    found: list[Command] = []
+    all_commands: list[Command] = []
     for name in COMMANDS:
         command = cli.get_command(context, name)
         if command is None:
             raise AssertionError(f"no command {name}")
-        found += _with_nested(command, (name,))
-    return found
+        all_commands += _with_nested(command, (name,))
+    return all_commands
 
 
 def _with_nested(command: click.Command, words: tuple[str, ...]) -> Iterator[Command]:
@@ -99,11 +99,11 @@ def names_of(option: click.Option) -> str:
 
 def default_of(option: click.Option) -> str:
     """The default in words or as code; empty if there is none."""
-    told = _DEFAULT.search(option.help or "")
+    default_match = _DEFAULT.search(option.help or "")
     if option.required:
         return "(required)"
-    if told:
-        return told[1]
+    if default_match:
+        return default_match[1]
     if option.is_flag:
         names = option.opts if option.default is True else option.secondary_opts
         return code(names[0]) if option.secondary_opts else "off"

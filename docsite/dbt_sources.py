@@ -27,8 +27,8 @@ def described_sources(text: str) -> str:
         elif named and len(named["indent"]) == _COLUMN:
             column = named["name"]
         elif described and len(described["indent"]) > _TABLE:
-            found = column_description(table, column) if column else table_description(table)
-            line = f"{described['indent']}description: {_scalar(found)}"
+            description = column_description(table, column) if column else table_description(table)
+            line = f"{described['indent']}description: {_scalar(description)}"
         lines.append(line)
     return "\n".join(lines) + "\n"
 

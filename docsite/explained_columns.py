@@ -14,7 +14,7 @@ _TABLE: Final = re.compile(r"^(## Columns of `(\w+)`\n\n)(?:\|.*\n)+", re.MULTIL
 
 def explained_columns(text: str) -> str:
     """The page with the descriptions of `streaming.tables.descriptions` in these tables."""
-    return _TABLE.sub(lambda found: f"{found[1]}{_columns(found[2])}\n", text)
+    return _TABLE.sub(lambda match: f"{match[1]}{_columns(match[2])}\n", text)
 
 
 def _columns(name: str) -> str:

@@ -40,7 +40,7 @@ def prose(text: str) -> str:
     'Reads `__consumer_offsets` (see [lag.md](lag.md)); or `--tables` DIR.'
     """
     parts = _CODE_SPAN.split(" ".join(text.split()))
-    return "".join(one if number % 2 else _of_words(one) for number, one in enumerate(parts))
+    return "".join(part if number % 2 else _of_words(part) for number, part in enumerate(parts))
 
 
 def _of_words(text: str) -> str:

@@ -50,12 +50,12 @@ def metrics_reference() -> str:
         paragraph("Names and labels are those of kminion. They have no label `cluster_name`."),
         _table(_of_names(KMINION)),
         "## Groups, with both names",
-        _table(_gauge(one) for one in (*OWN_GROUPS, *OWN_ALERTS)),
+        _table(_gauge(gauge) for gauge in (*OWN_GROUPS, *OWN_ALERTS)),
         paragraph("[status.md](status.md) has the statuses, [alerts.md](alerts.md) the alerts."),
         "## Tables",
         _table(
             [
-                *(_gauge(one, has_cluster=one is not UP) for one in TABLE_GAUGES),
+                *(_gauge(gauge, has_cluster=gauge is not UP) for gauge in TABLE_GAUGES),
                 *map(_gauge, OWN_LOG_PARTITIONS),
                 *map(_counter, COUNTERS),
             ]
@@ -71,7 +71,7 @@ def metrics_reference() -> str:
         ),
         _table(
             [
-                *(_of_process(one) for one in _own_metrics()),
+                *(_of_process(metric) for metric in _own_metrics()),
                 *map(_gauge, run_collector.GAUGES),
                 *map(_counter, run_collector.COUNTERS),
             ]
@@ -85,27 +85,27 @@ def _table(rows: Iterable[Row]) -> str:
 
 def _of_names(names: Names) -> list[Row]:
     gauges = (*names.partitions, *names.topics, *names.groups, *names.logs)
-    return [_gauge(one, has_cluster=names.has_cluster) for one in gauges]
+    return [_gauge(gauge, has_cluster=names.has_cluster) for gauge in gauges]
 
 
-def _gauge(one: Gauge, *, has_cluster: bool = True) -> Row:
-    return _row(one.name, "gauge", [_CLUSTER] * has_cluster + [*one.labels], one.help)
+def _gauge(gauge: Gauge, *, has_cluster: bool = True) -> Row:
+    return _row(gauge.name, "gauge", [_CLUSTER] * has_cluster + [*gauge.labels], gauge.help)
 
 
-def _counter(one: Counter) -> Row:
-    return _row(f"{one.name}_total", "counter", [_CLUSTER, *one.labels], one.help)
+def _counter(counter: Counter) -> Row:
+    return _row(f"{counter.name}_total", "counter", [_CLUSTER, *counter.labels], counter.help)
 
 
 def _own_metrics() -> list[MetricWrapperBase]:
-    found = vars(RunMetrics()).values()
-    return [one for one in found if isinstance(one, MetricWrapperBase)]
+    attributes = vars(RunMetrics()).values()
+    return [attribute for attribute in attributes if isinstance(attribute, MetricWrapperBase)]
 
 
-def _of_process(one: MetricWrapperBase) -> Row:
-    (family,) = one.describe()
+def _of_process(metric: MetricWrapperBase) -> Row:
+    (family,) = metric.describe()
     name = f"{family.name}_total" if family.type == "counter" else family.name
     # prometheus_client tells the labels of a family without samples nowhere else.
-    return _row(name, family.type, one._labelnames, family.documentation)
+    return _row(name, family.type, metric._labelnames, family.documentation)
 
 
 def _row(name: str, kind: str, labels: Iterable[str], text: str) -> Row:

@@ -39,7 +39,7 @@ _RUN: Final = "run"
 
 def options() -> str:
     """The page."""
-    found = {one.name: one for one in commands()}
+    command_by_name = {command.name: command for command in commands()}
     return page(
         "Options and the config file",
         paragraph(
@@ -72,7 +72,7 @@ def options() -> str:
             "The Python class `streaming.run.settings.RunSettings` has fields of these names. "
             "[command-line.md](command-line.md#run) has the options in the order of `--help`."
         ),
-        _settings(found[_RUN]),
+        _settings(command_by_name[_RUN]),
         "## Options of other commands",
         paragraph(
             "A key sets the option of every command that has it. The commands are links to their "
@@ -80,7 +80,9 @@ def options() -> str:
         ),
         table(
             ["key", "environment variable", "value", "commands"],
-            _rows_of_others([one for one in found.values() if one.name != _RUN]),
+            _rows_of_others(
+                [command for command in command_by_name.values() if command.name != _RUN]
+            ),
         ),
     )
 
@@ -118,7 +120,7 @@ _KAFKA: Final = (
 
 def _settings(run: Command) -> str:
     schema = RunSettings.model_json_schema()["properties"]
-    by_key = {_key(one): one for one in run.options}
+    by_key = {_key(option): option for option in run.options}
     if set(schema) - set(by_key):
         raise AssertionError("a setting has no option")
     rows = [
@@ -156,9 +158,9 @@ def _toml_type(schema: Mapping[str, Any], option: click.Option) -> str:
     return "string"
 
 
-def _rows_of_others(found: Sequence[Command]) -> Iterator[tuple[str, str, str, str]]:
+def _rows_of_others(others: Sequence[Command]) -> Iterator[tuple[str, str, str, str]]:
     users: dict[str, list[Command]] = defaultdict(list)
-    for command in found:
+    for command in others:
         for option in command.options:
             if option.envvar is None:
                 continue
@@ -168,9 +170,12 @@ def _rows_of_others(found: Sequence[Command]) -> Iterator[tuple[str, str, str, s
             link = "[every command](command-line.md#shared-options)"
             yield code(_key(option)), code(str(option.envvar)), _value(option), link
     for key, of_key in sorted(users.items()):
-        shown = [next(one for one in command.options if _key(one) == key) for command in of_key]
+        shown = [
+            next(candidate for candidate in command.options if _key(candidate) == key)
+            for command in of_key
+        ]
         values = list(dict.fromkeys(map(_value, shown)))
-        links = [f"[{one.name}](command-line.md#{anchor(one.name)})" for one in of_key]
+        links = [f"[{command.name}](command-line.md#{anchor(command.name)})" for command in of_key]
         yield code(key), code(str(shown[0].envvar)), "; or ".join(values), ", ".join(links)
 
 

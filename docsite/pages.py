@@ -42,10 +42,10 @@ def generated(path: str, repository: Path = REPOSITORY) -> str:
 
 def differing_pages(repository: Path) -> dict[str, str]:
     """The right text of each page that differs or is missing."""
-    found = {}
+    text_by_path = {}
     for path in (*PAGES, *PARTS):
         text = generated(path, repository)
         file = repository / path
         if not file.exists() or file.read_text(encoding="utf-8") != text:
-            found[path] = text
-    return found
+            text_by_path[path] = text
+    return text_by_path

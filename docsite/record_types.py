@@ -38,7 +38,7 @@ _SUMMARY: Final = (
 
 def record_types() -> str:
     """The page."""
-    coordinator = [one for one in RELEASES if one != SCALA_VERSION]
+    coordinator = [release for release in RELEASES if release != SCALA_VERSION]
     return page(
         "Record types and Kafka releases",
         paragraph(
@@ -62,7 +62,7 @@ def record_types() -> str:
             "releases keep the rules of the last column. `load_progress.kafka_release` has the "
             "release whose rules were applied."
         ),
-        table(["rule", *(f"Kafka {one}" for one in Release)], _rules()),
+        table(["rule", *(f"Kafka {release}" for release in Release)], _rules()),
         "## Fields of records",
         paragraph(
             "Keys have no versions. `v1+` marks a field that versions before 1 do not have, `v1` "
@@ -109,16 +109,16 @@ def _fields(fields: Sequence[Field]) -> str:
     return ", ".join(map(_field, fields))
 
 
-def _field(one: Field) -> str:
-    first, last = one.versions
-    told = []
+def _field(field: Field) -> str:
+    first, last = field.versions
+    marks = []
     if first == last:
-        told.append(f"v{first}")
+        marks.append(f"v{first}")
     elif first or last != ANY_VERSION:
-        told.append(f"v{first}+" if last == ANY_VERSION else f"v{first}-v{last}")
-    if one.tag is not None:
-        told.append(f"tag {one.tag}")
-    name = code(f"{one.name}{'[]' if one.is_array else ''}")
-    inner = f" {{{_fields(one.fields)}}}" if one.fields else ""
-    versions = f" ({', '.join(told)})" if told else ""
+        marks.append(f"v{first}+" if last == ANY_VERSION else f"v{first}-v{last}")
+    if field.tag is not None:
+        marks.append(f"tag {field.tag}")
+    name = code(f"{field.name}{'[]' if field.is_array else ''}")
+    inner = f" {{{_fields(field.fields)}}}" if field.fields else ""
+    versions = f" ({', '.join(marks)})" if marks else ""
     return f"{name}{versions}{inner}"

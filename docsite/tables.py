@@ -55,7 +55,9 @@ _TYPES: Final[Mapping[pa.DataType, str]] = {
     pa.int64(): "bigint",
     pa.string(): "string",
 }
-_TABLES: Final[Mapping[str, Table]] = {one.name: one for one in (*ALL_TABLES, ALERTS)}
+_TABLES: Final[Mapping[str, Table]] = {
+    delta_table.name: delta_table for delta_table in (*ALL_TABLES, ALERTS)
+}
 
 
 def tables() -> str:
@@ -143,5 +145,5 @@ def type_name(data_type: pa.DataType) -> str:
         return f"map<{type_name(data_type.key_type)}, {type_name(data_type.item_type)}>"
     if pa.types.is_struct(data_type):
         fields = (data_type.field(number) for number in range(data_type.num_fields))
-        return f"struct<{', '.join(f'{one.name}: {type_name(one.type)}' for one in fields)}>"
+        return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in fields)}>"
     return _TYPES[data_type]

@@ -104,9 +104,12 @@ def did_you_mean(name: str, names: Iterable[str], *, ignored: str = "") -> str:
     >>> did_you_mean("search", ["orders", "search-eu", "search-us"])
     '; did you mean search-us or search-eu?'
     """
-    known = sorted(one.removeprefix(ignored) for one in names)
+    known = sorted(candidate.removeprefix(ignored) for candidate in names)
     wanted = name.removeprefix(ignored)
     similar = get_close_matches(wanted, known, cutoff=0.75)
-    found = similar or [one for one in known if wanted and wanted.lower() in one.lower()][:3]
-    found = [f"{ignored}{one}" for one in found]
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    matches = (
+        similar
+        or [candidate for candidate in known if wanted and wanted.lower() in candidate.lower()][:3]
+    )
+    matches = [f"{ignored}{candidate}" for candidate in matches]
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""

@@ -43,5 +43,5 @@ class once(Generic[T]):
                 instance.__dict__[self._name] = self._compute(instance)
                 took_s = time.monotonic() - begun_s
                 instance.__dict__[SPENT] = instance.__dict__.get(SPENT, 0.0) + took_s
-        found: T = instance.__dict__[self._name]
-        return found
+        value: T = instance.__dict__[self._name]
+        return value

@@ -104,8 +104,8 @@ def peers(
 
 def _write(output: Path | None, trials: list[Trial], classes: dict[str, int]) -> None:
     if output is not None:
-        found = {"offsets": classes, "tools": [trial.as_json for trial in trials]}
-        output.write_text(json.dumps(found, indent=2) + "\n")
+        report = {"offsets": classes, "tools": [trial.as_json for trial in trials]}
+        output.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def _makers(kminion: Path | None, burrow: Path | None) -> Iterator[tuple[str, Maker]]:
@@ -151,8 +151,8 @@ def row(trial: Trial) -> dict[str, Any]:
     """The printed figures of a trial; of several starts, the median."""
 
     def middle(of: Callable[[Start], float | None], missing: Any = None) -> Any:
-        found = [value for start in trial.starts if (value := of(start)) is not None]
-        return round(median(found), 1) if found else missing
+        values = [value for start in trial.starts if (value := of(start)) is not None]
+        return round(median(values), 1) if values else missing
 
     return {
         "tool": trial.tool,
@@ -182,12 +182,22 @@ def _show(trials: list[Trial], classes: dict[str, int]) -> None:
     click.echo()
     total = sum(classes.values())
     output.rows(
-        [{"class": "all", "offsets": total, **{one["tool"]: one["wrong"] for one in rows}}]
+        [
+            {
+                "class": "all",
+                "offsets": total,
+                **{figures["tool"]: figures["wrong"] for figures in rows},
+            }
+        ]
         + [
-            {"class": kind, "offsets": size, **{one["tool"]: one.get(kind, 0) for one in rows}}
+            {
+                "class": kind,
+                "offsets": size,
+                **{figures["tool"]: figures.get(kind, 0) for figures in rows},
+            }
             for kind, size in classes.items()
         ],
-        ("class", "offsets", *(one["tool"] for one in rows)),
+        ("class", "offsets", *(figures["tool"] for figures in rows)),
     )
 
 

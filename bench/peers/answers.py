@@ -43,26 +43,26 @@ def of_metrics(exposition: str) -> dict[OffsetKey, int]:
 
 def of_burrow(group: str, answer: str) -> dict[OffsetKey, int]:
     """The last offset of each partition in Burrow's detail of a consumer."""
-    found = {}
+    offset_by_key = {}
     for topic, partitions in json.loads(answer).get("topics", {}).items():
         for number, partition in enumerate(partitions):
-            offsets = [one["offset"] for one in partition["offsets"] if one is not None]
+            offsets = [commit["offset"] for commit in partition["offsets"] if commit is not None]
             if offsets:
-                found[OffsetKey(group, topic, number)] = offsets[-1]
-    return found
+                offset_by_key[OffsetKey(group, topic, number)] = offsets[-1]
+    return offset_by_key
 
 
 def of_describe(printed: str) -> dict[OffsetKey, int]:
     """Committed offsets in what `kafka-consumer-groups.sh --describe` prints."""
-    found = {}
+    offset_by_key = {}
     for line in printed.splitlines():
         fields = line.split()
         if len(fields) < 4 or fields[0] == "GROUP" or not fields[2].isdecimal():
             continue
         group, topic, partition, offset = fields[:4]
         if offset != _NO_OFFSET:
-            found[OffsetKey(group, topic, int(partition))] = int(offset)
-    return found
+            offset_by_key[OffsetKey(group, topic, int(partition))] = int(offset)
+    return offset_by_key
 
 
 class FormatterFold:
@@ -110,8 +110,8 @@ def _next(text: str, position: int) -> int:
 def _series(exposition: str, names: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str], float]]:
     for name, labels, value in _SERIES.findall(exposition):
         if name in names:
-            found = {
+            text_by_label = {
                 label: _ESCAPE.sub(lambda escape: _ESCAPES[escape[0]], text)
                 for label, text in _LABEL.findall(labels)
             }
-            yield name, found, float(value)
+            yield name, text_by_label, float(value)

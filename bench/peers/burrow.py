@@ -70,10 +70,12 @@ class Burrow(Tool):
         return self._details({key.group_id for key in keys})
 
     def _details(self, groups: Iterable[str]) -> dict[OffsetKey, int]:
-        found: dict[OffsetKey, int] = {}
+        offset_by_key: dict[OffsetKey, int] = {}
         for group in groups:
             try:
-                found.update(of_burrow(group, get(f"{self._address}/{quote(group, safe='')}")))
+                offset_by_key.update(
+                    of_burrow(group, get(f"{self._address}/{quote(group, safe='')}"))
+                )
             except NoAnswer:  # it is not there any more, or not yet
                 continue
-        return found
+        return offset_by_key

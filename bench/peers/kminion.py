@@ -45,10 +45,10 @@ class Kminion(Tool):
 
     def offsets(self) -> Mapping[OffsetKey, int]:
         """A scrape; before kminion is ready it has no offsets."""
-        found = of_kminion(get(f"http://{HOST}:{self._port}/metrics"))
-        if not found:
+        offset_by_key = of_kminion(get(f"http://{HOST}:{self._port}/metrics"))
+        if not offset_by_key:
             raise NoAnswer("no lag in the scrape")
-        return found
+        return offset_by_key
 
 
 class KminionAdmin(Kminion):

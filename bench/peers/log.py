@@ -171,7 +171,7 @@ class _Writer:
 
 
 def _names(prefix: str, number: int) -> Iterator[str]:
-    return (f"{prefix}-{one}" for one in range(number))
+    return (f"{prefix}-{index}" for index in range(number))
 
 
 def _plain(writer: _Writer, log: WrittenLog) -> None:
@@ -261,7 +261,9 @@ class Commits:
         """Commit another offset than the standing one; the key is another for each number."""
         group = self._groups[number % len(self._groups)]
         key = OffsetKey(group, ORDERS, number // len(self._groups) % PARTITIONS)
-        offset = next(one for one in iter(self._offset, None) if one != standing.get(key))
+        offset = next(
+            candidate for candidate in iter(self._offset, None) if candidate != standing.get(key)
+        )
         self._commit(group, {key.partition: offset})
         return key, offset
 

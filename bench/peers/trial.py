@@ -239,8 +239,8 @@ def _peak_memory(tool: Tool, trial: Trial) -> Iterator[None]:
 
     def watch() -> None:
         while not over.wait(_MEMORY_EVERY_S):
-            found = sum(map(memory_bytes, list(tool.pids)))
-            trial.peak_memory_bytes = max(trial.peak_memory_bytes, found)
+            total_bytes = sum(map(memory_bytes, list(tool.pids)))
+            trial.peak_memory_bytes = max(trial.peak_memory_bytes, total_bytes)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -18,15 +18,15 @@ def broker_offsets(admin: GroupAdmin, groups: list[str]) -> dict[OffsetKey, int]
     Raises:
         RuntimeError: the broker answered an error.
     """
-    found = {}
+    offset_by_key = {}
     for group, answers in admin.offset_fetch(dict.fromkeys(groups)).items():
         for answer in answers:
             if answer.error != NO_ERROR:
                 raise RuntimeError(f"OffsetFetch of {group}: {answer.error}")
             if answer.committed_offset != INVALID_OFFSET:
                 topic, partition = answer.topic_partition
-                found[OffsetKey(group, topic, partition)] = answer.committed_offset
-    return found
+                offset_by_key[OffsetKey(group, topic, partition)] = answer.committed_offset
+    return offset_by_key
 
 
 def wrong_offsets(

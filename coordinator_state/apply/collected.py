@@ -100,10 +100,10 @@ class Collected:
     @cached_property
     def records_of_groups(self) -> Mapping[GroupId, Sequence[DecodedGroupRecord]]:
         """The group records by group, in log order."""
-        found: dict[GroupId, list[DecodedGroupRecord]] = defaultdict(list)
+        records_by_group: dict[GroupId, list[DecodedGroupRecord]] = defaultdict(list)
         for record in self.group_records:
-            found[record.group].append(record)
-        return found
+            records_by_group[record.group].append(record)
+        return records_by_group
 
     @cached_property
     def groups_with_offsets(self) -> set[GroupId]:
@@ -126,7 +126,7 @@ class Collected:
         by_group = commits.group_by(["log_partition", "group_id"]).aggregate(
             [("record_offset", "list")]
         )
-        found: dict[GroupId, list[int]] = {}
+        offsets_by_group: dict[GroupId, list[int]] = {}
         for group, record_offsets in zip(
             group_ids(by_group), by_group["record_offset_list"], strict=True
         ):
@@ -134,10 +134,10 @@ class Collected:
                 own = [record.record_offset for record in self.records_of_groups[group]]
                 in_order = np.sort(record_offsets.values.to_numpy())
                 firsts = np.unique(np.searchsorted(in_order, [NO_RECORD_OFFSET, *own]))
-                found[group] = in_order[firsts[firsts < in_order.size]].tolist()
+                offsets_by_group[group] = in_order[firsts[firsts < in_order.size]].tolist()
             elif group not in known:
-                found[group] = [record_offsets.values[0].as_py()]
-        return found
+                offsets_by_group[group] = [record_offsets.values[0].as_py()]
+        return offsets_by_group
 
     @cached_property
     def topic_ids(self) -> set[str]:
@@ -201,7 +201,7 @@ def decode_group_records(rows: pa.Table) -> list[DecodedGroupRecord]:
     # A group repeats the key of its GroupMetadata.
     keys: dict[bytes, tuple[DecodedKey, str]] = {}
     later: set[tuple[int, int, str]] = set()
-    found = []
+    records = []
     for *columns, raw_key, raw_value, is_tombstone in zip(
         *(reversed(column.to_pylist()) for column in in_order.columns), strict=True
     ):
@@ -211,7 +211,7 @@ def decode_group_records(rows: pa.Table) -> list[DecodedGroupRecord]:
             keys[raw_key] = key, json.dumps(key_json(key), ensure_ascii=False)
         key, record_key = keys[raw_key]
         identity = log_partition, key.record_type.id, record_key
-        found.append(
+        records.append(
             DecodedGroupRecord(
                 log_partition=log_partition,
                 record_offset=record_offset,
@@ -225,8 +225,8 @@ def decode_group_records(rows: pa.Table) -> list[DecodedGroupRecord]:
             )
         )
         later.add(identity)
-    found.reverse()
-    return found
+    records.reverse()
+    return records
 
 
 def record_rows(records: Iterable[DecodedGroupRecord]) -> pa.Table:

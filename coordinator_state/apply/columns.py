@@ -112,24 +112,24 @@ def _attributes(objects: Sequence[Any], kinds: Collection[type], name: str) -> I
     """An attribute of each object; None if it lacks the attribute."""
     if all(hasattr(kind, name) for kind in kinds):
         return map(attrgetter(name), objects)
-    return (getattr(one, name, None) for one in objects)
+    return (getattr(element, name, None) for element in objects)
 
 
 def _column(values: Iterable[Any], data_type: pa.DataType) -> pa.Array:
     if not (pa.types.is_list(data_type) and pa.types.is_struct(data_type.value_type)):
         return pa.array(values, data_type)
     lists = list(values)
-    entries = [entry for found in lists for entry in found or ()]
+    entries = [entry for elements in lists for entry in elements or ()]
     fields = [
         data_type.value_type.field(number) for number in range(data_type.value_type.num_fields)
     ]
     attributes = [pa.array(map(attrgetter(field.name), entries), field.type) for field in fields]
-    sizes = [len(found or ()) for found in lists]
+    sizes = [len(elements or ()) for elements in lists]
     return pa.ListArray.from_arrays(
         pa.array(np.cumsum([0, *sizes], dtype=np.int32)),
         pa.StructArray.from_arrays(attributes, fields=fields),
         type=data_type,
-        mask=pa.array([found is None for found in lists], pa.bool_()),
+        mask=pa.array([elements is None for elements in lists], pa.bool_()),
     )
 
 
@@ -222,8 +222,8 @@ def per_row(
     values = np.full(size, default, np.int64)
     for log_partition, value in by_log_partition.items():
         values[log_partition] = value
-    found: npt.NDArray[np.int64] = values[log_partitions]
-    return found
+    row_values: npt.NDArray[np.int64] = values[log_partitions]
+    return row_values
 
 
 def epoch_us(at: datetime) -> int:

@@ -25,8 +25,8 @@ def values_before(committed: pa.Table, keys: pa.Table) -> pa.Table:
     numbered = keys.select(_KEY).append_column("row", pa.array(np.arange(keys.num_rows)))
     # A join hashes its whole right side, so filter it to the groups in `keys` first.
     of_groups = pc.is_in(committed["group_id"], pc.unique(keys["group_id"]))
-    found = numbered.join(committed.filter(of_groups), _KEY, join_type="left outer")
-    return found.sort_by("row").select(_VALUES)
+    rows = numbered.join(committed.filter(of_groups), _KEY, join_type="left outer")
+    return rows.sort_by("row").select(_VALUES)
 
 
 def committed_after(committed: pa.Table, changes: pa.Table) -> pa.Table:

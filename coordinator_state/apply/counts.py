@@ -31,7 +31,9 @@ class RecordCounts:
     def total(cls, counts: Iterable[RecordCounts]) -> RecordCounts:
         """The sum of several counts."""
         parts = list(counts)
-        summed: dict[str, Counter[int]] = {one.name: Counter() for one in fields(cls)}
+        summed: dict[str, Counter[int]] = {
+            counter_field.name: Counter() for counter_field in fields(cls)
+        }
         for name, counter in summed.items():
             for part in parts:
                 counter.update(getattr(part, name))
@@ -41,7 +43,11 @@ class RecordCounts:
 def by_log_partition(rows: pa.Table, mask: np.ndarray[Any, Any] | None = None) -> dict[int, int]:
     """The number of rows of each log partition, counting only rows that the mask selects."""
     column = rows["log_partition"]
-    found = (column if mask is None else column.filter(pa.array(mask))).value_counts()
+    value_counts = (column if mask is None else column.filter(pa.array(mask))).value_counts()
     return dict(
-        zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+        zip(
+            value_counts.field("values").to_pylist(),
+            value_counts.field("counts").to_pylist(),
+            strict=True,
+        )
     )

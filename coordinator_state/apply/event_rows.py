@@ -32,16 +32,16 @@ def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) ->
     events (docs/events.md says which of them the history mode `sampled` may leave out).
     """
     placed = sorted(events, key=_place)
-    in_order = [one.event for one in placed]
-    log_partitions = [one.log_partition for one in placed]
+    in_order = [placed_event.event for placed_event in placed]
+    log_partitions = [placed_event.log_partition for placed_event in placed]
     records = zip(log_partitions, (event.record_offset for event in in_order), strict=True)
     return table_of(
         in_order,
         EVENT_SCHEMA,
         log_partition=log_partitions,
-        record_timestamp_ms=[one.timestamp_ms for one in placed],
+        record_timestamp_ms=[placed_event.timestamp_ms for placed_event in placed],
         event=[event.event.value for event in in_order],
-        event_number=[number for _, found in groupby(records) for number, _ in enumerate(found)],
+        event_number=[number for _, run in groupby(records) for number, _ in enumerate(run)],
         assignment_before=[_named(event.assignment_before, topic_names) for event in in_order],
         assignment_after=[_named(event.assignment_after, topic_names) for event in in_order],
     )
@@ -56,11 +56,13 @@ def _place(placed: PlacedEvent) -> tuple[Any, ...]:
 
 def _named(partitions: Partitions, topic_names: Mapping[str, str]) -> Partitions:
     """The same topic partitions with the topic names that are known."""
-    if partitions is None or all(one.topic for one in partitions):
+    if partitions is None or all(partition.topic for partition in partitions):
         return partitions
     return tuple(
-        one if one.topic else replace(one, topic=topic_names.get(one.topic_id or ""))
-        for one in partitions
+        partition
+        if partition.topic
+        else replace(partition, topic=topic_names.get(partition.topic_id or ""))
+        for partition in partitions
     )
 
 
@@ -72,7 +74,7 @@ def hung_transactions(history: pa.Table) -> list[PlacedEvent]:
         pc.and_(is_hung, pc.is_in(history["outcome"], _ENDED))
     )
     transaction = ["log_partition", "group_id", "producer_id", "outcome_record_offset", "outcome"]
-    found = hung.group_by(transaction).aggregate(
+    transactions = hung.group_by(transaction).aggregate(
         [("pending_ms", "max"), ("outcome_timestamp_ms", "max")]
     )
     return [
@@ -88,5 +90,5 @@ def hung_transactions(history: pa.Table) -> list[PlacedEvent]:
                 duration_ms=row["pending_ms_max"],
             ),
         )
-        for row in found.to_pylist()
+        for row in transactions.to_pylist()
     ]

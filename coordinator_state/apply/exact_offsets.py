@@ -123,16 +123,18 @@ def replay_exactly(
     for row in markers.filter(is_own).to_pylist():
         records[row["log_partition"]].append(_Marker.of(row, control_type=row["control_type"]))
     for log_partition, replay in sorted(replays.items()):
-        for one in sorted(records[log_partition], key=lambda one: one.record_offset):
-            replay.replay(one)
+        for log_record in sorted(
+            records[log_partition], key=lambda log_record: log_record.record_offset
+        ):
+            replay.replay(log_record)
     return _combined(replays.values())
 
 
 def _combined(replays: Iterable[_LogPartitionReplay]) -> ExactOffsets:
     parts = list(replays)
 
-    def rows(found: Iterable[Iterable[Row]], schema: pa.Schema) -> pa.Table:
-        return pa.Table.from_pylist([row for part in found for row in part], schema=schema)
+    def rows(row_lists: Iterable[Iterable[Row]], schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_pylist([row for part in row_lists for row in part], schema=schema)
 
     return ExactOffsets(
         changes=rows((part.changes() for part in parts), OFFSET_CHANGE_SCHEMA),
@@ -216,16 +218,16 @@ class _LogPartitionReplay:
         resolved = self.offsets.replay_end_transaction_marker(producer_id, marker.control_type)
         if resolved:
             self.applied_markers.add(marker.record_offset)
-        for one in resolved:
-            if one.outcome is Outcome.COMMITTED:
+        for commit in resolved:
+            if commit.outcome is Outcome.COMMITTED:
                 self.counts["applied"] += 1
                 # Under `scala` a tombstone may have a greater record offset than the commit that
                 # COMMIT restores.
-                guard = max(self._guards.get(one.key, -1), one.record.record_offset)
-                self._guards[one.key] = guard
+                guard = max(self._guards.get(commit.key, -1), commit.record.record_offset)
+                self._guards[commit.key] = guard
             else:
                 self.counts["ignored"] += 1
-            self._resolve(one, marker)
+            self._resolve(commit, marker)
 
     def _apply(self, record: _Offset) -> None:
         self.counts["applied"] += 1
@@ -239,14 +241,14 @@ class _LogPartitionReplay:
         )
 
     def _resolve_superseded(self, resolved: Iterable[Resolved], by: _Record) -> None:
-        for one in resolved:
+        for commit in resolved:
             self.counts["superseded"] += 1
-            self._resolve(one, by)
+            self._resolve(commit, by)
 
-    def _resolve(self, one: Resolved, by: _Record) -> None:
-        self.resolved_groups.add(one.key.group_id)
-        row = self._row(one.key, one.record)
-        self.history.append({**row, "is_tombstone": False, **_outcome(one.outcome, by)})
+    def _resolve(self, commit: Resolved, by: _Record) -> None:
+        self.resolved_groups.add(commit.key.group_id)
+        row = self._row(commit.key, commit.record)
+        self.history.append({**row, "is_tombstone": False, **_outcome(commit.outcome, by)})
 
     def _row(self, key: OffsetKey, record: CommittedOffset) -> dict[str, Any]:
         return {
@@ -265,14 +267,14 @@ class _LogPartitionReplay:
 
 
 def _offset(row: Row) -> _Offset:
-    found: _Offset = _Offset.of(
+    offset: _Offset = _Offset.of(
         row,
         key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
         is_transactional=row["is_transactional"],
         is_tombstone=row["is_tombstone"],
         value=CommittedOffset.from_row(row),
     )
-    return found
+    return offset
 
 
 def _outcome(outcome: Outcome, by: _Record) -> Row:

@@ -30,11 +30,11 @@ def partitions_for(group_ids: pa.ChunkedArray, log_partitions: int) -> npt.NDArr
         group_ids: strings, without null.
         log_partitions: the number of log partitions, at least 1.
     """
-    found = np.zeros(len(group_ids), np.int64)
+    partitions = np.zeros(len(group_ids), np.int64)
     is_ascii = pc.string_is_ascii(group_ids).to_numpy()
     others = np.flatnonzero(~is_ascii)
     for row, group_id in zip(others, group_ids.take(pa.array(others)).to_pylist(), strict=True):
-        found[row] = partition_for(group_id, log_partitions)
+        partitions[row] = partition_for(group_id, log_partitions)
     # A byte of ASCII is a UTF-16 code unit.
     rows = np.flatnonzero(is_ascii)
     units, starts, sizes = _bytes_of(group_ids.take(pa.array(rows)).cast(pa.large_string()))
@@ -44,8 +44,8 @@ def partitions_for(group_ids: pa.ChunkedArray, log_partitions: int) -> npt.NDArr
         left = left[sizes[left] > position]
         codes[left] = codes[left] * np.int32(31) + units[starts[left] + position]
     # The absolute value of `Integer.MIN_VALUE` is itself.
-    found[rows] = np.maximum(np.abs(codes), 0) % log_partitions
-    return found
+    partitions[rows] = np.maximum(np.abs(codes), 0) % log_partitions
+    return partitions
 
 
 def _bytes_of(texts: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], Any, Any]:

@@ -78,20 +78,20 @@ def member_rows(
         before: the groups before the changes.
     """
     of_groups = [
-        (group, found, member) for group, found in groups.items() for member in found.members
+        (group, state, member) for group, state in groups.items() for member in state.members
     ]
     json_columns = [
         member_json_columns(
-            found.protocol_type, found.protocol, member.subscription_bytes, member.assignment_bytes
+            state.protocol_type, state.protocol, member.subscription_bytes, member.assignment_bytes
         )
-        for _, found, member in of_groups
+        for _, state, member in of_groups
     ]
     current = table_of(
         (member for *_, member in of_groups),
         MEMBER_CHANGE_SCHEMA,
         log_partition=[log_partition for (log_partition, _), *_ in of_groups],
         group_id=[group_id for (_, group_id), *_ in of_groups],
-        record_offset=[found.record_offset for _, found, _ in of_groups],
+        record_offset=[state.record_offset for _, state, _ in of_groups],
         subscription_json=[columns["subscription_json"] for columns in json_columns],
         assignment_json=[columns["assignment_json"] for columns in json_columns],
     )
@@ -120,8 +120,10 @@ def _members_except(state: GroupState | None, member_ids: Iterable[str]) -> list
     if isinstance(state, Group):
         members = {member.member_id: member for member in state.members}
         return [member for name, member in members.items() if name not in member_ids]
-    found = (state.described_member(name) for name in state.members if name not in member_ids)
-    return [member for member in found if member is not None]
+    described_members = (
+        state.described_member(name) for name in state.members if name not in member_ids
+    )
+    return [member for member in described_members if member is not None]
 
 
 MEMBER_STATE_COLUMNS = [
@@ -172,7 +174,7 @@ def _restored(
         )
     if record_offset == NO_RECORD_OFFSET:
         return replace(simple_group(group_id), replay_warning=warning)
-    (value,) = (one.value for one in records if one.record_type == GROUP_METADATA_TYPE)
+    (value,) = (record.value for record in records if record.record_type == GROUP_METADATA_TYPE)
     if value is None:
         raise ValueError(
             f"group {group_id} has a row in `groups`, but its last GroupMetadata is a tombstone"
@@ -183,28 +185,28 @@ def _restored(
 def _members_of(
     groups: Iterable[GroupId], rows: pa.Table
 ) -> dict[GroupId, dict[str, ModernMember]]:
-    found: dict[GroupId, dict[str, ModernMember]] = {group: {} for group in groups}
+    members_by_group: dict[GroupId, dict[str, ModernMember]] = {group: {} for group in groups}
     for row in rows.to_pylist():
         group = row["log_partition"], row["group_id"]
-        if group in found:
-            found[group][row["member_id"]] = ModernMember(
+        if group in members_by_group:
+            members_by_group[group][row["member_id"]] = ModernMember(
                 member_id=row["member_id"],
                 created_record_offset=row["created_record_offset"],
                 epoch=row["member_epoch"],
                 state=row["member_state"],
             )
-    return found
+    return members_by_group
 
 
 def decoded_records(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, list[GroupRecord]]:
     """Decode rows of `coordinator_records` (`RAW_RECORD_COLUMNS`) and return them by group."""
-    found: dict[GroupId, list[GroupRecord]] = {group: [] for group in groups}
+    records_by_group: dict[GroupId, list[GroupRecord]] = {group: [] for group in groups}
     for row in rows.to_pylist():
         group = row["log_partition"], row["group_id"]
-        if group in found:
+        if group in records_by_group:
             key, raw_value = decode_key(row["raw_key"]), row["raw_value"]
             value = None if raw_value is None else decode_value(key.record_type, raw_value).fields
-            found[group].append(
+            records_by_group[group].append(
                 GroupRecord(
                     record_type=key.record_type.id,
                     group_id=row["group_id"],
@@ -213,7 +215,7 @@ def decoded_records(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, 
                     record_offset=row["record_offset"],
                 )
             )
-    return found
+    return records_by_group
 
 
 def described_groups(

@@ -269,11 +269,11 @@ def _coordinator_changes(
 ) -> dict[GroupId, GroupChange]:
     changes = {}
     for group in touched:
-        found = after[group]
-        if found is None or found is not state.groups.get(group):
+        group_state = after[group]
+        if group_state is None or group_state is not state.groups.get(group):
             records = collected.records_of_groups.get(group)
             guard_offset = records[-1].record_offset if records else NO_RECORD_OFFSET
-            changes[group] = GroupChange(group=found, guard_offset=guard_offset)
+            changes[group] = GroupChange(group=group_state, guard_offset=guard_offset)
     return changes
 
 
@@ -285,17 +285,17 @@ def _scala_changes(
     guard_offsets: dict[GroupId, int] = {}
     tombstones = dict(state.tombstones)
     for group, records in collected.records_of_groups.items():
-        own = [one for one in records if one.record_type == GROUP_METADATA_TYPE]
+        own = [record for record in records if record.record_type == GROUP_METADATA_TYPE]
         if not own:
             continue
         tombstones.pop(group, None)
         replay = GroupReplay()
         replay.replay(own[-1].replayed)
-        found = replay.states.get(group[1])
-        if found is None:
+        group_state = replay.states.get(group[1])
+        if group_state is None:
             guard_offsets[group] = tombstones[group] = own[-1].record_offset
         else:
-            changes[group] = GroupChange(group=found, guard_offset=own[-1].record_offset)
+            changes[group] = GroupChange(group=group_state, guard_offset=own[-1].record_offset)
     for group in (collected.groups_with_offsets | offsets.resolved_groups) - changes.keys():
         before = state.groups.get(group)
         if group not in guard_offsets and (

@@ -40,13 +40,13 @@ def merged(
     if "group_id" in key:
         ids = pc.unique(source["group_id"])
         of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
-    found = of_source.join(of_target, list(key), join_type="left outer")
+    pairs = of_source.join(of_target, list(key), join_type="left outer")
     if guard is not None:
-        is_newer = pc.greater_equal(found["source_offset"], found["target_offset"])
-        found = found.filter(pc.fill_null(is_newer, fill_value=True))
+        is_newer = pc.greater_equal(pairs["source_offset"], pairs["target_offset"])
+        pairs = pairs.filter(pc.fill_null(is_newer, fill_value=True))
     is_kept = np.ones(target.num_rows, dtype=np.bool_)
-    is_kept[found["target"].drop_null().to_numpy()] = False
-    rows = source.take(found["source"].sort())
+    is_kept[pairs["target"].drop_null().to_numpy()] = False
+    rows = source.take(pairs["source"].sort())
     if deletes is not None:
         rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
     return pa.concat_tables([target.filter(pa.array(is_kept)), columns_of(rows, target.schema)])

@@ -120,8 +120,8 @@ def _may_be_empty(
         for group in distinct_groups(rows)
         if group in with_records or _has_no_members(groups.get(group))
     ]
-    found: Mask = pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()
-    return found
+    mask: Mask = pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()
+    return mask
 
 
 def _has_no_members(state: GroupState | None) -> bool:

@@ -200,5 +200,5 @@ def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Tab
 
 
 def _numpy(column: pa.ChunkedArray) -> Integers:
-    found: Integers = column.combine_chunks().to_numpy(zero_copy_only=False)
-    return found
+    values: Integers = column.combine_chunks().to_numpy(zero_copy_only=False)
+    return values

@@ -63,8 +63,8 @@ def of_one_log(
     def is_later(rows: pa.Table, offset: str, timestamp: str) -> Mask:
         is_behind = numbers(rows[offset]) >= per_row(rows, first, _LAST)
         is_after = _times(rows[timestamp]) > per_row(rows, last, _LAST)
-        found: Mask = ~_is_lost(rows) & (is_behind | is_after)
-        return found
+        later: Mask = ~_is_lost(rows) & (is_behind | is_after)
+        return later
 
     is_frozen = pc.is_in(history.pending["log_partition"], pa.array(list(reloading), pa.int32()))
     pending, frozen = (history.pending.filter(mask) for mask in (pc.invert(is_frozen), is_frozen))
@@ -125,21 +125,21 @@ def _ranges(*effects: tuple[pa.Table, str, str]) -> tuple[dict[int, int], dict[i
 def _is_lost(rows: pa.Table) -> Mask:
     if "outcome" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
-    found: Mask = numbers(pc.fill_null(pc.equal(rows["outcome"], LOST), False))
-    return found
+    mask: Mask = numbers(pc.fill_null(pc.equal(rows["outcome"], LOST), False))
+    return mask
 
 
 def _is_lost_twice(rows: pa.Table) -> Mask:
     """The lost rows whose record offset another lost row has, too."""
-    found = np.zeros(rows.num_rows, np.bool_)
+    mask = np.zeros(rows.num_rows, np.bool_)
     lost = np.flatnonzero(_is_lost(rows))
     places = np.column_stack([numbers(rows[name])[lost] for name in PLACE]).astype(np.int64)
     _, index, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)
-    found[lost] = counts[index.reshape(-1)] > 1
-    return found
+    mask[lost] = counts[index.reshape(-1)] > 1
+    return mask
 
 
 def _times(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """Times in microseconds; a row without a time is before all others."""
-    found: npt.NDArray[np.int64] = pc.fill_null(pc.cast(column, pa.int64()), _FIRST).to_numpy()
-    return found
+    times_us: npt.NDArray[np.int64] = pc.fill_null(pc.cast(column, pa.int64()), _FIRST).to_numpy()
+    return times_us

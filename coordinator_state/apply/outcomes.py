@@ -45,8 +45,8 @@ class Outcomes:
 
     def of(self, outcome: Outcome) -> Mask:
         """A mask of the rows with this outcome."""
-        found: Mask = ~self.is_pending & (self.outcome == _OUTCOMES.index(outcome))
-        return found
+        mask: Mask = ~self.is_pending & (self.outcome == _OUTCOMES.index(outcome))
+        return mask
 
     def columns(self, rows: pa.Table, markers: pa.Table) -> dict[str, pa.Array]:
         """The three outcome columns of history."""
@@ -126,8 +126,8 @@ def is_ended(commits: pa.Table, markers: pa.Table, semantics: Semantics) -> Mask
     ends = markers.filter(pa.array(_ends_transactions(markers, semantics)))
     record_offsets = _numbers("record_offset", commits, ends)
     first = _first_later_marker(_producers(commits, ends), record_offsets, commits.num_rows)
-    found: Mask = first != _NOTHING
-    return found
+    mask: Mask = first != _NOTHING
+    return mask
 
 
 def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
@@ -153,9 +153,11 @@ def _first_later_marker(
     first_later = np.searchsorted(
         order_key[markers_in_order], order_key[:commit_count], side="right"
     )
-    found = np.append(markers_in_order, _NOTHING)[first_later]
-    is_own = (found != _NOTHING) & (producer_ids[found] == producer_ids[:commit_count])
-    return np.where(is_own, found, _NOTHING)
+    marker_indexes = np.append(markers_in_order, _NOTHING)[first_later]
+    is_own = (marker_indexes != _NOTHING) & (
+        producer_ids[marker_indexes] == producer_ids[:commit_count]
+    )
+    return np.where(is_own, marker_indexes, _NOTHING)
 
 
 def _next_commit(key_ids: Integers, producer_ids: Integers, record_offsets: Integers) -> Integers:
@@ -163,9 +165,9 @@ def _next_commit(key_ids: Integers, producer_ids: Integers, record_offsets: Inte
     order = np.lexsort((record_offsets, producer_ids, key_ids))
     earlier, later = order[:-1], order[1:]
     is_same = (key_ids[earlier] == key_ids[later]) & (producer_ids[earlier] == producer_ids[later])
-    found = np.full(len(key_ids), _NOTHING, dtype=np.int64)
-    found[earlier[is_same]] = later[is_same]
-    return found
+    next_commits = np.full(len(key_ids), _NOTHING, dtype=np.int64)
+    next_commits[earlier[is_same]] = later[is_same]
+    return next_commits
 
 
 def _numbers(name: str, *tables: pa.Table) -> Integers:

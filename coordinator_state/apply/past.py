@@ -115,13 +115,13 @@ class HistoryAfter:
 
     def ends(self, base: Mapping[int, int]) -> dict[int, int]:
         """For each log partition, the record offset after its last known record."""
-        found = dict(base)
+        next_offsets = dict(base)
         for rows, offset, _ in self.timestamps():
             lasts = rows.group_by("log_partition").aggregate([(offset, "max")]).to_pylist()
             for row in lasts:
                 log_partition, last = row["log_partition"], row[f"{offset}_max"]
-                found[log_partition] = max(found.get(log_partition, 0), last + 1)
-        return found
+                next_offsets[log_partition] = max(next_offsets.get(log_partition, 0), last + 1)
+        return next_offsets
 
     def of(self, span: Span) -> HistoryAfter:
         """The rows that matter to tables between two record offsets of each log partition."""
@@ -140,7 +140,7 @@ def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int
 
     Log partitions without a record after the moment are left out.
     """
-    found: dict[int, int] = {}
+    cut: dict[int, int] = {}
     for rows, offset, timestamp in history.timestamps():
         later = rows.select(["log_partition", offset]).filter(pc.greater(rows[timestamp], moment))
         is_new = numbers(later[offset]) >= per_row(later, base.next_offsets)
@@ -148,8 +148,8 @@ def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int
         firsts = later.group_by("log_partition").aggregate([(offset, "min")]).to_pylist()
         for row in firsts:
             log_partition, first = row["log_partition"], row[f"{offset}_min"]
-            found[log_partition] = min(found.get(log_partition, _LAST), first)
-    return found
+            cut[log_partition] = min(cut.get(log_partition, _LAST), first)
+    return cut
 
 
 def rebuilt(
@@ -206,13 +206,13 @@ class Span:
     def of(self, rows: pa.Table, offset: str) -> Mask:
         """The rows whose record offset, in this column, is in the span."""
         offsets = numbers(rows[offset])
-        found: Mask = (offsets >= per_row(rows, self.since)) & ~self.after(rows, offset)
-        return found
+        mask: Mask = (offsets >= per_row(rows, self.since)) & ~self.after(rows, offset)
+        return mask
 
     def after(self, rows: pa.Table, offset: str) -> Mask:
         """The rows whose record offset, in this column, is after the span."""
-        found: Mask = numbers(rows[offset]) >= per_row(rows, self.until, _LAST)
-        return found
+        mask: Mask = numbers(rows[offset]) >= per_row(rows, self.until, _LAST)
+        return mask
 
 
 def _offsets(base: Base, history: HistoryAfter, span: Span, semantics: Semantics) -> pa.Table:
@@ -318,13 +318,13 @@ def _coordinator_groups(
         group_ids(of_wanted), of_wanted["record_offset"].to_pylist(), strict=True
     ):
         committed_at[group].append(record_offset)
-    found: dict[GroupId, GroupState | None] = {}
+    states: dict[GroupId, GroupState | None] = {}
     for group in wanted:
         known = before.get(group)
         replay = GroupReplay({} if known is None else {group[1]: known}, release)
         replay.replay_in_order(group[1], committed_at[group], records[group])
-        found[group] = replay.states.get(group[1])
-    return found
+        states[group] = replay.states.get(group[1])
+    return states
 
 
 def _scala_groups(
@@ -372,12 +372,12 @@ def _commits(history: HistoryAfter, span: Span) -> pa.Table:
 
 
 def _places_by_group(rows: pa.Table) -> dict[GroupId, list[int]]:
-    found: dict[GroupId, list[int]] = defaultdict(list)
+    offsets_by_group: dict[GroupId, list[int]] = defaultdict(list)
     for group, record_offset in zip(
         group_ids(rows), rows["record_offset"].to_pylist(), strict=True
     ):
-        found[group].append(record_offset)
-    return found
+        offsets_by_group[group].append(record_offset)
+    return offsets_by_group
 
 
 _IDENTITY = ["log_partition", "group_id"]
@@ -395,10 +395,10 @@ def _except(rows: pa.Table, groups: Mapping[GroupId, object]) -> pa.Table:
 
 def _is_of(rows: pa.Table, groups: Any) -> Mask:
     """Whether each row is of one of the groups."""
-    found = np.zeros(rows.num_rows, np.bool_)
+    mask = np.zeros(rows.num_rows, np.bool_)
     ids = pa.array(sorted({group_id for _, group_id in groups}), pa.string())
     candidates = np.flatnonzero(numbers(pc.is_in(rows["group_id"], ids)))
     if len(candidates):
         some = rows.select(_IDENTITY).take(pa.array(candidates))
-        found[candidates] = [group in groups for group in group_ids(some)]
-    return found
+        mask[candidates] = [group in groups for group in group_ids(some)]
+    return mask

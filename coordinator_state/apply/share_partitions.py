@@ -61,8 +61,8 @@ def with_topic_names(changes: pa.Table, topic_names: Mapping[str, str]) -> pa.Ta
 
 def share_partitions_of(rows: pa.Table) -> dict[SharePartitionKey, SharePartition]:
     """The state that rows of `share_partitions` have."""
-    found = in_ms(rows, SHARE_PARTITION_ROW)
-    return {_key(row): _share_partition(row) for row in found.to_pylist()}
+    rows_in_ms = in_ms(rows, SHARE_PARTITION_ROW)
+    return {_key(row): _share_partition(row) for row in rows_in_ms.to_pylist()}
 
 
 def _key(row: Mapping[str, Any]) -> SharePartitionKey:

@@ -63,11 +63,11 @@ class Timeline:
                 return self._kept[moment]
         base = self._base if earlier is None else self._kept[earlier]
         cut = self._cuts.at(moment)
-        found = self._advanced(base, {**self._ends, **cut})
-        self._kept[moment] = found
+        tables = self._advanced(base, {**self._ends, **cut})
+        self._kept[moment] = tables
         while len(self._kept) > 1 and sum(map(_rows, self._kept.values())) > _MOST_ROWS:
             self._kept.popitem(last=False)
-        return found
+        return tables
 
     def _advanced(self, base: Base, until: Mapping[int, int]) -> Base:
         """The tables at later record offsets."""
@@ -127,21 +127,21 @@ class _Cuts:
         log_partitions, offsets, times_us = (
             np.concatenate(columns).astype(np.int64) for columns in zip(*sources, strict=True)
         )
-        found = {}
+        of_log_partitions = {}
         for log_partition in np.unique(log_partitions).tolist():
             mask = log_partitions == log_partition
             mask &= offsets >= base.next_offsets.get(log_partition, 0)
             order = np.argsort(times_us[mask], kind="stable")
             least = np.minimum.accumulate(offsets[mask][order][::-1])[::-1]
-            found[log_partition] = times_us[mask][order], least
-        return cls(found)
+            of_log_partitions[log_partition] = times_us[mask][order], least
+        return cls(of_log_partitions)
 
     def at(self, moment: datetime) -> dict[int, int]:
         """For each log partition, the record offset of its first record after a moment."""
         moment_us = epoch_us(moment)
-        found = {}
+        cut = {}
         for log_partition, (times_us, least) in self.of_log_partitions.items():
             first = int(np.searchsorted(times_us, moment_us, side="right"))
             if first < least.size:
-                found[log_partition] = int(least[first])
-        return found
+                cut[log_partition] = int(least[first])
+        return cut

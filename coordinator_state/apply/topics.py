@@ -45,13 +45,13 @@ def apply_topic(
 
 def touched_names(topic: str, rows: pa.Table) -> set[str]:
     """The transactional ids or groups that log rows are about; a micro-batch needs their state."""
-    found = set()
+    names = set()
     for raw_key in pc.unique(rows["raw_key"]).to_pylist():
         if raw_key is not None:
             # A record with another key is quarantined.
             with suppress(CoordinatorStateError):
-                found.add(decode_key(raw_key, _RECORD_TYPES[topic]).group_id)
-    return found
+                names.add(decode_key(raw_key, _RECORD_TYPES[topic]).group_id)
+    return names
 
 
 def topic_state(topic: str, rows: pa.Table) -> dict[Any, Any]:

@@ -65,8 +65,8 @@ def apply_transactions(
 
 def transactions_of(rows: pa.Table) -> dict[TransactionKey, Transaction]:
     """The state that rows of `transactions` have."""
-    found = in_ms(rows, TRANSACTION_ROW)
-    return {_key(row): _transaction(row) for row in found.to_pylist()}
+    rows_in_ms = in_ms(rows, TRANSACTION_ROW)
+    return {_key(row): _transaction(row) for row in rows_in_ms.to_pylist()}
 
 
 def _key(row: Mapping[str, Any]) -> TransactionKey:

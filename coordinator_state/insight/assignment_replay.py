@@ -127,12 +127,12 @@ def member_lanes(member: Row) -> frozenset[LaneKey]:
 def lane_keys(partitions: Iterable[Row] | None, tasks: Iterable[Row] | None) -> frozenset[LaneKey]:
     """The partitions of an assignment, or the active ones of tasks."""
     named = (
-        LaneKey(one["topic"] or one.get("topic_id") or "?", one["partition"])
-        for one in partitions or ()
+        LaneKey(partition["topic"] or partition.get("topic_id") or "?", partition["partition"])
+        for partition in partitions or ()
     )
     active = (
-        LaneKey(f"subtopology {one['subtopology_id']}", one["partition"])
-        for one in tasks or ()
-        if one["task_type"] == _ACTIVE
+        LaneKey(f"subtopology {task['subtopology_id']}", task["partition"])
+        for task in tasks or ()
+        if task["task_type"] == _ACTIVE
     )
     return frozenset((*named, *active))

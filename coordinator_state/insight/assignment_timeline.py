@@ -100,7 +100,9 @@ class AssignmentTimeline:
     @property
     def stood_still(self) -> timedelta:
         """How long no partition had an owner."""
-        return sum((one.end - one.begin for one in self.standstills), timedelta())
+        return sum(
+            (standstill.end - standstill.begin for standstill in self.standstills), timedelta()
+        )
 
 
 def assignment_timeline(
@@ -139,9 +141,9 @@ def assignment_timeline(
         lanes=_lanes(replay.segments),
         owners=owners,
         owner_of=owner_of,
-        rebalances=[one for one in _rebalances(timed) if one.at >= since],
+        rebalances=[rebalance for rebalance in _rebalances(timed) if rebalance.at >= since],
         changes=changes,
-        standstills=[one for one in replay.standstills if replay.segments],
+        standstills=[standstill for standstill in replay.standstills if replay.segments],
     )
 
 
@@ -165,8 +167,8 @@ def _at_begin(rows: Sequence[Row], members: Iterable[Row]) -> list[Row]:
     A member that is in none of the given rows, and did not join, was there before: its first
     assignment event has its earlier assignment.
     """
-    found = {row["member_id"]: {**row, "lanes": member_lanes(row)} for row in members}
-    new = set(found)
+    members_by_id = {row["member_id"]: {**row, "lanes": member_lanes(row)} for row in members}
+    new = set(members_by_id)
     for row in rows:
         member_id = row["member_id"]
         if row["event"] == EventName.MEMBER_JOINED:
@@ -174,11 +176,11 @@ def _at_begin(rows: Sequence[Row], members: Iterable[Row]) -> list[Row]:
         if member_id is None or member_id in new:
             continue
         before = lane_keys(row["assignment_before"], row["tasks_before"])
-        found.setdefault(member_id, {**row, "lanes": before})
+        members_by_id.setdefault(member_id, {**row, "lanes": before})
         if row["event"] == EventName.ASSIGNMENT_CHANGED:
             new.add(member_id)
     return sorted(
-        found.values(),
+        members_by_id.values(),
         key=lambda row: (not row["lanes"], sorted(row["lanes"])[:1], row["member_id"]),
     )
 
@@ -200,12 +202,12 @@ def _owners(replay: AssignmentReplay, changed: set[str]) -> tuple[list[Owner], d
                 place = id(replay.seats.of[member_id])
                 times[place].append(segment)
                 lanes[place].add(lane)
-    found = [
+    seat_owners = [
         _owner(seat, times[id(seat)], len(lanes[id(seat)]))
         for seat in replay.seats.all
         if seat.present or id(seat) in lanes or changed & set(seat.member_ids)
     ]
-    owners = sorted(found, key=lambda owner: -owner.owned)
+    owners = sorted(seat_owners, key=lambda owner: -owner.owned)
     owner_of = {name: number for number, owner in enumerate(owners) for name in owner.member_ids}
     return owners, owner_of
 
@@ -235,11 +237,11 @@ def _rebalances(timed: Sequence[tuple[datetime, Row]]) -> Iterator[Rebalance]:
         end = place + 1
         while end < next_place and timed[end][1]["record_offset"] == record:
             end += 1
-        changes = [one for _, one in timed[begin:end]]
+        changes = [event for _, event in timed[begin:end]]
         assigned = [
             when
-            for when, one in timed[place:next_place]
-            if one["event"] == EventName.ASSIGNMENT_CHANGED
+            for when, event in timed[place:next_place]
+            if event["event"] == EventName.ASSIGNMENT_CHANGED
         ]
         yield Rebalance(
             at=at,

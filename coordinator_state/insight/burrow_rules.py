@@ -75,8 +75,8 @@ def partition_status(
 def group_status(partitions: Iterable[Status]) -> Status:
     """Return the worst status of a group's partitions; a status worse than WARN becomes ERR."""
     order = (Status.OK, Status.WARN)
-    found = set(partitions) or {Status.OK}
-    return Status.ERR if found - set(order) else max(found, key=order.index)
+    statuses = set(partitions) or {Status.OK}
+    return Status.ERR if statuses - set(order) else max(statuses, key=order.index)
 
 
 def is_lag_never_zero(commits: Sequence[Commit], allowed_lag: int) -> bool:

@@ -84,17 +84,19 @@ class Cycle:
             visits[left["client_id"]].append((present.pop(member_id), left))
         of_clients = sorted(
             (_Visits(client_id, *zip(*both, strict=True)) for client_id, both in visits.items()),
-            key=lambda one: -len(one.left),
+            key=lambda client_visits: -len(client_visits.left),
         )
-        in_loop = {one.client_id for one in of_clients if one.is_loop}
-        found = cls(
+        in_loop = {client_visits.client_id for client_visits in of_clients if client_visits.is_loop}
+        cycle = cls(
             rows=rows,
             visits=of_clients,
             replaced=[row for row in replaced.values() if row["client_id"] not in in_loop],
             new=[row for row in present.values() if row["client_id"] not in in_loop],
         )
-        is_cycle = found.replacements or sum(len(one.left) for one in found.visits) > 1
-        return found if is_cycle and found.rebalances else None
+        is_cycle = (
+            cycle.replacements or sum(len(client_visits.left) for client_visits in cycle.visits) > 1
+        )
+        return cycle if is_cycle and cycle.rebalances else None
 
     @property
     def rebalances(self) -> list[Row]:
@@ -109,7 +111,7 @@ class Cycle:
     @property
     def is_loop(self) -> bool:
         """Whether a client joins and leaves again and again."""
-        return any(one.is_loop for one in self.visits)
+        return any(client_visits.is_loop for client_visits in self.visits)
 
     def text(self, labels: Labels) -> str:
         """The cycle in a sentence.
@@ -119,7 +121,7 @@ class Cycle:
         """
         rebalances = self.rebalances
         count = count_text(len(rebalances), "rebalance")
-        visits = [_visits_text(one, labels) for one in self.visits[:2]]
+        visits = [_visits_text(client_visits, labels) for client_visits in self.visits[:2]]
         if len(self.visits) > 2:
             visits.append(
                 f"members of {count_text(len(self.visits) - 2, 'more client')} did so too"
@@ -188,8 +190,8 @@ def _visits_text(visits: _Visits, labels: Labels) -> str:
 
 def _mean_ms(times: Iterable[datetime | None]) -> float | None:
     """The mean time from one moment to the next; None if it is not known."""
-    known = [one for one in times if one is not None]
-    first, last = span_of({"record_timestamp": one} for one in known)
+    known = [moment for moment in times if moment is not None]
+    first, last = span_of({"record_timestamp": moment} for moment in known)
     if first is None or last is None or first == last:
         return None
     return (last - first).total_seconds() * 1000 / (len(known) - 1)

@@ -67,16 +67,16 @@ def folded_events(events: Iterable[Row], labels: Labels | None = None) -> list[F
     rows = sorted(events, key=_log_order)
     if labels is None:
         labels = labels_of(rows)
-    found = []
+    folded = []
     others = [row for row in rows if row["event"] not in IN_CYCLES]
     for run in _runs((row for row in rows if row["event"] in IN_CYCLES), _group):
         cycle = Cycle.of(run)
         if cycle is None:
             others += run
         else:
-            found.append(_folded(run, labels, cycle))
-    found += [_folded(run, labels) for run in _runs(sorted(others, key=_log_order), _key)]
-    return sorted(found, key=_by_weight)
+            folded.append(_folded(run, labels, cycle))
+    folded += [_folded(run, labels) for run in _runs(sorted(others, key=_log_order), _key)]
+    return sorted(folded, key=_by_weight)
 
 
 def _runs(rows: Iterable[Row], key: Callable[[Row], tuple[Any, ...]]) -> list[list[Row]]:
@@ -145,6 +145,6 @@ def _log_order(row: Row) -> tuple[int, int, int]:
     return row["log_partition"], row["record_offset"], row["event_number"]
 
 
-def _by_weight(found: FoldedEvents) -> tuple[int, float, str]:
-    newest = 0.0 if found.last_at is None else -found.last_at.timestamp()
-    return found.rank, newest, found.group_id
+def _by_weight(folded: FoldedEvents) -> tuple[int, float, str]:
+    newest = 0.0 if folded.last_at is None else -folded.last_at.timestamp()
+    return folded.rank, newest, folded.group_id

@@ -98,8 +98,8 @@ def _rewound(rows: Sequence[Row], labels: Labels) -> str:
         times = f"{verb}" if len(rows) == 1 else f"{_times(verb, rows)}, furthest"
         return f"{_partition(far)} {times} {offsets}{_by(rows, labels)}"
     times = verb if len(partitions) == len(rows) else _times(verb, rows)
-    what = f"{count_text(len(partitions), 'partition')} of {_topics(rows)} {times}"
-    return f"{what}, furthest {_partition(far)} {offsets}{_by(rows, labels)}"
+    text = f"{count_text(len(partitions), 'partition')} of {_topics(rows)} {times}"
+    return f"{text}, furthest {_partition(far)} {offsets}{_by(rows, labels)}"
 
 
 def _deleted(rows: Sequence[Row], labels: Labels) -> str:
@@ -130,19 +130,19 @@ def _hung(rows: Sequence[Row], _labels: Labels) -> str:
     if len(rows) == 1:
         # A marker ends all offsets of the transaction at once: then the event names no partition.
         offsets = "offsets" if rows[0]["topic"] is None else f"offset of {_partition(rows[0])}"
-        what = f"{offsets} pending for {longest}"
+        text = f"{offsets} pending for {longest}"
     else:
-        what = f"{count_text(len(rows), 'offset')} of {_topics(rows)} pending for up to {longest}"
-    return f"{what} in {of}, then {ends}"
+        text = f"{count_text(len(rows), 'offset')} of {_topics(rows)} pending for up to {longest}"
+    return f"{text} in {of}, then {ends}"
 
 
 def _rebalanced(rows: Sequence[Row], _labels: Labels) -> str:
-    what = (
+    text = (
         "rebalance"
         if len(rows) == 1
         else f"{count_text(len(rows), 'rebalance')}{within_text(rows)}"
     )
-    return f"{what}, {epochs_text(rows)}{afterwards_text(rows[-1])}"
+    return f"{text}, {epochs_text(rows)}{afterwards_text(rows[-1])}"
 
 
 def _joined_or_left(rows: Sequence[Row], labels: Labels) -> str:
@@ -181,10 +181,10 @@ def _assigned(rows: Sequence[Row], labels: Labels) -> str:
     before, after = (_assignment(last, side) for side in ("before", "after"))
     if len(rows) == 1:
         return f"assignment of {who} changed from {before} to {after}"
-    what = count_text(len(rows), "assignment change")
+    text = count_text(len(rows), "assignment change")
     if len(members) == 1:
-        return f"{what} of {who}{within_text(rows)}, the last from {before} to {after}"
-    return f"{what} of {count_text(len(members), 'member')}{within_text(rows)}"
+        return f"{text} of {who}{within_text(rows)}, the last from {before} to {after}"
+    return f"{text} of {count_text(len(members), 'member')}{within_text(rows)}"
 
 
 def _assignment(row: Row, side: str) -> str:

@@ -76,8 +76,10 @@ def record_ids_of(rows: Sequence[Row]) -> Sequence[RecordId]:
     Events of external groups have none: their offsets are in no log.
     """
     of_kafka = [row for row in rows if row["group_type"] != EXTERNAL]
-    found = list(dict.fromkeys((row["log_partition"], row["record_offset"]) for row in of_kafka))
-    return found if len(found) <= MOST_RECORDS else [found[0], found[-1]]
+    record_ids = list(
+        dict.fromkeys((row["log_partition"], row["record_offset"]) for row in of_kafka)
+    )
+    return record_ids if len(record_ids) <= MOST_RECORDS else [record_ids[0], record_ids[-1]]
 
 
 def when(moment: datetime | None, facts: GroupFacts) -> str:
@@ -97,13 +99,13 @@ def dated(text: str, first: datetime | None, last: datetime | None, facts: Group
 
 def topic_names(partitions: Sequence[PartitionHistory]) -> str:
     """The topics of partitions, a few of them."""
-    return ", ".join(sorted({one.topic for one in partitions})[:MOST_RECORDS])
+    return ", ".join(sorted({partition.topic for partition in partitions})[:MOST_RECORDS])
 
 
 def places_text(partitions: Sequence[PartitionHistory]) -> str:
     """Partitions by name, or their number and the first of them."""
     if len(partitions) <= MOST_RECORDS:
-        return ", ".join(one.place for one in partitions)
+        return ", ".join(partition.place for partition in partitions)
     return f"any of {len(partitions)} partitions such as {partitions[0].place}"
 
 
@@ -148,20 +150,22 @@ _TABLES: Final = {
 
 def around_sql(facts: GroupFacts, moment: datetime, margin: timedelta) -> str:
     """The query for the commits of the group around a moment."""
-    begin, end = (one.isoformat(timespec="seconds") for one in (moment - margin, moment + margin))
+    begin, end = (time.isoformat(timespec="seconds") for time in (moment - margin, moment + margin))
     during = f"commit_timestamp BETWEEN TIMESTAMPTZ '{begin}' AND TIMESTAMPTZ '{end}'"
     where = f"{_of_group(facts)} AND {during}"
     return _select("*", "offset_commits", where, "record_offset LIMIT 1000")
 
 
-def partition_sql(one: PartitionHistory) -> str:
+def partition_sql(partition: PartitionHistory) -> str:
     """The condition for the rows of a partition."""
-    return f"topic = {sql_literal(one.topic)} AND partition = {one.partition}"
+    return f"topic = {sql_literal(partition.topic)} AND partition = {partition.partition}"
 
 
 def samples_sql(partitions: Sequence[PartitionHistory]) -> str:
     """The query for the offset samples of the topics of partitions."""
-    topics = ", ".join(sql_literal(topic) for topic in sorted({one.topic for one in partitions}))
+    topics = ", ".join(
+        sql_literal(topic) for topic in sorted({partition.topic for partition in partitions})
+    )
     columns = "topic, partition, sampled_at, topic_id, log_start_offset, log_end_offset"
     where, order = f"topic IN ({topics})", "topic, partition, sampled_at"
     return _select(columns, "log_offsets", where, order)

@@ -91,19 +91,19 @@ def explain(facts: GroupFacts) -> Explanation:
     if is_behind and onset is not None:
         recent = facts.since if onset.is_earlier else onset.at - GRACE
     on_topics = list(log_evidence(facts))
-    found = [
+    evidence = [
         *on_topics,
         *transaction_evidence(facts),
         *event_evidence(facts),
         *member_evidence(facts, recent, is_behind=is_behind),
     ]
     if is_behind:
-        found += partition_evidence(facts)
-        found += pause_evidence(facts, recent)
-        found += rate_evidence(facts, None if onset is None else onset.at)
+        evidence += partition_evidence(facts)
+        evidence += pause_evidence(facts, recent)
+        evidence += rate_evidence(facts, None if onset is None else onset.at)
     elif not on_topics:
-        found += _fine(facts)
-    ranked = sorted(found, key=lambda one: _weight(one, recent, onset if is_behind else None))
+        evidence += _fine(facts)
+    ranked = sorted(evidence, key=lambda line: _weight(line, recent, onset if is_behind else None))
     if not ranked:
         ranked = [Evidence(cause=Cause.STATUS, text=facts.reason)]
     behind_since = _exact(onset, facts) if is_behind else None
@@ -150,7 +150,7 @@ def _exact(onset: Onset | None, facts: GroupFacts) -> Onset | None:
     stopped = overdue(facts)
     if onset is None or onset.is_earlier or not stopped:
         return onset
-    last = max(one.last.at for one in stopped)
+    last = max(partition.last.at for partition in stopped)
     return Onset(last, is_earlier=False) if abs(last - onset.at) <= _NEAR else onset
 
 

@@ -124,9 +124,9 @@ class LogHistories:
         columns = {}
         for name in LogSamples.__slots__:
             values = getattr(self._samples, name)
-            found = np.full(self.count, UNKNOWN, values.dtype)
-            found[known] = values[self._past[known] - 1]
-            columns[name] = found
+            column = np.full(self.count, UNKNOWN, values.dtype)
+            column[known] = values[self._past[known] - 1]
+            columns[name] = column
         return LogSamples(**columns)
 
     def lags(
@@ -187,8 +187,8 @@ class LogHistories:
         """Return the log end at a time as `log_ends_at`, or else in the first sample after it."""
         ends = np.append(self._samples.log_end_offset, UNKNOWN)
         first = ends[np.where(self.is_known[log], self._first[log], -1)]
-        found = self.log_ends_at(log, at_ms)
-        return np.where(found == UNKNOWN, first, found)
+        log_ends = self.log_ends_at(log, at_ms)
+        return np.where(log_ends == UNKNOWN, first, log_ends)
 
     def _produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
         """Return when offsets stopped being the log end; it needs a sample before and after."""
@@ -208,14 +208,14 @@ class LogHistories:
 
         The time of the deletion is that of the last sample that does not show it.
         """
-        found = np.full(self.count, UNKNOWN)
+        ages_ms = np.full(self.count, UNKNOWN)
         log, start = self._samples.log, self._samples.log_start_offset
         moved = 1 + np.flatnonzero((log[1:] == log[:-1]) & (start[1:] > start[:-1]))
         last = moved[_last_of_each(log[moved])]
         produced_at_ms = self._produced_at_ms(log[last], start[last])
         age_ms = self._samples.sampled_at_ms[last - 1] - produced_at_ms
-        found[log[last]] = np.where(produced_at_ms == UNKNOWN, UNKNOWN, np.maximum(age_ms, 0))
-        return found
+        ages_ms[log[last]] = np.where(produced_at_ms == UNKNOWN, UNKNOWN, np.maximum(age_ms, 0))
+        return ages_ms
 
 
 def _last_of_each(log: Int64s) -> Int64s:

@@ -49,12 +49,14 @@ def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     for transaction in facts.transactions:
         if facts.known_until - transaction.since >= _PENDING_FOR:
             yield _open(transaction, facts)
-    aborted = [one for one in facts.partitions if one.aborted >= _ABORTED]
-    firsts = [one.first_aborted for one in aborted if one.first_aborted is not None]
-    lasts = [one.last_aborted for one in aborted if one.last_aborted is not None]
+    aborted = [partition for partition in facts.partitions if partition.aborted >= _ABORTED]
+    firsts = [
+        partition.first_aborted for partition in aborted if partition.first_aborted is not None
+    ]
+    lasts = [partition.last_aborted for partition in aborted if partition.last_aborted is not None]
     if aborted:
         first, last = min(firsts, key=_place), max(lasts, key=_place)
-        commits = count_text(sum(one.aborted for one in aborted), "commit")
+        commits = count_text(sum(partition.aborted for partition in aborted), "commit")
         yield Evidence(
             cause=Cause.ABORTED_TRANSACTIONS,
             text=f"all {commits} since {when(first.at, facts)} were aborted, the last at "
@@ -71,9 +73,9 @@ def _place(commit: Commit) -> int:
 
 
 def _stands(partitions: Sequence[PartitionHistory]) -> str:
-    one = partitions[0]
+    first = partitions[0]
     if len(partitions) == 1:
-        return f"committed offset {one.last.committed_offset:,} of {one.place} is unchanged"
+        return f"committed offset {first.last.committed_offset:,} of {first.place} is unchanged"
     return f"the committed offsets of {len(partitions)} partitions are unchanged"
 
 
@@ -112,44 +114,44 @@ def _owner_text(transaction: OpenTransaction) -> str:
 
 def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     """Topics that were deleted or created again, and records deleted before they were read."""
-    gone = [one for one in facts.partitions if one.topic_state == GONE]
+    gone = [partition for partition in facts.partitions if partition.topic_state == GONE]
     if gone:
         topics = topic_names(gone)
         yield Evidence(
             cause=Cause.TOPIC_DELETED,
             text=f"topic {topics} was deleted; {count_text(len(gone), 'committed offset')} "
             f"{'remains' if len(gone) == 1 else 'remain'}",
-            record_ids=[one.last.record_id for one in gone[:MOST_RECORDS]],
+            record_ids=[partition.last.record_id for partition in gone[:MOST_RECORDS]],
             sql=samples_sql(gone),
         )
-    again = [one for one in facts.partitions if _is_recreated(one)]
+    again = [partition for partition in facts.partitions if _is_recreated(partition)]
     if again:
-        one = again[0]
-        at = one.recreated_at
+        first = again[0]
+        at = first.recreated_at
         yield Evidence(
             cause=Cause.TOPIC_RECREATED,
             text=f"topic {topic_names(again)} was deleted and recreated by "
-            f"{when(at, facts)}: committed offset {one.last.committed_offset:,} of {one.place} "
-            f"belongs to the old topic, log end {one.log_end_offset or 0:,}",
+            f"{when(at, facts)}: committed offset {first.last.committed_offset:,} of {first.place} "
+            f"belongs to the old topic, log end {first.log_end_offset or 0:,}",
             at=at,
-            record_ids=[one.last.record_id for one in again[:MOST_RECORDS]],
+            record_ids=[partition.last.record_id for partition in again[:MOST_RECORDS]],
             sql=samples_sql(again),
         )
-    lost = [one for one in facts.partitions if one.data_lost]
+    lost = [partition for partition in facts.partitions if partition.data_lost]
     if lost and not again:
-        records = sum(one.data_lost or 0 for one in lost)
+        records = sum(partition.data_lost or 0 for partition in lost)
         yield Evidence(
             cause=Cause.DATA_LOSS,
             text=f"{count_text(records, 'record')} of {topic_names(lost)} deleted before the "
             "group read them",
-            record_ids=[one.last.record_id for one in lost[:MOST_RECORDS]],
+            record_ids=[partition.last.record_id for partition in lost[:MOST_RECORDS]],
             sql=samples_sql(lost),
         )
 
 
-def _is_recreated(one: PartitionHistory) -> bool:
+def _is_recreated(partition: PartitionHistory) -> bool:
     """Whether the committed offset is older than the topic."""
-    return one.recreated_at is not None and one.last.at < one.recreated_at
+    return partition.recreated_at is not None and partition.last.at < partition.recreated_at
 
 
 # --- partitions and rates
@@ -157,23 +159,31 @@ def _is_recreated(one: PartitionHistory) -> bool:
 
 def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     """Partitions that stand still, have no member, or have most of the lag; silent groups."""
-    behind = [one for one in facts.partitions if one.lag]
-    stuck = [one for one in behind if one.same >= _SAME_COMMITS and not one.aborted]
-    stuck = [one for one in stuck if one.last.at - one.same_since.at >= _SILENT_FOR]
+    behind = [partition for partition in facts.partitions if partition.lag]
+    stuck = [
+        partition
+        for partition in behind
+        if partition.same >= _SAME_COMMITS and not partition.aborted
+    ]
+    stuck = [
+        partition
+        for partition in stuck
+        if partition.last.at - partition.same_since.at >= _SILENT_FOR
+    ]
     if stuck:
         yield _same_offset(stuck, facts)
     if facts.members:
         # A commit shows that somebody reads the partition, perhaps under an unknown topic name.
-        silent = [one for one in behind if facts.at - one.last.at >= _SILENT_FOR]
-        ownerless = [one for one in silent if one.owner is None]
+        silent = [partition for partition in behind if facts.at - partition.last.at >= _SILENT_FOR]
+        ownerless = [partition for partition in silent if partition.owner is None]
         if ownerless and len(ownerless) < len(facts.partitions):
-            since = max(one.last.at for one in ownerless)
+            since = max(partition.last.at for partition in ownerless)
             yield Evidence(
                 cause=Cause.NO_OWNER,
                 text=f"no member owns {places_text(ownerless)}, although the group has "
                 f"{count_text(len(facts.members), 'member')}; last commit {when(since, facts)}",
                 at=since,
-                record_ids=[one.last.record_id for one in ownerless[:MOST_RECORDS]],
+                record_ids=[partition.last.record_id for partition in ownerless[:MOST_RECORDS]],
                 sql=group_sql(facts, "group_lag", "lag DESC"),
             )
     yield from _one_partition(behind, facts)
@@ -181,8 +191,8 @@ def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
 
 
 def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Evidence:
-    worst = max(stuck, key=lambda one: one.lag or 0)
-    since = min(one.same_since.at for one in stuck)
+    worst = max(stuck, key=lambda partition: partition.lag or 0)
+    since = min(partition.same_since.at for partition in stuck)
     others = len(facts.partitions) - len(stuck)
     beside = ""
     if others:
@@ -204,8 +214,8 @@ def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Eviden
 
 
 def _one_partition(behind: Sequence[PartitionHistory], facts: GroupFacts) -> Iterator[Evidence]:
-    total = sum(one.lag or 0 for one in behind)
-    worst = max(behind, key=lambda one: one.lag or 0, default=None)
+    total = sum(partition.lag or 0 for partition in behind)
+    worst = max(behind, key=lambda partition: partition.lag or 0, default=None)
     if worst is None or len(facts.partitions) < 2 or (worst.lag or 0) < _SHARE_OF_ONE * total:
         return
     by = "" if worst.owner is None else f", read by {worst.owner[0]} at {worst.owner[1]}"
@@ -220,31 +230,39 @@ def _one_partition(behind: Sequence[PartitionHistory], facts: GroupFacts) -> Ite
 
 def overdue(facts: GroupFacts) -> Sequence[PartitionHistory]:
     """Partitions with a lag and no commit for clearly longer than usual."""
-    return [one for one in facts.partitions if one.lag and _is_overdue(one, facts)]
+    return [
+        partition
+        for partition in facts.partitions
+        if partition.lag and _is_overdue(partition, facts)
+    ]
 
 
-def _is_overdue(one: PartitionHistory, facts: GroupFacts) -> bool:
+def _is_overdue(partition: PartitionHistory, facts: GroupFacts) -> bool:
     # A group that reads nothing between two bursts has nothing to commit.
-    silent = facts.known_until - one.last.at
-    if one.waiting_ms is not None:
-        silent = min(silent, timedelta(milliseconds=one.waiting_ms))
-    if one.aborted or one.interval_ms is None:
+    silent = facts.known_until - partition.last.at
+    if partition.waiting_ms is not None:
+        silent = min(silent, timedelta(milliseconds=partition.waiting_ms))
+    if partition.aborted or partition.interval_ms is None:
         return False
-    return silent > max(_OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=one.interval_ms))
+    return silent > max(_OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=partition.interval_ms))
 
 
 def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
-    newest = max(facts.partitions, key=lambda one: one.last.at, default=None)
-    if newest is None or any(one.aborted for one in facts.partitions):
+    newest = max(facts.partitions, key=lambda partition: partition.last.at, default=None)
+    if newest is None or any(partition.aborted for partition in facts.partitions):
         return
     stopped = overdue(facts)
-    last = max(stopped, key=lambda one: one.last.at, default=newest)
+    last = max(stopped, key=lambda partition: partition.last.at, default=newest)
     if not stopped and (newest.interval_ms or facts.known_until - last.last.at <= _SILENT_FOR):
         return
-    usual = [one.interval_ms for one in stopped if one.interval_ms is not None]
+    usual = [partition.interval_ms for partition in stopped if partition.interval_ms is not None]
     pace = f", usually every {time_text(median(usual))}" if usual else ""
     of, others = "", ""
-    moving = [one for one in facts.partitions if one not in stopped and one.last.at > last.last.at]
+    moving = [
+        partition
+        for partition in facts.partitions
+        if partition not in stopped and partition.last.at > last.last.at
+    ]
     if stopped and moving and not _is_overdue(newest, facts):
         of = f" of {places_text(stopped)}"
         verb = "has" if len(moving) == 1 else "have"
@@ -262,29 +280,29 @@ def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
 def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
     """The longest time without a commit, if it ended after `since` and records still wait."""
     pauses = [
-        (end.at - start.at, one, start, end)
-        for one in facts.partitions
-        if one.lag and one.pause is not None and not _is_overdue(one, facts)
-        for start, end in [one.pause]
+        (end.at - start.at, partition, start, end)
+        for partition in facts.partitions
+        if partition.lag and partition.pause is not None and not _is_overdue(partition, facts)
+        for start, end in [partition.pause]
         if end.at >= since
-        and end.at - start.at > max(_SILENT_FOR, _INTERVALS * _usual_interval(one))
+        and end.at - start.at > max(_SILENT_FOR, _INTERVALS * _usual_interval(partition))
     ]
     if not pauses:
         return
-    _, one, start, end = max(pauses, key=lambda pause: pause[0])
+    _, partition, start, end = max(pauses, key=lambda pause: pause[0])
     yield Evidence(
         cause=Cause.NO_COMMITS,
-        text=f"no commit of {one.place} from {when(start.at, facts)} to {when(end.at, facts)}, "
-        f"usually every {time_text(one.interval_ms or 0)}",
+        text=f"no commit of {partition.place} from {when(start.at, facts)} to "
+        f"{when(end.at, facts)}, usually every {time_text(partition.interval_ms or 0)}",
         at=end.at,
         record_ids=[start.record_id, end.record_id],
-        sql=commits_sql(facts, partition_sql(one)),
+        sql=commits_sql(facts, partition_sql(partition)),
         is_event=True,
     )
 
 
-def _usual_interval(one: PartitionHistory) -> timedelta:
-    return timedelta(milliseconds=one.interval_ms or 0)
+def _usual_interval(partition: PartitionHistory) -> timedelta:
+    return timedelta(milliseconds=partition.interval_ms or 0)
 
 
 def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:
@@ -307,7 +325,7 @@ def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidenc
         greater, smaller = (now, was) if is_more else (was, now)
         # A group that reads nothing at all has other evidence.
         if median(after) > 0 and greater >= _CHANGED * max(smaller, 0):
-            behind = [one for one in facts.partitions if one.lag]
+            behind = [partition for partition in facts.partitions if partition.lag]
             yield Evidence(
                 cause=cause,
                 text=f"{verb} {now:,.3g} records/s since {when(onset, facts)}, "

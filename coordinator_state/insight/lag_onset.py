@@ -39,7 +39,7 @@ class _Point(NamedTuple):
 def keeps_up(series: LagSeries) -> bool:
     """Whether the lag is now small, compared with the rate of the producers."""
     # The step to the last point may be too short for a rate.
-    return any(one.keeps_up for one in _known(series)[-2:])
+    return any(point.keeps_up for point in _known(series)[-2:])
 
 
 def lag_onset(series: LagSeries) -> Onset | None:
@@ -51,17 +51,17 @@ def lag_onset(series: LagSeries) -> Onset | None:
     known = _known(series)
     if not known or not known[-1].lag:
         return None
-    kept_up = [one for one in known if one.keeps_up]
+    kept_up = [point for point in known if point.keeps_up]
     if not kept_up:
         return _of_level(known)
     usual = _median(kept_up)
-    return Onset([one.at for one in kept_up if one.lag <= usual][-1], is_earlier=False)
+    return Onset([point.at for point in kept_up if point.lag <= usual][-1], is_earlier=False)
 
 
 def _of_level(known: Sequence[_Point]) -> Onset:
     """The onset for a group that never kept up: the last time at which its lag was level."""
-    least = min(one.lag for one in known)
-    level = [one for one in known if one.lag <= _LEVEL * least]
+    least = min(point.lag for point in known)
+    level = [point for point in known if point.lag <= _LEVEL * least]
     quarter = len(level) // 4
     earlier = Onset(known[0].at, is_earlier=True)
     if not quarter or level[-1] is known[-1]:
@@ -74,7 +74,7 @@ def _of_level(known: Sequence[_Point]) -> Onset:
 
 def fallen_from(series: LagSeries, onset: Onset) -> float | None:
     """The greatest lag since the onset; None if the lag is about as great now."""
-    known = [one.lag for one in _known(series) if one.at >= onset.at]
+    known = [point.lag for point in _known(series) if point.at >= onset.at]
     greatest = max(known, default=0.0)
     return greatest if known and known[-1] < _FALLEN * greatest - LEAST_LAG else None
 
@@ -82,11 +82,11 @@ def fallen_from(series: LagSeries, onset: Onset) -> float | None:
 def growth(series: LagSeries) -> float | None:
     """The growth of the lag in the last ten minutes; None if it is within its usual changes."""
     known = _known(series)
-    known = [one for one in known if known[-1].at - one.at <= _GROWS_WITHIN]
+    known = [point for point in known if known[-1].at - point.at <= _GROWS_WITHIN]
     third = len(known) // 3
     if not third or known[-1].at - known[0].at < 0.9 * _GROWS_WITHIN:
         return None
-    first, last = ([one.lag for one in part] for part in (known[:third], known[-third:]))
+    first, last = ([point.lag for point in part] for part in (known[:third], known[-third:]))
     return known[-1].lag - known[0].lag if min(last) > max(first) + LEAST_LAG else None
 
 
@@ -96,4 +96,4 @@ def _known(series: LagSeries) -> list[_Point]:
 
 
 def _median(points: Sequence[_Point]) -> float:
-    return sorted(one.lag for one in points)[len(points) // 2]
+    return sorted(point.lag for point in points)[len(points) // 2]

@@ -54,15 +54,15 @@ class Seats:
 
     def _free(self, member: Mapping[str, Any]) -> Seat | None:
         instance = member["group_instance_id"]
-        found = [
+        seats = [
             seat
             for seat in self.all
             if seat.group_instance_id == instance
             and (instance is not None or (seat.client_id == member["client_id"]))
             and not seat.present
         ]
-        of_host = (seat for seat in found if seat.host == member["client_host"])
-        return next(of_host, found[0] if found else None)
+        of_host = (seat for seat in seats if seat.host == member["client_host"])
+        return next(of_host, seats[0] if seats else None)
 
     def _new(self, member: Mapping[str, Any]) -> Seat:
         seat = Seat(member["client_id"], member["group_instance_id"], member["client_host"])

@@ -50,9 +50,9 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             f"{facts.committed_offset:,}, log start {facts.log_start_offset:,}",
         )
     if facts.lag:
-        found = _behind(facts, rules)
-        if found is not None:
-            return found
+        verdict = _behind(facts, rules)
+        if verdict is not None:
+            return verdict
     return _healthy(facts, rules)
 
 
@@ -121,9 +121,9 @@ def _is_stale(facts: PartitionFacts, rules: StatusRules) -> bool:
 def _behind(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """Return the problem of a group with lag, None if it has none."""
     for rule in (_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow):
-        found = rule(facts, rules)
-        if found is not None:
-            return Verdict(*found, lag_text(facts, facts.growth_per_s))
+        problem = rule(facts, rules)
+        if problem is not None:
+            return Verdict(*problem, lag_text(facts, facts.growth_per_s))
     return None
 
 
@@ -282,5 +282,7 @@ def _is_deleted_first(facts: PartitionFacts, rules: StatusRules) -> bool:
 
 
 def _moment(ms: int, facts: PartitionFacts) -> str:
-    moment, now = (datetime.fromtimestamp(one / 1000, timezone.utc) for one in (ms, facts.at_ms))
+    moment, now = (
+        datetime.fromtimestamp(time_ms / 1000, timezone.utc) for time_ms in (ms, facts.at_ms)
+    )
     return moment_text(moment, now)

@@ -15,9 +15,9 @@ def partitions_text(partitions: Iterable[Mapping[str, Any]] | None) -> str:
     'none'
     """
     topics: dict[str, list[int]] = {}
-    for one in partitions or ():
-        topic = one["topic"] or one.get("topic_id") or "?"
-        topics.setdefault(topic, []).append(one["partition"])
+    for partition in partitions or ():
+        topic = partition["topic"] or partition.get("topic_id") or "?"
+        topics.setdefault(topic, []).append(partition["partition"])
     texts = (f"{topic} {ranges_text(numbers)}" for topic, numbers in topics.items())
     return "; ".join(texts) or "none"
 

@@ -93,7 +93,9 @@ class Story:
 def story_of(facts: GroupFacts, explanation: Explanation) -> Story:
     """The story of a group from its facts and their explanation."""
     first, *others = explanation.evidence
-    second = next((one for one in others if not _is_old(one, explanation.behind_since)), None)
+    second = next(
+        (evidence for evidence in others if not _is_old(evidence, explanation.behind_since)), None
+    )
     lines = [
         *_begin(facts, explanation),
         _line(_part(first, Part.CAUSE), first, facts),
@@ -101,7 +103,9 @@ def story_of(facts: GroupFacts, explanation: Explanation) -> Story:
         *(_outlook(facts, explanation.behind_since) if explanation.is_behind else ()),
         *_action(facts, explanation),
     ]
-    waiting = [one.waiting_ms for one in facts.partitions if one.waiting_ms is not None]
+    waiting = [
+        partition.waiting_ms for partition in facts.partitions if partition.waiting_ms is not None
+    ]
     return Story(
         group_id=facts.group_id,
         at=facts.at,
@@ -111,7 +115,7 @@ def story_of(facts: GroupFacts, explanation: Explanation) -> Story:
         waiting_ms=max(waiting, default=None),
         members=len(facts.members),
         lines=lines,
-        more=[_line(Part.ALSO, one, facts) for one in others if one is not second],
+        more=[_line(Part.ALSO, evidence, facts) for evidence in others if evidence is not second],
     )
 
 
@@ -161,7 +165,7 @@ def _begin(facts: GroupFacts, explanation: Explanation) -> Iterator[StoryLine]:
 
 def _outlook(facts: GroupFacts, onset: Onset | None) -> Iterator[StoryLine]:
     """The outlook: whether the lag grows, and when records are deleted unread."""
-    margins = [one.retention_margin_ms for one in facts.partitions]
+    margins = [partition.retention_margin_ms for partition in facts.partitions]
     known = [margin for margin in margins if margin is not None]
     parts = [
         *_trend(facts, onset),
@@ -198,7 +202,7 @@ def _trend(facts: GroupFacts, onset: Onset | None) -> Iterator[str]:
 
 def _since_jump(facts: GroupFacts, onset: Onset | None) -> Sequence[tuple[datetime, float]]:
     """The lag of the last minutes, since its onset, and after the last jump of an offset."""
-    jumps = [one["record_timestamp"] for one in facts.events if one["event"] in _JUMPS]
+    jumps = [event["record_timestamp"] for event in facts.events if event["event"] in _JUMPS]
     jump = max((at for at in jumps if at is not None), default=facts.since)
     since = max(facts.at - _TREND_OVER, facts.since if onset is None else onset.at)
     pairs = zip(facts.series.at, facts.series.lag, strict=True)
@@ -225,6 +229,6 @@ def _action(facts: GroupFacts, explanation: Explanation) -> Iterator[StoryLine]:
     first, *others = explanation.evidence
     text = advice(first, is_behind=explanation.is_behind)
     if text is not None:
-        more = [command for one in others for command in one.commands]
+        more = [command for evidence in others for command in evidence.commands]
         commands = [*step_commands(facts.group_id, first), *more]
         yield StoryLine(part=Part.ACTION, text=text, commands=commands)

@@ -24,34 +24,34 @@ _NOTES: Final = {
 }
 
 
-def timeline_sentence(found: AssignmentTimeline) -> str:
+def timeline_sentence(timeline: AssignmentTimeline) -> str:
     """The result in one sentence.
 
     `57 rebalances in 1 h, one every 63 s; the group stood still for 4.2 min (7 %)`
     """
-    span = found.until - found.since
-    count = len(found.rebalances)
+    span = timeline.until - timeline.since
+    count = len(timeline.rebalances)
     text = f"{count_text(count, 'rebalance') if count else 'No rebalance'} in {_time(span)}"
     if count > 1:
-        within = found.rebalances[-1].at - found.rebalances[0].at
+        within = timeline.rebalances[-1].at - timeline.rebalances[0].at
         is_short = count == 2 or within < span / 2
         text += (
             f", all within {_time(within)}"
             if is_short
             else f", one every {_time(within / (count - 1))}"
         )
-    if not found.lanes:
+    if not timeline.lanes:
         return f"{text}; no partition had an owner"
-    still = found.stood_still
+    still = timeline.stood_still
     if not still:
         return f"{text}; at least one partition always had an owner"
-    at_least = "at least " if found.group_type == CLASSIC else ""
+    at_least = "at least " if timeline.group_type == CLASSIC else ""
     return f"{text}; the group stood still for {at_least}{_time(still)} ({share_text(still, span)})"
 
 
-def timeline_note(found: AssignmentTimeline) -> str | None:
+def timeline_note(timeline: AssignmentTimeline) -> str | None:
     """The limits of the log for groups of this type."""
-    return _NOTES.get(found.group_type or "")
+    return _NOTES.get(timeline.group_type or "")
 
 
 def cause_text(rebalance: Rebalance, labels: Mapping[str, str]) -> str:
@@ -92,7 +92,7 @@ def owners_text(
     ]
     if len(times) > _MOST_OWNERS:
         texts.append(count_text(len(times) - _MOST_OWNERS, "other owner"))
-    alone = span - sum((one.end - one.begin for one in segments), timedelta())
+    alone = span - sum((segment.end - segment.begin for segment in segments), timedelta())
     if alone:
         texts.append(f"no owner {share_text(alone, span)}")
     return ", ".join(texts)

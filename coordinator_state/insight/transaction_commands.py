@@ -27,8 +27,8 @@ class TransactionCommands:
 
     def lines(self, *, is_known_to_coordinator: bool) -> tuple[str, ...]:
         """The command lines for a transaction."""
-        found = (self.describe, self.find)
-        return found if is_known_to_coordinator else (*found, self.end)
+        commands = (self.describe, self.find)
+        return commands if is_known_to_coordinator else (*commands, self.end)
 
 
 def transaction_commands(

@@ -69,12 +69,12 @@ class ConsumerGroupUpdates:
         """Append the collected changes; if that succeeds, replace the group."""
         if not change.changes:
             return ErrorCode.NONE
-        records = [one.record for one in change.changes]
+        records = [group_change.record for group_change in change.changes]
         error_code, _ = self.shard.append(records, self.shard.group_error)
         if error_code is ErrorCode.NONE:
             after = change.start.copy()
-            for one in change.changes:
-                one.replay(after)
+            for group_change in change.changes:
+                group_change.replay(after)
             if isinstance(self.shard.groups.get(after.group_id), ClassicGroup):
                 self.rebalances.cancel_timers(after.group_id)
             self.shard.groups[after.group_id] = after
@@ -246,7 +246,7 @@ class ConsumerGroupUpdates:
         ]
         assignments = {m.member_id: m.assignment for m in classic.members.values()}
         records = [
-            *(one.record for one in change.changes),
+            *(group_change.record for group_change in change.changes),
             *removed_group(group.group_id, member_ids),
             group_metadata(classic.group_id, classic.metadata_value(assignments)),
         ]

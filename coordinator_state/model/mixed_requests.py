@@ -111,8 +111,8 @@ class MixedRequests:
     ) -> ConsumerMember:
         is_new = request.member_id == UNKNOWN_MEMBER_ID
         if request.group_instance_id is None or (known is None and is_new):
-            found = change.group.members.get(member_id)
-            return ConsumerMember(member_id=member_id) if found is None else found
+            member = change.group.members.get(member_id)
+            return ConsumerMember(member_id=member_id) if member is None else member
         if known is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
         if is_new:

@@ -205,21 +205,23 @@ class OffsetManager:
         known = {} if group_id not in self.shard.groups else self._offsets_of(group_id)
         pending = {k for k in self._pending_of(group_id) if group_id in self.shard.groups}
         asked = [(key.topic, key.partition) for key in known] if partitions is None else partitions
-        found = {}
+        fetched_offsets = {}
         for topic, partition in asked:
             key = OffsetKey(group_id, topic, partition)
             offset = known.get(key)
             if require_stable and key in pending:
-                found[topic, partition] = FetchedOffset(error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                fetched_offsets[topic, partition] = FetchedOffset(
+                    error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+                )
             elif offset is None:
-                found[topic, partition] = FetchedOffset()
+                fetched_offsets[topic, partition] = FetchedOffset()
             else:
-                found[topic, partition] = FetchedOffset(
+                fetched_offsets[topic, partition] = FetchedOffset(
                     committed_offset=offset.committed_offset,
                     leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
                     metadata=offset.metadata,
                 )
-        return ErrorCode.NONE, found
+        return ErrorCode.NONE, fetched_offsets
 
     def _offsets_of(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
         return {key: o for key, o in self.offsets.items() if key.group_id == group_id}

@@ -113,5 +113,5 @@ def _each(
     return {topic_id: partitions for topic_id, partitions in chosen.items() if partitions}
 
 
-def _union(one: Assigned, other: Assigned) -> dict[UUID, frozenset[int]]:
-    return {t: one.get(t, _NOBODY) | other.get(t, _NOBODY) for t in {**one, **other}}
+def _union(assigned: Assigned, other: Assigned) -> dict[UUID, frozenset[int]]:
+    return {t: assigned.get(t, _NOBODY) | other.get(t, _NOBODY) for t in {**assigned, **other}}

@@ -35,14 +35,14 @@ class Topics:
 
         Unknown topics are left out.
         """
-        found: dict[UUID, frozenset[int]] = {}
+        partitions_by_topic: dict[UUID, frozenset[int]] = {}
         for entry in by_topic:
             topic = self.by_name.get(str(entry["topic"]))
             partitions = entry["partitions"]
             if topic is not None and isinstance(partitions, list):
-                known = found.get(topic.topic_id, frozenset())
-                found[topic.topic_id] = known | frozenset(partitions)
-        return found
+                known = partitions_by_topic.get(topic.topic_id, frozenset())
+                partitions_by_topic[topic.topic_id] = known | frozenset(partitions)
+        return partitions_by_topic
 
     def named(self, assigned: Assigned) -> list[dict[str, object]]:
         """An assignment in the form of the consumer protocol, by topic name."""

@@ -347,8 +347,8 @@ class Workload:
                 for partition, offset in enumerate(group.consumed)
             ],
         )
-        found = self._coordinator(group).commit_offsets(request, group.producer)
-        if group.producer is not None and ErrorCode.NONE in found.values():
+        error_codes = self._coordinator(group).commit_offsets(request, group.producer)
+        if group.producer is not None and ErrorCode.NONE in error_codes.values():
             is_commit = self._choose.random() >= self.settings.aborted_share
             # End it 1 ms later: records of other groups come in between, but none of this group.
             self._at(1, partial(self._end_transaction, group, group.producer, is_commit))

@@ -171,10 +171,10 @@ class MembersOutline:
     def _all_but_subscriptions(self) -> list[slice]:
         """All bytes of the members, their lengths and number included, but the subscriptions."""
         raw, position, start = self.members, _INT32.size, 0
-        found = []
+        slices = []
         for _ in range(_INT32.unpack_from(raw)[0]):
             position = _strings_end(self.version, raw, position) + _timeouts_bytes(self.version)
-            found.append(slice(start, position + _INT32.size))
+            slices.append(slice(start, position + _INT32.size))
             start = _bytes_end(raw, position)
             position = _bytes_end(raw, start)
-        return [*found, slice(start, len(raw))]
+        return [*slices, slice(start, len(raw))]

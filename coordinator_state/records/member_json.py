@@ -88,12 +88,12 @@ def _json(decode: _Decode, raw: bytes | None, **bytes_fields: _ReadBytes | None)
         value = decode(raw or b"")
     except DecodeError:
         return None
-    found = _with_version(value)
+    message = _with_version(value)
     for name, read in bytes_fields.items():
         if read is not None and value.fields[name] is not None:
             with suppress(DecodeError):
-                found[name] = read(value.fields[name])
-    return found
+                message[name] = read(value.fields[name])
+    return message
 
 
 def _with_version(value: DecodedValue) -> Json:
@@ -115,30 +115,30 @@ def _connect_assignment(raw: bytes) -> Json:
 def _subscription_info(raw: bytes) -> Json:
     """Convert a SubscriptionInfo, with text for the fields where Kafka Streams has bytes."""
     value = decode_subscription_info(raw)
-    found = _with_version(value)
-    if "userEndPoint" in found:
-        found["userEndPoint"] = _utf8(value.fields["userEndPoint"])
-    if "clientTags" in found:
+    info = _with_version(value)
+    if "userEndPoint" in info:
+        info["userEndPoint"] = _utf8(value.fields["userEndPoint"])
+    if "clientTags" in info:
         tags = value.fields["clientTags"]
-        found["clientTags"] = {_utf8(tag["key"]): _utf8(tag["value"]) for tag in tags}
-    return found
+        info["clientTags"] = {_utf8(tag["key"]): _utf8(tag["value"]) for tag in tags}
+    return info
 
 
 def _assignment_info(raw: bytes) -> Json:
     """Convert an AssignmentInfo, with topic names in place of topic indexes."""
-    found = _with_version(decode_assignment_info(raw))
-    topics = {entry["topicIndex"]: entry["topic"] for entry in found.pop("topicDictionary", ())}
-    for task in (*found["activeTasks"], *found["standbyTasks"]):
+    info = _with_version(decode_assignment_info(raw))
+    topics = {entry["topicIndex"]: entry["topic"] for entry in info.pop("topicDictionary", ())}
+    for task in (*info["activeTasks"], *info["standbyTasks"]):
         if "namedTopology" in task:
             task["namedTopology"] = _utf16(task["namedTopology"]) or None
     for name in ("partitionsByHost", "standbyPartitionsByHost"):
-        for host in found.get(name, ()):
+        for host in info.get(name, ()):
             if "numberedPartitions" in host:
                 host["partitions"] = [
                     {"topic": topics.get(entry["topicIndex"]), "partition": entry["partition"]}
                     for entry in host.pop("numberedPartitions")
                 ]
-    return found
+    return info
 
 
 def _utf8(raw: bytes) -> str:
@@ -181,5 +181,5 @@ def member_json_columns(
     }
 
 
-def _json_text(found: dict[str, Any] | None) -> str | None:
-    return None if found is None else json.dumps(found, ensure_ascii=False)
+def _json_text(message: dict[str, Any] | None) -> str | None:
+    return None if message is None else json.dumps(message, ensure_ascii=False)

@@ -51,18 +51,18 @@ def key_json(key: DecodedKey) -> dict[str, Any]:
 def _struct_json(
     schema: tuple[Field, ...], version: int, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    found = {}
+    converted = {}
     for field in schema:
         value = values[field.name]
         if field.is_in(version) and (field.tag is None or value != field.default):
             convert = _CONVERTERS.get(field.type)
             if convert is None or value is None:
-                found[field.name] = value
+                converted[field.name] = value
             elif field.is_array:
-                found[field.name] = [convert(field, version, element) for element in value]
+                converted[field.name] = [convert(field, version, element) for element in value]
             else:
-                found[field.name] = convert(field, version, value)
-    return found
+                converted[field.name] = convert(field, version, value)
+    return converted
 
 
 _CONVERTERS: Final[Mapping[FieldType, Callable[[Field, int, Any], Any]]] = {

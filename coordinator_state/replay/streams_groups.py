@@ -143,7 +143,7 @@ class StreamsGroup(ModernGroup):
 
 
 def _tasks(lists: Mapping[str, list[Fields]]) -> tuple[AssignedTask, ...]:
-    found = {
+    tasks = {
         AssignedTask(
             task_type=task_type, subtopology_id=entry["subtopologyId"], partition=partition
         )
@@ -151,4 +151,4 @@ def _tasks(lists: Mapping[str, list[Fields]]) -> tuple[AssignedTask, ...]:
         for entry in lists.get(name, ())
         for partition in entry["partitions"]
     }
-    return tuple(sorted(found))
+    return tuple(sorted(tasks))

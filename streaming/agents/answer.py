@@ -101,7 +101,7 @@ class Event(Part):
                 "who": folded.who,
                 "first_at": folded.first_at,
                 "last_at": folded.last_at,
-                "record_ids": [RecordId.of(one) for one in record_ids_of(folded.rows)],
+                "record_ids": [RecordId.of(record_id) for record_id in record_ids_of(folded.rows)],
                 **more,
             }
         )

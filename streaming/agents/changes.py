@@ -120,8 +120,8 @@ def changes_between(
         more_groups=groups.more,
         offsets=[OffsetChange(**row) for row in offsets.rows],
         more_offsets=offsets.more,
-        events=[Event.of(one) for one in events.rows[:limit]],
-        more_events=events.more + sum(one.count for one in events.rows[limit:]),
+        events=[Event.of(folded) for folded in events.rows[:limit]],
+        more_events=events.more + sum(folded.count for folded in events.rows[limit:]),
     )
 
 

@@ -68,8 +68,8 @@ def explain_group(
     """
     opened = clusters.opened(cluster, at)
     reader, group_id = opened.snapshot.reader, from_printable(group)
-    found = explained(reader, group_id, at=opened.snapshot.at)
-    if found is None:
+    explanation = explained(reader, group_id, at=opened.snapshot.at)
+    if explanation is None:
         unknown = unknown_group(
             reader,
             group_id,
@@ -77,29 +77,29 @@ def explain_group(
             events=f"sql: FROM group_events WHERE group_id = '{group}'",
         )
         raise ConfigurationError(unknown or f"group {group} had no events in the hour before `at`")
-    onset = found.behind_since
+    onset = explanation.behind_since
     return GroupExplanation(
         **opened.fields,
-        group_id=found.group_id,
-        headline=found.headline,
-        status=found.status,
-        reason=found.reason,
-        lag=found.lag,
-        is_behind=found.is_behind,
+        group_id=explanation.group_id,
+        headline=explanation.headline,
+        status=explanation.status,
+        reason=explanation.reason,
+        lag=explanation.lag,
+        is_behind=explanation.is_behind,
         behind_since=onset and onset.at,
         behind_for_longer=onset and onset.is_earlier,
-        fallen_from=found.fallen_from,
-        evidence=[_evidence(one) for one in found.evidence],
+        fallen_from=explanation.fallen_from,
+        evidence=[_evidence(line) for line in explanation.evidence],
     )
 
 
-def _evidence(found: evidence.Evidence) -> Evidence:
+def _evidence(line: evidence.Evidence) -> Evidence:
     return Evidence(
-        cause=found.cause,
-        text=found.text,
-        at=found.at,
-        last_at=found.last_at,
-        record_ids=[RecordId.of(one) for one in found.record_ids],
-        sql=found.sql,
-        commands=list(found.commands),
+        cause=line.cause,
+        text=line.text,
+        at=line.at,
+        last_at=line.last_at,
+        record_ids=[RecordId.of(record_id) for record_id in line.record_ids],
+        sql=line.sql,
+        commands=list(line.commands),
     )

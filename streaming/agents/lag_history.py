@@ -82,9 +82,11 @@ def lag_history(
     opened = clusters.opened(cluster, at)
     reader, until = opened.snapshot.reader, opened.snapshot.at
     group_id = from_printable(group)
-    found = lag_over_time(reader, group_id, since=opened.begin(within), until=until, points=points)
+    history = lag_over_time(
+        reader, group_id, since=opened.begin(within), until=until, points=points
+    )
     commits = reader.own(GROUP_OFFSETS.name, _COLUMNS, [group_id]).sort_by("commit_timestamp")
-    if not commits.num_rows and all(one is None for one in found.commit_rate_per_s):
+    if not commits.num_rows and all(rate is None for rate in history.commit_rate_per_s):
         raise ConfigurationError(
             f"group {group} has no committed offset at this moment; for all groups: find_groups "
             "with status all"
@@ -96,10 +98,10 @@ def lag_history(
         points=[
             LagPoint(at=moment, lag=lag, commit_rate_per_s=committed, produce_rate_per_s=produced)
             for moment, lag, committed, produced in zip(
-                found.at,
-                map(_rounded, found.lag),
-                map(_rounded, found.commit_rate_per_s),
-                map(_rounded, found.produce_rate_per_s),
+                history.at,
+                map(_rounded, history.lag),
+                map(_rounded, history.commit_rate_per_s),
+                map(_rounded, history.produce_rate_per_s),
                 strict=True,
             )
         ],

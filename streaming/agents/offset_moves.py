@@ -98,8 +98,8 @@ def who_moved_offsets(
     return FoundMoves(
         **opened.fields,
         since=since,
-        moves=[OffsetMoves.of(one, examples=_examples(one.rows)) for one in rows[:limit]],
-        more=summary.more + sum(one.count for one in rows[limit:]),
+        moves=[OffsetMoves.of(folded, examples=_examples(folded.rows)) for folded in rows[:limit]],
+        more=summary.more + sum(folded.count for folded in rows[limit:]),
     )
 
 

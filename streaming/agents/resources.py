@@ -90,7 +90,9 @@ def _schema(name: str) -> dict[str, Any]:
 def _docs() -> Mapping[str, tuple[str, str]]:
     """The description and the text of each page."""
     limits = cleandoc(StatusRules.__doc__ or "")
-    questions = "\n\n".join(f"## {one.text}\n\n```sql\n{one.sql}\n```" for one in QUESTIONS)
+    questions = "\n\n".join(
+        f"## {question.text}\n\n```sql\n{question.sql}\n```" for question in QUESTIONS
+    )
     return {
         "ids": ("Meanings of the ids and offsets in answers, and how to look up a record.", _IDS),
         "statuses": (

@@ -141,7 +141,7 @@ def _in_one_line(error: ToolError) -> str:
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         wrong = cause.errors()
-        said = "; or ".join(dict.fromkeys(one["msg"] for one in wrong))
+        said = "; or ".join(dict.fromkeys(detail["msg"] for detail in wrong))
         return printable(f"{wrong[0]['loc'][0]}: {said}")
     return str(cause or error)
 

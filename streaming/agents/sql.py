@@ -68,11 +68,11 @@ def sql(
         views=opened.snapshot.computed(names_in(query)),
     )
     with clusters.queries.answer(question) as file:
-        found = ShownAnswer(file)
+        answer = ShownAnswer(file)
     rows: list[list[str | int | float | None]] = []
     characters = 0
-    for row in found.rows:
-        cells = [_cell(text, kind) for text, kind in zip(row, found.kinds, strict=True)]
+    for row in answer.rows:
+        cells = [_cell(text, kind) for text, kind in zip(row, answer.kinds, strict=True)]
         characters += sum(len(str(cell)) for cell in cells)
         if rows and characters > _MOST_CHARACTERS:
             break
@@ -81,10 +81,10 @@ def sql(
         **opened.fields,
         columns=[
             Column(name=name, kind=kind)
-            for name, kind in zip(found.names, found.kinds, strict=True)
+            for name, kind in zip(answer.names, answer.kinds, strict=True)
         ],
         rows=rows,
-        is_cut=found.is_cut or len(rows) < len(found.rows),
+        is_cut=answer.is_cut or len(rows) < len(answer.rows),
     )
 
 

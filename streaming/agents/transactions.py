@@ -130,33 +130,33 @@ def transactions(
         more_open=max(len(is_open) - limit, 0),
         aborted=aborted[:limit],
         more_aborted=max(len(aborted) - limit, 0),
-        ended_late=[Event.of(one) for one in hung.rows[:limit]],
-        more_ended_late=hung.more + sum(one.count for one in hung.rows[limit:]),
+        ended_late=[Event.of(folded) for folded in hung.rows[:limit]],
+        more_ended_late=hung.more + sum(folded.count for folded in hung.rows[limit:]),
     )
 
 
 def _open(
-    found: group_facts.OpenTransaction, group_id: str, at: datetime, rules: StatusRules
+    transaction: group_facts.OpenTransaction, group_id: str, at: datetime, rules: StatusRules
 ) -> OpenTransaction:
-    owner = found.owner or _UNKNOWN
-    age_ms = round((at - found.since).total_seconds() * 1000)
-    commands = transaction_commands(found.log_partition, found.first_record_offset)
+    owner = transaction.owner or _UNKNOWN
+    age_ms = round((at - transaction.since).total_seconds() * 1000)
+    commands = transaction_commands(transaction.log_partition, transaction.first_record_offset)
     return OpenTransaction(
         group_id=group_id,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
         transactional_id=owner.transactional_id,
         transaction_state=owner.state,
-        client_id=found.client_id,
-        client_host=found.client_host,
-        offsets=found.offsets,
-        since=found.since,
+        client_id=transaction.client_id,
+        client_host=transaction.client_host,
+        offsets=transaction.offsets,
+        since=transaction.since,
         age_ms=age_ms,
         is_hanging=age_ms > rules.hanging_after_ms,
         is_marker_lost=owner.is_marker_lost,
         abort_timestamp=owner.abort_timestamp,
-        record_ids=[RecordId.of((found.log_partition, found.first_record_offset))],
-        commands=list(commands.lines(is_known_to_coordinator=found.is_known_to_coordinator)),
+        record_ids=[RecordId.of((transaction.log_partition, transaction.first_record_offset))],
+        commands=list(commands.lines(is_known_to_coordinator=transaction.is_known_to_coordinator)),
     )
 
 
@@ -170,7 +170,7 @@ def _aborted(
     if group_id is not None:
         filters.append(("group_id", "=", group_id))
     commits = reader.read(OFFSET_COMMITS.name, _COLUMNS, filters)
-    found = commits.group_by(_KEY).aggregate(
+    by_producer = commits.group_by(_KEY).aggregate(
         [
             (name, function)
             for name in ("record_offset", "record_timestamp")
@@ -191,5 +191,5 @@ def _aborted(
                 for offset in sorted({row["record_offset_min"], row["record_offset_max"]})
             ],
         )
-        for row in found.sort_by(order).to_pylist()
+        for row in by_producer.sort_by(order).to_pylist()
     ]

@@ -158,30 +158,30 @@ class AlertRun:
         ]
 
         def state_of(key: AlertKey) -> str | None:
-            found = None
+            state = None
             with self._logging_failures("states of resolved alerts"):
-                found = None if facts is None else facts.state_of(key)
-            return found
+                state = None if facts is None else facts.state_of(key)
+            return state
 
         self._update(next_alerts(self.alerts, findings, self.rules, now, state_of))
 
     def _findings(self, facts: Facts, unreadable: list[str]) -> dict[str, Sequence[Finding] | None]:
         """The findings by rule; appends to `unreadable` why a table cannot be read."""
-        found: dict[str, Sequence[Finding] | None] = {}
+        findings: dict[str, Sequence[Finding] | None] = {}
         with self._logging_failures(f"rule {TablesStale.name}", unreadable):
-            found[TablesStale.name] = facts.tables_stale()
+            findings[TablesStale.name] = facts.tables_stale()
         for rule in self.rules.rules:
             if rule.sql is None:
                 # A rule without SQL can only fail because a table cannot be read.
                 with self._logging_failures(f"rule {rule.name}", unreadable):
-                    found[rule.name] = facts.findings(rule)
+                    findings[rule.name] = facts.findings(rule)
         self._sql.ask(self.rules.rules, facts.snapshot)
         for rule in self.rules.rules:
             if rule.sql is not None and self._sql.is_answered(rule.sql):
                 with self._logging_failures(f"rule {rule.name}", unreadable, TablesUnavailable):
                     answer = self._sql.answer(rule.sql)
-                    found[rule.name] = None if answer is None else sql_findings(rule, answer)
-        return found
+                    findings[rule.name] = None if answer is None else sql_findings(rule, answer)
+        return findings
 
     def _update(self, alerts: dict[AlertKey, Alert]) -> None:
         """Keep the alerts in memory and write changes; retries a failed write on the next call.
@@ -243,12 +243,12 @@ class AlertRun:
 
     def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
         """The due notices by sink, firing ones first: a group may leave one rule for another."""
-        found: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
+        notices: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
         notes = {rule.name: rule.note for rule in self.rules.all}
         alerts = self.alerts.values()
-        for alert in sorted(alerts, key=lambda one: one.state is AlertState.RESOLVED):
+        for alert in sorted(alerts, key=lambda alert: alert.state is AlertState.RESOLVED):
             for name, kind in due(alert, self.rules, now).items():
-                found[name].append(
+                notices[name].append(
                     Notice(
                         alert=alert,
                         cluster_id=self._cluster_id,
@@ -256,7 +256,7 @@ class AlertRun:
                         kind=kind,
                     )
                 )
-        return found
+        return notices
 
     def _deliver(self, name: str, notices: Sequence[Notice]) -> list[Notice]:
         """Send notices to a sink and return those that it accepted."""

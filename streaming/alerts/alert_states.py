@@ -46,30 +46,32 @@ def next_alerts(
         now: the time of the evaluation.
         state_of: the current state of an alert's subject, for the reason of a resolved alert.
     """
-    found: dict[AlertKey, Alert] = {}
+    alert_by_key: dict[AlertKey, Alert] = {}
     by_rule: dict[str, list[Alert]] = {}
     for alert in alerts.values():
         by_rule.setdefault(alert.rule, []).append(alert)
     for rule in rules.all:
         rule_findings, known = findings.get(rule.name), by_rule.pop(rule.name, [])
         if rule_findings is None:
-            found |= {alert.key: alert for alert in known}
+            alert_by_key |= {alert.key: alert for alert in known}
         else:
-            found |= _rule_alerts(rule, known, rule_findings, now, state_of)
+            alert_by_key |= _rule_alerts(rule, known, rule_findings, now, state_of)
     for alert in (alert for without_rule in by_rule.values() for alert in without_rule):
         state = state_of(alert.key) if _is_ending(alert) else None
         reason = "the rule was removed" if state is None else f"the rule was removed; {state}"
         resolved = _resolved(alert, now, reason)
         if resolved is not None:
-            found[resolved.key] = resolved
-    mutes = _Mutes(found, rules, now)
-    updated = (_without_removed_sinks(mutes.applied(alert), rules) for alert in found.values())
+            alert_by_key[resolved.key] = resolved
+    mutes = _Mutes(alert_by_key, rules, now)
+    updated = (
+        _without_removed_sinks(mutes.applied(alert), rules) for alert in alert_by_key.values()
+    )
     return {alert.key: alert for alert in updated if not _is_expired(alert, now)}
 
 
 def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, NoticeKind]:
     """The sinks that need a notice of an alert now, and why."""
-    found = {}
+    kind_by_sink = {}
     last = {sent.sink: sent for sent in alert.sent}
     rule = next((rule for rule in rules.all if rule.name == alert.rule), None)
     for name, sink in rules.sinks.items():
@@ -77,7 +79,7 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, NoticeKind]
         is_known = before is not None and before.state is AlertState.FIRING
         if alert.state is AlertState.RESOLVED:
             if is_known:
-                found[name] = NoticeKind.NEW
+                kind_by_sink[name] = NoticeKind.NEW
         elif alert.state is AlertState.FIRING and rule is not None:
             is_muted = alert.muted_by is not None
             if is_muted and not (is_known and sink.is_kept_alive):
@@ -86,12 +88,12 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, NoticeKind]
             if name not in rules.sinks_of(rule):
                 continue
             if before is None or not is_known:
-                found[name] = NoticeKind.NEW
+                kind_by_sink[name] = NoticeKind.NEW
             elif _is_changed(alert, rule, before) and now - before.sent_at >= UPDATE_AFTER:
-                found[name] = NoticeKind.UPDATE
+                kind_by_sink[name] = NoticeKind.UPDATE
             elif repeat is not None and now - before.sent_at >= repeat:
-                found[name] = NoticeKind.REPEAT
-    return found
+                kind_by_sink[name] = NoticeKind.REPEAT
+    return kind_by_sink
 
 
 def _is_changed(alert: Alert, rule: AnyRule, before: Sent) -> bool:
@@ -109,20 +111,20 @@ def _rule_alerts(
     state_of: Callable[[AlertKey], str | None],
 ) -> dict[AlertKey, Alert]:
     before = {alert.key: alert for alert in known}
-    found: dict[AlertKey, Alert] = {}
+    alert_by_key: dict[AlertKey, Alert] = {}
     for finding in findings:
         alert = before.pop(finding.key, None)
         if finding.reason is None:
             if alert is not None:
-                found[finding.key] = alert
+                alert_by_key[finding.key] = alert
         else:
-            found[finding.key] = _holding(rule, alert, finding, now)
+            alert_by_key[finding.key] = _holding(rule, alert, finding, now)
     for alert in before.values():
         state = state_of(alert.key) if _is_ending(alert) else None
         resolved = _resolved(alert, now, state or _NO_LONGER)
         if resolved is not None:
-            found[resolved.key] = resolved
-    return found
+            alert_by_key[resolved.key] = resolved
+    return alert_by_key
 
 
 def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime) -> Alert:
@@ -200,10 +202,14 @@ class _Mutes:
         # Keyed by the columns of `equal`: the lookup stays cheap when many groups fire at once.
         self._inhibitions = [
             (
-                one,
-                {_equal(one, other): other.rule for other in firing if fits(one.when, other.rule)},
+                inhibition,
+                {
+                    _equal(inhibition, other): other.rule
+                    for other in firing
+                    if fits(inhibition.when, other.rule)
+                },
             )
-            for one in rules.inhibit
+            for inhibition in rules.inhibit
         ]
 
     def applied(self, alert: Alert) -> Alert:

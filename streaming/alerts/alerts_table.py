@@ -81,7 +81,9 @@ def _alert(row: dict[str, Any]) -> Alert:
     return Alert(
         key=AlertKey(*(row[name] for name in ALERTS.key)),
         state=AlertState(row["state"]),
-        sent=tuple(Sent(one["sink"], AlertState(one["state"]), one["sent_at"]) for one in sent),
+        sent=tuple(
+            Sent(notice["sink"], AlertState(notice["state"]), notice["sent_at"]) for notice in sent
+        ),
         **{name: row[name] for name in _NAMES},
     )
 

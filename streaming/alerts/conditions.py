@@ -79,15 +79,15 @@ class Comparison:
             ValueError: the text is not a comparison.
         """
         example = "> 5m" if is_time else "> 1000"
-        found = _COMPARISON.fullmatch(str(value))
-        if found is None:
+        match = _COMPARISON.fullmatch(str(value))
+        if match is None:
             raise ValueError(f"{value!r} is not a comparison such as {example!r}")
-        text = found["limit"]
+        text = match["limit"]
         try:
             limit = parse_duration(text).total_seconds() * 1000 if is_time else float(text)
         except ValueError as error:
             raise ValueError(f"{value!r} is not a comparison such as {example!r}") from error
-        return cls(found["operator"], limit, f"{found['operator']} {text}")
+        return cls(match["operator"], limit, f"{match['operator']} {text}")
 
     def holds(self, value: float) -> bool:
         """Whether a value meets the comparison."""

@@ -126,10 +126,10 @@ def sql_findings(rule: Rule, answer: pa.Table) -> list[Finding]:
     Raises:
         ConfigurationError: a column or value of the answer has the wrong type.
     """
-    found: dict[AlertKey, Finding] = {}
+    finding_by_key: dict[AlertKey, Finding] = {}
     for row in alert_rows(answer):
         key = AlertKey(rule.name, *(row.get(name) for name in KEY))
         if fits(rule.groups, key.group_id) and fits(rule.topics, key.topic):
             reason = str(row.get("reason") or _DEFAULT_SQL_REASON)
-            found.setdefault(key, Finding(key, reason, row["value"]))
-    return list(found.values())
+            finding_by_key.setdefault(key, Finding(key, reason, row["value"]))
+    return list(finding_by_key.values())

@@ -32,7 +32,7 @@ class Firings:
 
 def firings(changes: Iterable[Change]) -> Firings:
     """The firings among the changes of a replay."""
-    found: list[Firing] = []
+    rows: list[Firing] = []
     current: dict[AlertKey, Firing] = {}
     too_short = 0
     for change in changes:
@@ -41,8 +41,8 @@ def firings(changes: Iterable[Change]) -> Firings:
             current[key] = Firing(change.alert, change.at)
         elif state is AlertState.RESOLVED and key in current:
             began = current.pop(key)
-            found.append(Firing(began.alert, began.at, change.at))
+            rows.append(Firing(began.alert, began.at, change.at))
         elif state is AlertState.RESOLVED:
             too_short += 1
-    found += current.values()
-    return Firings(sorted(found, key=lambda one: one.at, reverse=True), too_short)
+    rows += current.values()
+    return Firings(sorted(rows, key=lambda firing: firing.at, reverse=True), too_short)

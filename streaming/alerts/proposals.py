@@ -86,12 +86,12 @@ def proposals(habits: GroupHabits) -> dict[str, str]:
 
 def _of_status(habits: GroupHabits) -> str:
     """The present trouble; else that of the last day, else the usual ones."""
-    found = set(habits.earlier) - WITHOUT_RULE or set(_USUAL)
+    troubles = set(habits.earlier) - WITHOUT_RULE or set(_USUAL)
     if habits.status is not None and habits.is_in_trouble:
-        found = {habits.status}
-    statuses = sorted(found, key=lambda one: -one.rank)
+        troubles = {habits.status}
+    statuses = sorted(troubles, key=lambda status: -status.rank)
     kind = statuses[0].value.lower().replace("_", "-") if len(statuses) == 1 else "trouble"
-    lines = [f"status: [{', '.join(one.value for one in statuses)}]"]
+    lines = [f"status: [{', '.join(status.value for status in statuses)}]"]
     if not _MOMENTARY.intersection(statuses):
         lines.append("for: 2m")
     if statuses[0].rank >= Status.STOP.rank:

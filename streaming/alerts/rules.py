@@ -223,7 +223,9 @@ class AlertRules(_Model):
             unknown = sorted(set(rule.sinks or ()) - set(self.sinks))
             if unknown:
                 raise ValueError(f"rule {rule.name}: unknown sink {', '.join(unknown)}")
-        for patterns in (p for one in self.inhibit for p in (one.when, one.mute)):
+        for patterns in (
+            p for inhibition in self.inhibit for p in (inhibition.when, inhibition.mute)
+        ):
             if not any(fits(patterns, name) for name in names):
                 raise ValueError(f"inhibit: no rule name matches {', '.join(patterns)}")
         return self

@@ -87,8 +87,8 @@ def _check_size(text: str, path: str | Path) -> None:
 
 def _without_sinks(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_sinks(one) for name, one in value.items() if name != "sinks"}
-    return [_without_sinks(one) for one in value] if isinstance(value, list) else value
+        return {name: _without_sinks(member) for name, member in value.items() if name != "sinks"}
+    return [_without_sinks(member) for member in value] if isinstance(value, list) else value
 
 
 def _validated(known: Mapping[str, Any], document: Any, path: str | Path) -> AlertRules:
@@ -116,7 +116,7 @@ def _resolved(value: Any, path: str | Path) -> Any:
     if isinstance(value, list):
         return [_resolved(member, path) for member in value]
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda found: _referred(found["name"], path), value)
+        return _REFERENCE.sub(lambda match: _referred(match["name"], path), value)
     return value
 
 
@@ -130,12 +130,12 @@ def _referred(name: str, path: str | Path) -> str:
         except UnicodeDecodeError:
             # `from None`: the error holds the whole content of the file.
             raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8") from None
-    found = os.environ.get(name)
-    if found is None:
+    text = os.environ.get(name)
+    if text is None:
         raise ConfigurationError(f"{path}: ${{{name}}}: environment variable {name} is not set")
-    if not is_text(found):
+    if not is_text(text):
         raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8")
-    return found
+    return text
 
 
 def _fault(document: Any, path: str | Path, **fault: Any) -> str:
@@ -150,15 +150,15 @@ def _fault(document: Any, path: str | Path, **fault: Any) -> str:
 
 def _named(document: Any, place: Sequence[int | str]) -> list[int | str]:
     """The path of a key, with the names of rules instead of their indexes."""
-    found: list[int | str] = []
+    path: list[int | str] = []
     for part in place:
         try:
             document = document[part]
         except (KeyError, IndexError, TypeError):
             document = None
         is_named = isinstance(part, int) and isinstance(document, Mapping) and "name" in document
-        found.append(document["name"] if is_named and document is not None else part)
-    return found
+        path.append(document["name"] if is_named and document is not None else part)
+    return path
 
 
 def _line(document: Any, place: Sequence[int | str]) -> int:

@@ -18,21 +18,21 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 _INT32: Final = range(-(1 << 31), 1 << 31)
 
 
-def alert_rows(found: pa.Table) -> list[dict[str, Any]]:
+def alert_rows(answer: pa.Table) -> list[dict[str, Any]]:
     """The rows of the answer to a rule's query, with only the columns that an alert has.
 
     Raises:
         ConfigurationError: a column or value has the wrong type.
     """
-    names = [name for name in _COLUMNS if name in found.column_names]
+    names = [name for name in _COLUMNS if name in answer.column_names]
     if not names:
-        return [{"value": None}] if found.num_rows else []
+        return [{"value": None}] if answer.num_rows else []
     for name in names:
-        if pa.types.is_nested(found.schema.field(name).type):
+        if pa.types.is_nested(answer.schema.field(name).type):
             raise ConfigurationError(
                 f"column {name} is a list or a struct: cast it to text with ::VARCHAR"
             )
-    rows: list[dict[str, Any]] = found.select(names).to_pylist()
+    rows: list[dict[str, Any]] = answer.select(names).to_pylist()
     for row in rows:
         _check(row)
     return rows

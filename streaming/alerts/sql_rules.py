@@ -112,7 +112,11 @@ class SqlRules:
                 question = _question(sql, lane, snapshot)
                 state.answer = lane.thread.submit(_timed, lane, question, state)
         wait(
-            [one.answer for one in self._queries.values() if one.answer and not one.is_slow],
+            [
+                query.answer
+                for query in self._queries.values()
+                if query.answer and not query.is_slow
+            ],
             _ROUND_TIMEOUT_S,
         )
 

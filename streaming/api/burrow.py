@@ -71,9 +71,9 @@ def _answered(
     cluster: str,
     **path: str,
 ) -> Response:
-    found = clusters.get(cluster)
+    served_cluster = clusters.get(cluster)
     try:
-        asked = None if found is None else _Asked(cluster, found.snapshot())
+        asked = None if served_cluster is None else _Asked(cluster, served_cluster.snapshot())
         return _answer(view(asked, **path))
     except _NotFound as error:
         return _answer({"message": str(error)}, status=404)
@@ -161,8 +161,10 @@ def _status(asked: _Asked | None, consumer: str, *, is_whole: bool) -> dict[str,
     rows = _partitions(asked.snapshot, consumer) if asked is not None and known else []
     partitions = [_partition_status(row) for row in rows]
     complete = sum(partition["complete"] == 1 for partition in partitions)
-    shown = [one for one in partitions if is_whole or one["status"] != Status.OK.value]
-    worst = group_status(Status(one["status"]) for one in partitions).value
+    shown = [
+        partition for partition in partitions if is_whole or partition["status"] != Status.OK.value
+    ]
+    worst = group_status(Status(partition["status"]) for partition in partitions).value
     status = {
         "cluster": request.view_args["cluster"] if request.view_args else "",
         "group": consumer,
@@ -170,8 +172,8 @@ def _status(asked: _Asked | None, consumer: str, *, is_whole: bool) -> dict[str,
         "complete": _float32(complete / len(partitions)) if partitions else int(not known),
         "partitions": shown,
         "partition_count": len(partitions),
-        "maxlag": max(partitions, key=lambda one: one["current_lag"], default=None),
-        "totallag": sum(one["current_lag"] for one in partitions),
+        "maxlag": max(partitions, key=lambda partition: partition["current_lag"], default=None),
+        "totallag": sum(partition["current_lag"] for partition in partitions),
     }
     return {"message": message, "status": status}
 

@@ -51,8 +51,8 @@ def page_of(
 ) -> dict[str, Any]:
     """The fields `items` and `next_cursor` of an answer, from all rows in any order."""
     ordered = sorted(rows, key=key)
-    found = slice_of([key(row) for row in ordered], cursor, limit)
-    return {"items": ordered[found.start : found.stop], "next_cursor": found.next_cursor}
+    page = slice_of([key(row) for row in ordered], cursor, limit)
+    return {"items": ordered[page.start : page.stop], "next_cursor": page.next_cursor}
 
 
 def write_cursor(key: Key) -> str:
@@ -69,15 +69,15 @@ def read_cursor(cursor: str, types: Sequence[type] | None = None) -> Key:
     """
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        found = json.loads(urlsafe_b64decode(padded))
+        key = json.loads(urlsafe_b64decode(padded))
     except (ValueError, RecursionError):
-        found = None
-    is_key = isinstance(found, list) and (
-        types is None or [type(part) for part in found] == list(types)
+        key = None
+    is_key = isinstance(key, list) and (
+        types is None or [type(part) for part in key] == list(types)
     )
     if not is_key:
         raise ConfigurationError("cursor: this is not the next_cursor of an earlier answer")
-    return tuple(found)
+    return tuple(key)
 
 
 def _types(keys: Sequence[Key]) -> Sequence[type] | None:

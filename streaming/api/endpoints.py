@@ -128,10 +128,10 @@ class Clusters:
         names = ", ".join(self.by_name)
         if not name and len(self.by_name) > 1:
             raise ConfigurationError(f"cluster: this server has several; name one of {names}")
-        found = self.by_name.get(name or next(iter(self.by_name)))
-        if found is None:
+        cluster = self.by_name.get(name or next(iter(self.by_name)))
+        if cluster is None:
             raise NotFound(f"unknown cluster {name}: this server has {names}")
-        return found
+        return cluster
 
     def snapshot(self, query: ClusterQuery) -> Shown:
         """All groups of the cluster that a request names, computed at most once in two seconds."""
@@ -188,27 +188,27 @@ def query_of(query: type[Q]) -> Q:
 
 
 def _given(arguments: MultiDict[str, str], query: type[ClusterQuery]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    value_by_name: dict[str, Any] = {}
     for name, values in arguments.lists():
         field = query.model_fields.get(name)
         if field is not None and field.default_factory is list:
-            found[name] = values
+            value_by_name[name] = values
         elif len(values) > 1:
             raise ConfigurationError(f"{name}: given {len(values)} times")
         else:
-            found[name] = values[0]
-    return found
+            value_by_name[name] = values[0]
+    return value_by_name
 
 
 def _faults(error: ValidationError, query: type[ClusterQuery]) -> list[str]:
     faults = []
-    for one in error.errors():
-        name = str(one["loc"][0])
-        if one["type"] == "extra_forbidden":
+    for detail in error.errors():
+        name = str(detail["loc"][0])
+        if detail["type"] == "extra_forbidden":
             hint = did_you_mean(name, list(query.model_fields))
             faults.append(f"unknown parameter {name}{hint}")
         else:
-            faults.append(f"{name}: {one['msg'][:1].lower()}{one['msg'][1:]}")
+            faults.append(f"{name}: {detail['msg'][:1].lower()}{detail['msg'][1:]}")
     return faults
 
 

@@ -82,7 +82,7 @@ class EventsQuery(PagedQuery):
 def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
     """Events of groups, members and offsets, newest first."""
     shown = clusters.opened(query)
-    found = history(
+    events = history(
         shown.snapshot.reader,
         "group_events",
         group=query.group or None,
@@ -92,8 +92,8 @@ def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
         before=_place(query.cursor),
         limit=query.limit,
     )
-    items = found.rows.to_pylist()[::-1]
-    next_cursor = write_cursor(_key(items[-1])) if found.more else None
+    items = events.rows.to_pylist()[::-1]
+    next_cursor = write_cursor(_key(items[-1])) if events.more else None
     return EventPage.model_validate({**shown.envelope, "items": items, "next_cursor": next_cursor})
 
 

@@ -141,10 +141,10 @@ def explain_group(clusters: Clusters, query: ClusterQuery, group: str) -> GroupE
     """Why a group is behind, since when, and what changed just before."""
     shown = clusters.opened(query)
     shown.require_group(group)
-    found = explained(shown.snapshot.reader, group, at=shown.snapshot.at)
-    if found is None:
+    explanation = explained(shown.snapshot.reader, group, at=shown.snapshot.at)
+    if explanation is None:
         raise AssertionError(f"no facts about the known group {group!r}")
-    return GroupExplanation.model_validate({**explanation_fields(found), **shown.envelope})
+    return GroupExplanation.model_validate({**explanation_fields(explanation), **shown.envelope})
 
 
 def _fitting(counts: Sequence[int]) -> int:

@@ -107,6 +107,6 @@ def _operation(endpoint: Endpoint, queries: dict[str, Any]) -> dict[str, Any]:
 
 def _properties(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [
-        (name, {key: value for key, value in one.items() if key != "title"})
-        for name, one in schema["properties"].items()
+        (name, {key: value for key, value in subschema.items() if key != "title"})
+        for name, subschema in schema["properties"].items()
     ]

@@ -51,18 +51,18 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
         raise ServiceUnavailable(
             f"the lag of group {group} is unknown: {stale.reason}", retry_after=_RETRY_AFTER_S
         )
-    found = scaling_lag(
+    scaling = scaling_lag(
         PartitionLag(Status(row["status"]), row["lag"], row["data_lost"], row["lag_to_last_stable"])
         for row in snapshot.partitions_of(group)
     )
-    if not found.partitions or (found.partitions_unknown and not found.scaling_lag):
+    if not scaling.partitions or (scaling.partitions_unknown and not scaling.scaling_lag):
         # A known lag of 0 beside unknown ones must not scale the group in.
         raise ServiceUnavailable(
-            f"the lag of group {group} is unknown in {found.partitions_unknown} of "
-            f"{found.partitions} partitions with a committed offset",
+            f"the lag of group {group} is unknown in {scaling.partitions_unknown} of "
+            f"{scaling.partitions} partitions with a committed offset",
             retry_after=_RETRY_AFTER_S,
         )
-    return GroupScalingLag(**shown.envelope, group_id=group, **asdict(found))
+    return GroupScalingLag(**shown.envelope, group_id=group, **asdict(scaling))
 
 
 ENDPOINTS = (

@@ -133,14 +133,14 @@ def test(
 
     rules = load_rules(rules_file)
     limits = None if status_rules_file is None else status_rules_in(status_rules_file)
-    names = [one.name for one in rules.rules]
+    names = [alert_rule.name for alert_rule in rules.rules]
     if rule is not None and rule not in names:
         similar = did_you_mean(rule, names) or f"; the rules are {', '.join(names)}"
         raise ConfigurationError(f"{rules_file} has no rule {rule}{similar}")
     reader = TableReader(tables, as_of=as_of)
     write_rebuilt_note(reader)
     until = reader.moment
-    begin = until - max(one.hold for one in rules.rules)
+    begin = until - max(alert_rule.hold for alert_rule in rules.rules)
     if since is not None:
         begin = parse_time(since)
     span = replay_step(rules, until - begin) if step is None else timedelta(seconds=step)

@@ -61,17 +61,17 @@ def clusters_of(folders: Sequence[str]) -> dict[str, str]:
     Raises:
         click.UsageError: two folders have the same name.
     """
-    found: dict[str, str] = {}
+    folder_by_name: dict[str, str] = {}
     paths = [_path_of(given) for given in folders if _NAMED.fullmatch(given) is None]
     for given in folders:
         named = _NAMED.fullmatch(given)
         name, folder = named.groups() if named else (_name_of(_path_of(given), paths), given)
-        if name in found:
+        if name in folder_by_name:
             raise click.UsageError(
                 f"two --tables folders have the name {name}: give each another name with NAME=DIR"
             )
-        found[name] = folder
-    return found
+        folder_by_name[name] = folder
+    return folder_by_name
 
 
 def _path_of(folder: str) -> list[str]:

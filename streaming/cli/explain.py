@@ -37,12 +37,12 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
     from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of)
-    found = explained(reader, group)
+    explanation = explained(reader, group)
     write_rebuilt_note(reader)
     write_stale_note(reader)
-    if found is None:
+    if explanation is None:
         write_warning(
             unknown_group(reader, group) or f"the tables have no data about group {group}"
         )
         ctx.exit(EXIT_UNKNOWN_GROUP)
-    output_of(output).result(explanation_fields(found), explanation_text(found))
+    output_of(output).result(explanation_fields(explanation), explanation_text(explanation))

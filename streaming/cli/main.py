@@ -200,7 +200,9 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
     root.setLevel(logging.INFO if verbose else logging.CRITICAL)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
-    for warning in misspelled_variables(lambda: {str(one.envvar) for one in _parameters(ctx)}):
+    for warning in misspelled_variables(
+        lambda: {str(parameter.envvar) for parameter in _parameters(ctx)}
+    ):
         write_warning(warning)
 
 

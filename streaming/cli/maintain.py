@@ -66,7 +66,7 @@ def maintain(
         ),
     )
     columns = [field.name for field in fields(TableMaintenance)]
-    output_of(output).rows((asdict(one) for one in done), columns)
+    output_of(output).rows((asdict(maintenance) for maintenance in done), columns)
 
 
 def _parsed(source: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:

@@ -230,7 +230,7 @@ def source_of(ctx: click.Context, name: str) -> str:
 
     If it was set in the environment or in the config file, the name is the one there.
     """
-    (parameter,) = (one for one in ctx.command.params if one.name == name)
+    (parameter,) = (param for param in ctx.command.params if param.name == name)
     source = ctx.get_parameter_source(name)
     if source is ParameterSource.ENVIRONMENT:
         return str(parameter.envvar)

@@ -63,23 +63,23 @@ def partition_for(
         raise click.UsageError("--partitions and --bootstrap-servers exclude each other")
     from streaming.kafka.group_location import locate_group
 
-    found = locate_group(group, bootstrap_servers, kafka)
+    location = locate_group(group, bootstrap_servers, kafka)
     output_of(output).result(
         {
             "group_id": group,
-            "log_partition": found.log_partition,
-            "log_partitions": found.log_partitions,
-            "leader": found.leader,
-            "coordinator": found.coordinator,
-            "host": found.host,
-            "port": found.port,
+            "log_partition": location.log_partition,
+            "log_partitions": location.log_partitions,
+            "leader": location.leader,
+            "coordinator": location.coordinator,
+            "host": location.host,
+            "port": location.port,
         },
-        f"{found.log_partition}\n"
-        f"coordinator: broker {found.coordinator} at {found.host}:{found.port}",
+        f"{location.log_partition}\n"
+        f"coordinator: broker {location.coordinator} at {location.host}:{location.port}",
     )
-    if found.coordinator != found.leader:
+    if location.coordinator != location.leader:
         write_note(
-            f"broker {found.coordinator} is not the leader of log partition "
-            f"{found.log_partition}: the leader is broker {found.leader}"
+            f"broker {location.coordinator} is not the leader of log partition "
+            f"{location.log_partition}: the leader is broker {location.leader}"
         )
         ctx.exit(1)

@@ -129,16 +129,18 @@ def reset(
     write_stale_note(reader)
     if to_state_at is not None:
         past = _past(tables, to_state_at)
-        found = reset_to_state(reader, past, group, selection)
+        group_plan = reset_to_state(reader, past, group, selection)
     elif to_time is not None:
-        found = reset_to_time(reader, group, _past_time(to_time), selection)
+        group_plan = reset_to_time(reader, group, _past_time(to_time), selection)
     elif back is not None:
-        found = reset_to_time(reader, group, reader.moment - timedelta(seconds=back), selection)
+        group_plan = reset_to_time(
+            reader, group, reader.moment - timedelta(seconds=back), selection
+        )
     else:
-        found = reset_to_earliest_kept(reader, group, selection)
-    if found is None:
+        group_plan = reset_to_earliest_kept(reader, group, selection)
+    if group_plan is None:
         _exit_without_offsets(ctx, reader, group)
-    show_group_plan(found, output, file, bootstrap_servers, overwrite=force)
+    show_group_plan(group_plan, output, file, bootstrap_servers, overwrite=force)
 
 
 @plan.command()
@@ -185,10 +187,10 @@ def clone(
     reader = TableReader(tables)
     write_stale_note(reader)
     source = reader if at is None else _past(tables, at)
-    found = plan_clone(reader, source, group, new, selection)
-    if found is None:
+    group_plan = plan_clone(reader, source, group, new, selection)
+    if group_plan is None:
         _exit_without_offsets(ctx, source, group)
-    show_group_plan(found, output, file, bootstrap_servers, overwrite=force)
+    show_group_plan(group_plan, output, file, bootstrap_servers, overwrite=force)
 
 
 @plan.command()
@@ -230,14 +232,14 @@ def cleanup(
 
     reader = TableReader(tables)
     write_stale_note(reader)
-    found = plan_cleanup(reader, timedelta(seconds=unused_for), bootstrap_servers)
+    leftovers = plan_cleanup(reader, timedelta(seconds=unused_for), bootstrap_servers)
     # The commands are below the table: they are long, and to be copied.
     columns = [field.name for field in fields(Leftover) if field.name != "command"]
-    output_of(output).rows(map(asdict, found), columns)
-    if not found:
+    output_of(output).rows(map(asdict, leftovers), columns)
+    if not leftovers:
         write_note("nothing to clean up")
     if output == "text":
-        show_commands([row.command for row in found if row.command is not None])
+        show_commands([row.command for row in leftovers if row.command is not None])
     if write_loading_note(reader):
         ctx.exit(EXIT_NOTHING_CURRENT)
 
@@ -281,23 +283,25 @@ def backup(
     reader = newest if at is None else _past(tables, at)
     if write_loading_note(reader):
         ctx.exit(EXIT_NOTHING_CURRENT)
-    found = plan_backup(reader, newest)
-    for sentence in found.left_out:
+    offset_backup = plan_backup(reader, newest)
+    for sentence in offset_backup.left_out:
         write_note(sentence)
-    if not found.offsets:
+    if not offset_backup.offsets:
         raise ConfigurationError("no group has committed offsets: nothing to back up")
-    write_plan(file, plan_text(found.offsets, with_groups=True), overwrite=force)
+    write_plan(file, plan_text(offset_backup.offsets, with_groups=True), overwrite=force)
     commands = [
-        line for pair in reset_commands(found.group_ids, file, bootstrap_servers) for line in pair
+        line
+        for pair in reset_commands(offset_backup.group_ids, file, bootstrap_servers)
+        for line in pair
     ]
-    offsets, groups = len(found.offsets), len(found.group_ids)
+    offsets, groups = len(offset_backup.offsets), len(offset_backup.group_ids)
     output_of(output).result(
         {
             "at": reader.moment,
             "file": file,
             "groups": groups,
             "offsets": offsets,
-            "left_out": found.left_out,
+            "left_out": offset_backup.left_out,
             "commands": commands,
         },
         f"{file}: {count_text(offsets, 'committed offset')} of {count_text(groups, 'group')} as of "
@@ -332,15 +336,18 @@ def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, outpu
     offsets = read_plan(file, group)
     reader = TableReader(tables)
     write_stale_note(reader)
-    found = plan_difference(reader, offsets, group)
-    rows = [asdict(row) for row in found.rows if row.outcome != Outcome.EQUAL]
+    difference = plan_difference(reader, offsets, group)
+    rows = [asdict(row) for row in difference.rows if row.outcome != Outcome.EQUAL]
     shown = output_of(output)
-    shown.result({"is_equal": found.is_equal, **found.counts, "differences": rows}, found.summary)
+    shown.result(
+        {"is_equal": difference.is_equal, **difference.counts, "differences": rows},
+        difference.summary,
+    )
     if output == "text" and rows:
         shown.rows(rows, [field.name for field in fields(OffsetDifference)])
     if write_loading_note(reader):
         ctx.exit(EXIT_NOTHING_CURRENT)
-    ctx.exit(0 if found.is_equal else EXIT_DIFFERENT)
+    ctx.exit(0 if difference.is_equal else EXIT_DIFFERENT)
 
 
 def _past(tables: str, text: str) -> TableReader:

@@ -43,7 +43,7 @@ def show_group_plan(
     if file is not None and not plan.to_offsets:
         raise ConfigurationError(
             f"{file} is not written: no partition of {plan.group_id} can be planned "
-            f"({'; '.join(sorted({one.note for one in plan.offsets})) or 'it has no partitions'})"
+            f"({'; '.join(sorted({row.note for row in plan.offsets})) or 'it has no partitions'})"
         )
     warnings = [*plan.obstacles.warnings, *plan.warnings]
     shown = output_of(output)
@@ -52,7 +52,7 @@ def show_group_plan(
             "group_id": plan.group_id,
             "goal": plan.goal,
             "offsets": [asdict(planned) for planned in plan.offsets],
-            "members": [one._asdict() for one in plan.obstacles.members],
+            "members": [member._asdict() for member in plan.obstacles.members],
             "warnings": warnings,
             "file": file if commands else None,
             "commands": commands,

@@ -45,23 +45,23 @@ def redecode(
     """
     from streaming.run.redecode import redecode as redecode_tables
 
-    found = redecode_tables(tables, bootstrap_servers=bootstrap_servers, kafka=kafka)
-    output_of(output).result(asdict(found), "\n".join(_sentences(found)))
+    redecoded = redecode_tables(tables, bootstrap_servers=bootstrap_servers, kafka=kafka)
+    output_of(output).result(asdict(redecoded), "\n".join(_sentences(redecoded)))
 
 
-def _sentences(found: Redecoded) -> list[str]:
-    decoded = found.applied + found.superseded
+def _sentences(redecoded: Redecoded) -> list[str]:
+    decoded = redecoded.applied + redecoded.superseded
     lines = [
-        f"{decoded} quarantined records decoded: {found.applied} applied to {found.groups} groups, "
-        f"{found.superseded} superseded by later ones"
+        f"{decoded} quarantined records decoded: {redecoded.applied} applied to "
+        f"{redecoded.groups} groups, {redecoded.superseded} superseded by later ones"
     ]
     lines += [
         f"{count} offset commits of log partition {log_partition} can be decoded, but their "
         "outcome is unknown: reload that log partition with `coordinator-state reload`"
-        for log_partition, count in sorted(found.waiting.items())
+        for log_partition, count in sorted(redecoded.waiting.items())
     ]
     lines += [
         f"{count_text(count, 'record')} {'stays' if count == 1 else 'stay'} in quarantine: {reason}"
-        for reason, count in sorted(found.undecodable.items())
+        for reason, count in sorted(redecoded.undecodable.items())
     ]
     return lines

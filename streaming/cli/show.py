@@ -145,21 +145,21 @@ def show(
     if what in (LAG, STATUS):
         write_stale_note(reader)
     if what == LAG:
-        found, columns = _lag(reader, group_ids, by or "partition")
+        rows, columns = _lag(reader, group_ids, by or "partition")
     elif what == STATUS:
-        found, columns = _status(reader, group_ids, by or "group", rules)
+        rows, columns = _status(reader, group_ids, by or "group", rules)
     elif by is not None:
         raise click.UsageError(f"--by works only with lag and status, not with {what}")
     else:
-        found, columns = _table(reader, what, group, options)
+        rows, columns = _table(reader, what, group, options)
     if output == "text" and MEMBER in columns:
-        found = with_member_labels(found, reader)
-    output_of(output).table(found, columns)
+        rows = with_member_labels(rows, reader)
+    output_of(output).table(rows, columns)
     if what == PROGRESS and output == "text":
         _write_evaluation_note(reader)
     if what not in _OF_ANY_LOAD and write_loading_note(reader):
         ctx.exit(EXIT_NOTHING_CURRENT)
-    if group is not None and not found.num_rows and (unknown := unknown_group(reader, group)):
+    if group is not None and not rows.num_rows and (unknown := unknown_group(reader, group)):
         write_warning(unknown)
         ctx.exit(EXIT_UNKNOWN_GROUP)
 
@@ -180,27 +180,27 @@ def _write_evaluation_note(reader: TableReader) -> None:
 
 
 def _table(
-    reader: TableReader, what: str, group: str | None, options: HistoryOptions
+    reader: TableReader, view_name: str, group: str | None, options: HistoryOptions
 ) -> tuple[pa.Table, Sequence[str]]:
     """The rows of a table, and the columns of its text output."""
-    view = VIEWS[what]
+    view = VIEWS[view_name]
     if group is not None and not view.has_groups:
-        raise click.UsageError(f"--group does not work with {what}: its rows have no groups")
+        raise click.UsageError(f"--group does not work with {view_name}: its rows have no groups")
     if options.folded:
         return folded_rows(reader, group, options)
-    if what in HISTORIES:
-        return history_rows(reader, what, group, options), view.columns
+    if view_name in HISTORIES:
+        return history_rows(reader, view_name, group, options), view.columns
     filters = None if group is None else [("group_id", "=", group)]
     if reader.lacks(view.table):
         write_warning(
             f"{view.table} has no history: its rows of that moment are no longer available"
         )
-    found = reader.read(view.table, filters=filters)
-    if what == "pending":
+    rows = reader.read(view.table, filters=filters)
+    if view_name == "pending":
         from streaming.lag.open_transactions import with_owners
 
-        found = with_owners(reader, found)
-    return found.sort_by([(column, "ascending") for column in view.order]), view.columns
+        rows = with_owners(reader, rows)
+    return rows.sort_by([(column, "ascending") for column in view.order]), view.columns
 
 
 def _lag(

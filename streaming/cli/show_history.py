@@ -75,7 +75,7 @@ class HistoryOptions:
     limit: int | None
     folded: bool
 
-    def check(self, what: str, output: str) -> None:
+    def check(self, view: str, output: str) -> None:
         """Refuse options that do not work with a view.
 
         Raises:
@@ -83,13 +83,13 @@ class HistoryOptions:
         """
         period = {"--since": self.since, "--until": self.until, "--limit": self.limit}
         given = [name for name, value in period.items() if value is not None]
-        if given and what not in HISTORIES:
+        if given and view not in HISTORIES:
             raise click.UsageError(
-                f"{given[0]} works only with events, history and group-records, not with {what}"
+                f"{given[0]} works only with events, history and group-records, not with {view}"
             )
         for name, value in (("--event", self.events), ("--folded", self.folded)):
-            if value and what != "events":
-                raise click.UsageError(f"{name} works only with events, not with {what}")
+            if value and view != "events":
+                raise click.UsageError(f"{name} works only with events, not with {view}")
         if self.folded and output == "json":
             raise click.UsageError("--folded works only with text: JSON has one object per event")
 
@@ -102,33 +102,33 @@ class HistoryOptions:
 
 def history_options(command: F) -> F:
     """Add the options of `HistoryOptions` to a command."""
-    for one in reversed(_OPTIONS):
-        command = one(command)
+    for decorator in reversed(_OPTIONS):
+        command = decorator(command)
     return command
 
 
 def history_rows(
-    reader: TableReader, what: str, group: str | None, options: HistoryOptions
+    reader: TableReader, view: str, group: str | None, options: HistoryOptions
 ) -> pa.Table:
     """The newest rows, in the order of time; a note on stderr counts the others."""
     from streaming.views.history import history
 
-    found = history(
+    newest = history(
         reader,
-        HISTORIES[what],
+        HISTORIES[view],
         group=group,
         events=options.events,
         since=options.since,
         until=options.until,
         limit=options.most,
     )
-    if found.more:
-        summary = ", --folded shows a summary" if what == "events" else ""
+    if newest.more:
+        summary = ", --folded shows a summary" if view == "events" else ""
         write_note(
-            f"{found.more:,} older rows are not shown: --limit 0 shows all, --since and --until "
+            f"{newest.more:,} older rows are not shown: --limit 0 shows all, --since and --until "
             f"select a period{summary}"
         )
-    return found.rows
+    return newest.rows
 
 
 def folded_rows(
@@ -157,8 +157,8 @@ def folded_rows(
     if len(folded) > len(shown):
         write_note(f"{len(folded) - len(shown):,} minor rows are not shown: --limit 0 shows all")
     values = [
-        (one.first_at, one.last_at, one.count, one.group_id, ", ".join(one.events), one.text)
-        for one in shown
+        (row.first_at, row.last_at, row.count, row.group_id, ", ".join(row.events), row.text)
+        for row in shown
     ]
     columns = list(zip(*values, strict=True)) if values else [()] * len(_FOLDED_COLUMNS)
     return pa.table(dict(zip(_FOLDED_COLUMNS, map(list, columns), strict=True))), _FOLDED_COLUMNS
@@ -172,5 +172,5 @@ def with_member_labels(rows: pa.Table, reader: TableReader) -> pa.Table:
 
     named = rows.select(["group_id", "member_id", "client_id"]).to_pylist()
     labels = member_labels(reader, named)
-    found = [labels.get((row["group_id"], row["member_id"])) for row in named]
-    return rows.append_column("member", pa.array(found, pa.string()))
+    column = [labels.get((row["group_id"], row["member_id"])) for row in named]
+    return rows.append_column("member", pa.array(column, pa.string()))

@@ -65,10 +65,10 @@ def sql(
     opened = CoordinatorTables(tables, as_of=as_of, consistent=consistent)
     write_rebuilt_note(opened.reader)
     write_loading_note(opened.reader)
-    found = opened.sql(text)
+    rows = opened.sql(text)
     if parquet is None:
-        _OUTPUTS[output]().table(found.arrow, found.arrow.column_names)
+        _OUTPUTS[output]().table(rows.arrow, rows.arrow.column_names)
     else:
         import pyarrow.parquet as pq
 
-        pq.write_table(found.arrow, parquet)
+        pq.write_table(rows.arrow, parquet)

@@ -24,23 +24,23 @@ def chart() -> Response:
     group_id = request.args.get("group", "")
     reader, since, until = _spanned()
     source = reader_of_groups(reader, [group_id], since, until, is_past=g.at is not None)
-    found = lag_history(source, group_id, since=since, until=until, begins_with_data=True)
-    begin = found.at[0]
+    history = lag_history(source, group_id, since=since, until=until, begins_with_data=True)
+    begin = history.at[0]
     marks = event_marks(source, group_id, begin, until)
     return jsonify(
         {
             "since": since.timestamp(),
             "begin": begin.timestamp(),
             "until": until.timestamp(),
-            "at": [at.timestamp() for at in found.at],
-            "lag": found.lag,
-            "committed": found.consumed,
+            "at": [at.timestamp() for at in history.at],
+            "lag": history.lag,
+            "committed": history.consumed,
             "produced": [
                 None if lag is None or consumed is None else consumed + lag
-                for consumed, lag in zip(found.consumed, found.lag, strict=True)
+                for consumed, lag in zip(history.consumed, history.lag, strict=True)
             ],
-            "commit_rate": found.commit_rate_per_s,
-            "produce_rate": found.produce_rate_per_s,
+            "commit_rate": history.commit_rate_per_s,
+            "produce_rate": history.produce_rate_per_s,
             "events": marks.marks,
             "more_events": marks.more,
         }

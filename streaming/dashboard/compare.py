@@ -43,11 +43,11 @@ def page() -> str:
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
     asked = list(dict.fromkeys(request.args.getlist("group")))
     rows = snapshot.groups(asked[:_MOST])
-    found = list(rows)
-    histories = last_hour(snapshot, found)
-    topics = _topics(snapshot, found)
+    group_ids = list(rows)
+    histories = last_hour(snapshot, group_ids)
+    topics = _topics(snapshot, group_ids)
     most = greatest(list(histories.values()))
-    begin = first_known([found.lag for found in histories.values()])
+    begin = first_known([history.lag for history in histories.values()])
     return render_template(
         "compare.html",
         snapshot=snapshot,
@@ -81,12 +81,12 @@ def _change(snapshot: ServedSnapshot, group_id: str) -> FoldedEvents | None:
     """The newest event of a group within the last day."""
     arguments: dict[str, Any] = {"group": group_id, "until": snapshot.at, "is_folded": False}
     since = snapshot.at - _CHANGED_WITHIN
-    found = event_summary(snapshot.reader, since=since, most=_MOST_EVENTS, **arguments)
-    return found.rows[0] if found.rows else None
+    summary = event_summary(snapshot.reader, since=since, most=_MOST_EVENTS, **arguments)
+    return summary.rows[0] if summary.rows else None
 
 
-def _highest(found: LagHistory) -> int | None:
-    return max((round(lag) for lag in found.lag if lag is not None), default=None)
+def _highest(history: LagHistory) -> int | None:
+    return max((round(lag) for lag in history.lag if lag is not None), default=None)
 
 
 PAGES = (("compare", "compare", page),)

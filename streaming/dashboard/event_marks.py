@@ -38,7 +38,7 @@ def event_marks(reader: TableReader, group_id: str, since: datetime, until: date
 
     Equal events that are too close for a chart are one mark.
     """
-    found = event_summary(
+    summary = event_summary(
         reader,
         group=group_id,
         events=[*HEAVY, EventName.REBALANCE],
@@ -47,21 +47,21 @@ def event_marks(reader: TableReader, group_id: str, since: datetime, until: date
         most=_MOST_EVENTS,
     )
     apart = (until - since) / _PLACES
-    folded = [one for of_kind in found.rows for one in _split(of_kind, apart, found.labels)]
-    rebalances = [one for one in folded if not _is_heavy(one)]
-    marked = [one for one in folded if _is_heavy(one)][:_MOST_MARKS]
-    if sum(one.count for one in rebalances) <= _FEW_REBALANCES:
+    folded = [run for of_kind in summary.rows for run in _split(of_kind, apart, summary.labels)]
+    rebalances = [run for run in folded if not _is_heavy(run)]
+    marked = [run for run in folded if _is_heavy(run)][:_MOST_MARKS]
+    if sum(run.count for run in rebalances) <= _FEW_REBALANCES:
         marked += rebalances
-    hidden = sum(one.count for one in folded) - sum(one.count for one in marked)
-    times = [(one, one.first_at, one.last_at) for one in marked]
-    marks = [_mark(one, first, last) for one, first, last in times if first and last]
-    return EventMarks(sorted(marks, key=lambda one: one["at"]), hidden + found.more)
+    hidden = sum(run.count for run in folded) - sum(run.count for run in marked)
+    times = [(run, run.first_at, run.last_at) for run in marked]
+    marks = [_mark(run, first, last) for run, first, last in times if first and last]
+    return EventMarks(sorted(marks, key=lambda mark: mark["at"]), hidden + summary.more)
 
 
-def _split(found: FoldedEvents, apart: timedelta, labels: Labels) -> Iterator[FoldedEvents]:
+def _split(folded: FoldedEvents, apart: timedelta, labels: Labels) -> Iterator[FoldedEvents]:
     """The events of a chart's places that are apart from each other, newest first."""
     runs: list[list[Row]] = []
-    for row in found.rows:
+    for row in folded.rows:
         if not runs or row["record_timestamp"] - runs[-1][-1]["record_timestamp"] > apart:
             runs.append([])
         runs[-1].append(row)
@@ -69,15 +69,15 @@ def _split(found: FoldedEvents, apart: timedelta, labels: Labels) -> Iterator[Fo
         yield from folded_events(run, labels)
 
 
-def _is_heavy(found: FoldedEvents) -> bool:
-    return found.events[0] in HEAVY
+def _is_heavy(folded: FoldedEvents) -> bool:
+    return folded.events[0] in HEAVY
 
 
-def _mark(found: FoldedEvents, first_at: datetime, last_at: datetime) -> dict[str, Any]:
-    names = ",".join(found.events)
+def _mark(folded: FoldedEvents, first_at: datetime, last_at: datetime) -> dict[str, Any]:
+    names = ",".join(folded.events)
     address = url_for(
         "group",
-        group=found.group_id,
+        group=folded.group_id,
         event=names,
         tab="events",
         **around(first_at, last_at),
@@ -87,8 +87,8 @@ def _mark(found: FoldedEvents, first_at: datetime, last_at: datetime) -> dict[st
         "at": first_at.timestamp(),
         "until": last_at.timestamp(),
         "name": names.replace("_", " "),
-        "text": printable(found.text),
-        "count": found.count,
-        "is_heavy": _is_heavy(found),
+        "text": printable(folded.text),
+        "count": folded.count,
+        "is_heavy": _is_heavy(folded),
         "address": address,
     }

@@ -56,18 +56,18 @@ def events_page(
     """
     names = [name for name in request.args.get("event", "").split(",") if name]
     is_folded = request.args.get("folded") != "no"
-    found = event_summary(
+    summary = event_summary(
         snapshot.reader, group=group, events=names, since=since, until=until, is_folded=is_folded
     )
-    rows, more = found.rows, found.more
+    rows, more = summary.rows, summary.more
     if not is_ranked:
-        more += sum(one.count for one in rows[_PAGE_ROWS:])
+        more += sum(folded.count for folded in rows[_PAGE_ROWS:])
         rows = sorted(rows[:_PAGE_ROWS], key=newest_first)
     page = rows_page(
-        [{"order": order, "events": one} for order, one in enumerate(rows)],
+        [{"order": order, "events": folded} for order, folded in enumerate(rows)],
         request.args if is_ranked else {},
         sort="order",
         columns=["order"],
         page_rows=_PAGE_ROWS,
     )
-    return EventsPage(page, names, is_folded, more, found.labels)
+    return EventsPage(page, names, is_folded, more, summary.labels)

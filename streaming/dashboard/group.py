@@ -55,8 +55,8 @@ _GROUP_COLUMNS = [
 
 
 def _has_events(group: ShownGroup) -> bool:
-    found = history(group.snapshot.reader, "group_events", group=group.group_id, limit=1)
-    return bool(found.rows.num_rows)
+    events = history(group.snapshot.reader, "group_events", group=group.group_id, limit=1)
+    return bool(events.rows.num_rows)
 
 
 PAGES = (

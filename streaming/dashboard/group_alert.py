@@ -124,8 +124,10 @@ def _tested(text: str, reader: TableReader, group_id: str, span: timedelta) -> R
     changes = replay(
         rules, reader, since=since, step=step, group_ids=[group_id], on_moment=check_time
     )
-    found = firings(changes)
-    return RuleTest(rules.rules[0], found.rows, found.too_short, since, until, step)
+    replayed_firings = firings(changes)
+    return RuleTest(
+        rules.rules[0], replayed_firings.rows, replayed_firings.too_short, since, until, step
+    )
 
 
 def _habits(reader: TableReader, group_id: str) -> GroupHabits:
@@ -161,8 +163,8 @@ def _usual_lag(reader: TableReader, group_id: str, since: datetime) -> float | N
     until = reader.moment
     if since >= until:
         return None
-    found = lag_history(reader, group_id, since=since, until=until)
-    known = [lag for lag in found.lag if lag is not None]
+    history = lag_history(reader, group_id, since=since, until=until)
+    known = [lag for lag in history.lag if lag is not None]
     return float(np.percentile(known, _SELDOM)) if known else None
 
 

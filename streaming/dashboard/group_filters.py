@@ -76,7 +76,7 @@ def _chips(arguments: MultiDict[str, str]) -> Iterator[Chip]:
     for name, label in _SEVERAL.items():
         values = chosen_values(arguments, name)
         for value in values:
-            yield Chip(label, value, name, [one for one in values if one != value] or None)
+            yield Chip(label, value, name, [other for other in values if other != value] or None)
 
 
 def _choices(column: pa.ChunkedArray) -> list[str]:

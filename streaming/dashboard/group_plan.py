@@ -76,25 +76,25 @@ def page() -> Response | str:
 def _plan(reader: TableReader, group_id: str, goal: str, moment: datetime | None) -> GroupPlan:
     selection = TopicSelection.of(request.args.get("topics", "").replace(",", " ").split())
     if moment is None or goal == "earliest":
-        found = reset_to_earliest_kept(reader, group_id, selection)
+        plan = reset_to_earliest_kept(reader, group_id, selection)
     elif goal == "time":
-        found = reset_to_time(reader, group_id, moment, selection)
+        plan = reset_to_time(reader, group_id, moment, selection)
     else:
-        found = reset_to_state(reader, g.cluster.opened(moment).reader, group_id, selection)
-    if found is None:
+        plan = reset_to_state(reader, g.cluster.opened(moment).reader, group_id, selection)
+    if plan is None:
         unknown = unknown_group(reader, group_id, all_groups="the overview", events="its page")
         raise ConfigurationError(unknown or f"{group_id} has no committed offsets")
-    return found
+    return plan
 
 
 def _moment(reader: TableReader, group_id: str) -> datetime | None:
     """The moment of the address, by default the one before the last rewind or reset."""
-    found = moment_of("moment")
-    if found is None:
+    moment = moment_of("moment")
+    if moment is None:
         return before_last_rewind(reader, group_id)
-    if found > utc_now():
-        raise ConfigurationError(f"{moment_text(found)} is in the future")
-    return found
+    if moment > utc_now():
+        raise ConfigurationError(f"{moment_text(moment)} is in the future")
+    return moment
 
 
 def before_last_rewind(reader: TableReader, group_id: str) -> datetime | None:
@@ -102,14 +102,14 @@ def before_last_rewind(reader: TableReader, group_id: str) -> datetime | None:
 
     Rewinds of several partitions shortly after each other count as one.
     """
-    found = history(
+    rewinds = history(
         reader,
         "group_events",
         group=group_id,
         events=[EventName.OFFSET_REWIND, EventName.OFFSET_RESET],
         limit=_MOST_REWINDS,
     )
-    times = [at for at in found.rows["record_timestamp"].to_pylist() if at is not None]
+    times = [at for at in rewinds.rows["record_timestamp"].to_pylist() if at is not None]
     if not times:
         return None
     first: datetime = times[-1]

@@ -43,7 +43,7 @@ def link(text: str, address: str) -> str:
     >>> link("records", "/sql?query=a IN (1)")
     '[records](/sql?query=a%20IN%20%281%29)'
     """
-    quoted = re.sub(r"[\s()<>\\]", lambda found: f"%{ord(found[0]):02x}", address)
+    quoted = re.sub(r"[\s()<>\\]", lambda match: f"%{ord(match[0]):02x}", address)
     return f"[{escaped(text)}]({quoted})"
 
 

@@ -57,7 +57,7 @@ def page() -> str | Response:
     select = request.args.get("query", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
     as_file = _FILES.get(request.args.get("format", ""))
-    found, fault = None, ""
+    shown_answer, fault = None, ""
     if not select.strip():
         _processes().warm()
     else:
@@ -65,14 +65,14 @@ def page() -> str | Response:
             return _sent(_answer(select, snapshot, as_file.form, FILE_LIMITS), as_file)
         try:
             with _answer(select, snapshot, Form.SHOWN, SHOWN_LIMITS) as answer:
-                found = ShownAnswer(answer)
+                shown_answer = ShownAnswer(answer)
         except ConfigurationError as error:
             fault = str(error)
     return render_template(
         "sql.html",
         snapshot=snapshot,
         select=select,
-        found=found,
+        shown_answer=shown_answer,
         fault=fault,
         schemas=SCHEMAS,
         questions=QUESTIONS,
@@ -86,8 +86,8 @@ def _answer(sql: str, snapshot: ServedSnapshot, form: Form, limits: SqlLimits) -
 
 
 def _processes() -> SqlProcesses:
-    found: SqlProcesses = current_app.extensions[PROCESSES]
-    return found
+    processes: SqlProcesses = current_app.extensions[PROCESSES]
+    return processes
 
 
 def _sent(answer: BinaryIO, file: _File) -> Response:

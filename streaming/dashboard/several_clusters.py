@@ -52,8 +52,8 @@ def page() -> str:
             known.append(_known(cluster))
         except ConfigurationError as error:
             faults[cluster.name] = str(error)
-    worst = [(one.name, row) for one in known for row in one.worst]
-    worst.sort(key=lambda found: (-Status(found[1]["status"]).rank, -(found[1]["lag"] or 0)))
+    worst = [(known_cluster.name, row) for known_cluster in known for row in known_cluster.worst]
+    worst.sort(key=lambda pair: (-Status(pair[1]["status"]).rank, -(pair[1]["lag"] or 0)))
     search = request.args.get("search", "")
     return render_template(
         "clusters.html",
@@ -61,7 +61,7 @@ def page() -> str:
         faults=faults,
         totals=_totals(known),
         worst=worst[:_MOST_WORST],
-        found=[_found(one, search) for one in known] if search else None,
+        matches=[_found(known_cluster, search) for known_cluster in known] if search else None,
     )
 
 
@@ -75,14 +75,14 @@ def _known(cluster: Cluster) -> Known:
 def _totals(clusters: Sequence[Known]) -> Mapping[str, Mapping[str, int] | float | None]:
     """Groups by status, and sums of the known measures; None if none is known."""
     statuses: Counter[str] = Counter()
-    for one in clusters:
-        statuses.update(one.statuses)
-    found: dict[str, Mapping[str, int] | float | None] = {"statuses": worst_first(statuses)}
+    for cluster in clusters:
+        statuses.update(cluster.statuses)
+    totals: dict[str, Mapping[str, int] | float | None] = {"statuses": worst_first(statuses)}
     for name in ("lag", "firing"):
-        values = [one.tiles[name].value for one in clusters]
+        values = [cluster.tiles[name].value for cluster in clusters]
         known = [value for value in values if value is not None]
-        found[name] = sum(known) if known else None
-    return found
+        totals[name] = sum(known) if known else None
+    return totals
 
 
 def _found(cluster: Known, search: str) -> Found:

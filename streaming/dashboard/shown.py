@@ -78,9 +78,11 @@ def trend(growth_per_s: float | None, time_to_catch_up_ms: float | None) -> str:
     """The trend of a lag: an arrow for the eye, and the same as text."""
     if growth_per_s is None:
         return _NONE
-    found = Trend.of(growth_per_s)
+    direction = Trend.of(growth_per_s)
     shown = Markup('<span class="trend {}"><span aria-hidden="true">{}</span> {}</span>')
-    return shown.format(found.value, _ARROWS[found], trend_text(growth_per_s, time_to_catch_up_ms))
+    return shown.format(
+        direction.value, _ARROWS[direction], trend_text(growth_per_s, time_to_catch_up_ms)
+    )
 
 
 def moment(value: datetime | None) -> str:

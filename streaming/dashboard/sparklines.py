@@ -26,7 +26,7 @@ def page() -> str:
     snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
     group_ids = [row["group_id"] for row in groups_page(snapshot, request.args).rows]
     histories = last_hour(snapshot, group_ids)
-    begin = first_known([found.lag for found in histories.values()])
+    begin = first_known([history.lag for history in histories.values()])
     return render_template(
         "sparklines.html",
         snapshot=snapshot,
@@ -34,8 +34,8 @@ def page() -> str:
         height=HEIGHT,
         lines={
             # A lag that is no more than noise stays near the bottom.
-            group_id: lines(found.lag[begin:], max(greatest([found]), 2 * _in_flight(found)))
-            for group_id, found in histories.items()
+            group_id: lines(history.lag[begin:], max(greatest([history]), 2 * _in_flight(history)))
+            for group_id, history in histories.items()
         },
     )
 
@@ -54,7 +54,10 @@ def last_hour(snapshot: ServedSnapshot, group_ids: Sequence[str]) -> Mapping[str
 
 def greatest(histories: Sequence[LagHistory]) -> float:
     """The greatest lag of several histories, at least 1."""
-    return max((lag for found in histories for lag in found.lag if lag is not None), default=0) or 1
+    return (
+        max((lag for history in histories for lag in history.lag if lag is not None), default=0)
+        or 1
+    )
 
 
 def lines(

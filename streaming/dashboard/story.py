@@ -14,7 +14,7 @@ from streaming.dashboard.moments import moment_text
 from streaming.dashboard.period import around
 from streaming.dashboard.ticket import place_text, ticket_of
 from streaming.served.snapshot import ServedSnapshot
-from streaming.views.story import told
+from streaming.views.story import group_story
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def why() -> str:
     """Explain one group; the page of the group loads it after itself."""
     group_id = request.args.get("group", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
-    story = told(snapshot.reader, group_id, at=snapshot.at)
+    story = group_story(snapshot.reader, group_id, at=snapshot.at)
     return render_template(
         "why.html",
         snapshot=snapshot,
@@ -51,7 +51,7 @@ def ticket() -> Response:
     """The story as Markdown, to be pasted into a ticket."""
     group_id = request.args.get("group", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
-    story = told(snapshot.reader, group_id, at=snapshot.at)
+    story = group_story(snapshot.reader, group_id, at=snapshot.at)
     if story is None:
         abort(404, f"No data about group {group_id!r} in the hour before this moment.")
     return Response(_ticket(story), content_type="text/markdown; charset=utf-8")
@@ -63,7 +63,7 @@ def _ticket(story: Story) -> str:
     return ticket_of(
         story,
         cluster=g.cluster.name,
-        lines=[(one.line, one.moment, one.records) for one in lines],
+        lines=[(linked.line, linked.moment, linked.records) for linked in lines],
         address=url_for("group", group=story.group_id, at=_text(story.at), _external=True),
     )
 

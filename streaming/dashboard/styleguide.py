@@ -49,11 +49,11 @@ def tokens(css: str) -> Mapping[str, Sequence[tuple[str, str]]]:
     >>> dict(tokens("/* Sizes */ --big: 2rem; --small: 1rem;"))
     {'Sizes': [('--big', '2rem'), ('--small', '1rem')]}
     """
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    tokens_by_family: dict[str, list[tuple[str, str]]] = defaultdict(list)
     family = ""
     for match in re.finditer(f"{_FAMILY.pattern}|{_TOKEN.pattern}", css):
         if match["family"]:
             family = match["family"].partition(":")[0]
         else:
-            found[family].append((match["name"], match["value"]))
-    return found
+            tokens_by_family[family].append((match["name"], match["value"]))
+    return tokens_by_family

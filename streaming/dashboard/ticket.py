@@ -22,7 +22,7 @@ def ticket_of(story: Story, *, cluster: str, lines: LinesWithAddresses, address:
         lines: its lines.
         address: the address of the group at the moment of the story.
     """
-    numbered = [f"{number}. {_line(*one)}" for number, one in enumerate(lines, 1)]
+    numbered = [f"{number}. {_line(*line)}" for number, line in enumerate(lines, 1)]
     parts = [
         f"# {code(story.group_id)}: {escaped(story.headline)}",
         f"Cluster {code(cluster)}, {link(_utc(story.at), address)}",

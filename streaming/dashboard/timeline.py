@@ -47,12 +47,12 @@ def page() -> str:
     group_id = request.args.get("group", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
     period = period_of(snapshot.reader.moment)
-    found = group_timeline(snapshot.reader, group_id, since=period.since, until=period.until)
+    timeline = group_timeline(snapshot.reader, group_id, since=period.since, until=period.until)
     return render_template(
         "timeline.html",
         snapshot=snapshot,
         group_id=group_id,
-        shown=ShownTimeline(found, period.since),
+        shown=ShownTimeline(timeline, period.since),
         span=period.span,
         spans=SPANS,
     )
@@ -72,13 +72,13 @@ class Mark:
 class ShownTimeline:
     """A timeline as the template draws it; x and widths are percent of the width."""
 
-    found: GroupTimeline
+    group_timeline: GroupTimeline
     asked_since: datetime
 
     @property
     def timeline(self) -> AssignmentTimeline:
         """The timeline itself."""
-        return self.found.timeline
+        return self.group_timeline.timeline
 
     @property
     def begins_late(self) -> bool:
@@ -103,7 +103,7 @@ class ShownTimeline:
     @cached_property
     def owner_names(self) -> list[str]:
         """The name of each owner."""
-        return [owner_text(owner, self.found.labels) for owner in self.timeline.owners]
+        return [owner_text(owner, self.group_timeline.labels) for owner in self.timeline.owners]
 
     @cached_property
     def lanes(self) -> list[tuple[Lane, str, list[Bar]]]:
@@ -133,13 +133,13 @@ class ShownTimeline:
     @property
     def cycles(self) -> Sequence[FoldedEvents]:
         """The newest cycles of joins and leaves."""
-        return self.found.cycles[:_MOST_CYCLES]
+        return self.group_timeline.cycles[:_MOST_CYCLES]
 
     def bar_tooltip(self, bar: Bar) -> str:
         """The owner of a bar and its exact times."""
         times = self._span(bar.begin, bar.end)
         if len(bar.segments) == 1:
-            names = ", ".join(self.found.labels[owner] for owner in bar.segments[0].owners)
+            names = ", ".join(self.group_timeline.labels[owner] for owner in bar.segments[0].owners)
             return f"{names} {times}"
         return f"{len(bar.segments):,} assignments in turn {times}: {self._owners(bar)}"
 
@@ -184,14 +184,14 @@ class ShownTimeline:
     @property
     def lines(self) -> list[float]:
         """The places of rebalances; those that share one have one line."""
-        at = {number: one.at for number, one in enumerate(self.timeline.rebalances)}
+        at = {number: rebalance.at for number, rebalance in enumerate(self.timeline.rebalances)}
         return [self.axis.x(at[group[0]]) for group in self.axis.places(at, at, _LINES)]
 
     @property
     def rebalance_marks(self) -> list[Mark]:
         """The rebalances by their place, with causes."""
         rebalances = self.timeline.rebalances
-        at = {number: one.at for number, one in enumerate(rebalances)}
+        at = {number: rebalance.at for number, rebalance in enumerate(rebalances)}
         return [
             self._rebalance_mark([rebalances[number] for number in group])
             for group in self.axis.places(at, at, _REBALANCE_PLACES)
@@ -216,31 +216,35 @@ class ShownTimeline:
 
     def cause(self, rebalance: Rebalance) -> str:
         """Who joined and left before a rebalance."""
-        return cause_text(rebalance, self.found.labels)
+        return cause_text(rebalance, self.group_timeline.labels)
 
     @property
     def joins(self) -> list[Mark]:
         """The joins by their place."""
-        return self._changes([one for one in self.timeline.changes if one.is_join], "+", "joined")
+        return self._changes(
+            [change for change in self.timeline.changes if change.is_join], "+", "joined"
+        )
 
     @property
     def leaves(self) -> list[Mark]:
         """The leaves by their place."""
-        return self._changes([one for one in self.timeline.changes if not one.is_join], "-", "left")
+        return self._changes(
+            [change for change in self.timeline.changes if not change.is_join], "-", "left"
+        )
 
     def _changes(self, changes: Sequence[MemberChange], sign: str, verb: str) -> list[Mark]:
-        at = {one: one.at for one in changes}
-        found = []
+        at = {change: change.at for change in changes}
+        marks = []
         for group in self.axis.places(at, at, _CHANGE_PLACES):
             first, last = group[0].at, group[-1].at
-            who = self.found.labels[group[0].member_id]
+            who = self.group_timeline.labels[group[0].member_id]
             if len(group) > 1:
                 who = count_text(len(group), "member")
             middle = first + (last - first) / 2
             text = f"{sign}{len(group)}"
             tooltip = f"{who} {verb} {self._times(first, last)}"
-            found.append(Mark(self.axis.x(middle), 0, text, tooltip))
-        return found
+            marks.append(Mark(self.axis.x(middle), 0, text, tooltip))
+        return marks
 
     @property
     def newest_rebalances(self) -> Sequence[Rebalance]:

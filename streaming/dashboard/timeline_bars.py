@@ -70,23 +70,23 @@ class Axis:
     def ticks(self) -> list[Tick]:
         """At most six round times; none where its text would not fit on the page."""
         seconds = (self.until - self.since).total_seconds()
-        step = next((one for one in _STEPS_S if seconds <= one * _MOST_TICKS), None)
+        step = next((step_s for step_s in _STEPS_S if seconds <= step_s * _MOST_TICKS), None)
         step = step or _STEPS_S[-1] * -int(-seconds // (_STEPS_S[-1] * _MOST_TICKS))
         form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86_400 else "%m-%d"
         number = int(-(-self.since.timestamp() // step))
-        found = []
+        ticks = []
         while (at := datetime.fromtimestamp(number * step, timezone.utc)) < self.until:
             if self.x(at) < 86:
-                found.append(Tick(at, at.strftime(form)))
+                ticks.append(Tick(at, at.strftime(form)))
             number += 1
-        return found
+        return ticks
 
-    def places(self, things: Iterable[T], at: Mapping[T, datetime], count: int) -> list[list[T]]:
-        """Things by their place, if the width has this many places."""
-        found: dict[int, list[T]] = defaultdict(list)
-        for one in things:
-            found[min(int(self.x(at[one]) * count / 100), count - 1)].append(one)
-        return [found[place] for place in sorted(found)]
+    def places(self, keys: Iterable[T], at: Mapping[T, datetime], count: int) -> list[list[T]]:
+        """The keys of `at` by their place, if the width has this many places."""
+        keys_by_place: dict[int, list[T]] = defaultdict(list)
+        for key in keys:
+            keys_by_place[min(int(self.x(at[key]) * count / 100), count - 1)].append(key)
+        return [keys_by_place[place] for place in sorted(keys_by_place)]
 
 
 def bars_of(
@@ -134,7 +134,7 @@ def _bar(run: Sequence[Segment], owner_of: Mapping[str, int]) -> Bar:
         for owner in segment.owners:
             shares[owner_of[owner]] += part
     heights: list[tuple[int | None, float]] = sorted(
-        shares.items(), key=lambda one: (-one[1], one[0])
+        shares.items(), key=lambda share: (-share[1], share[0])
     )
     if len(heights) > _MOST_PARTS:
         rest = sum(height for _, height in heights[_MOST_PARTS - 1 :])

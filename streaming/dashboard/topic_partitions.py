@@ -45,19 +45,19 @@ class TopicPartitions:
         """
         begin = int(first) if first.isdecimal() and len(first) < 10 else 0
         begin = max(min(begin, len(self) - 1), 0) // AT_ONCE * AT_ONCE
-        found = self._by_partition()
-        rates = {partition: logs[0]["produce_rate_per_s"] for partition, logs in found.items()}
+        rows = self._by_partition()
+        rates = {partition: logs[0]["produce_rate_per_s"] for partition, logs in rows.items()}
         known = [rate for rate in rates.values() if rate]
         return [
             {
                 **dict.fromkeys(_OF_LOG),
-                **{name: log[name] for log in found.get(partition, ())[:1] for name in _OF_LOG},
+                **{name: log[name] for log in rows.get(partition, ())[:1] for name in _OF_LOG},
                 "partition": partition,
                 "share": _part(rates.get(partition), sum(known)),
                 "bar": round(100 * (_part(rates.get(partition), max(known, default=0)) or 0)),
-                "groups": sum("lag" in log for log in found.get(partition, ())),
+                "groups": sum("lag" in log for log in rows.get(partition, ())),
                 "max_lag": max(
-                    (log["lag"] for log in found.get(partition, ()) if log.get("lag") is not None),
+                    (log["lag"] for log in rows.get(partition, ()) if log.get("lag") is not None),
                     default=None,
                 ),
             }
@@ -66,11 +66,11 @@ class TopicPartitions:
 
     def _by_partition(self) -> dict[int, list[Row]]:
         """The rows of each partition; those of an unread one have no lag."""
-        found: dict[int, list[Row]] = defaultdict(list)
+        by_partition: dict[int, list[Row]] = defaultdict(list)
         of_topic = self.unread.filter(pc.equal(self.unread["topic"], self.topic["topic"]))
         for row in (*self.rows, *of_topic.to_pylist()):
-            found[row["partition"]].append(row)
-        return found
+            by_partition[row["partition"]].append(row)
+        return by_partition
 
 
 def _part(value: float | None, of: float) -> float | None:

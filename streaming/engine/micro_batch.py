@@ -107,13 +107,13 @@ class MicroBatchApply(Generic[Rows]):
         Of topics without new records the time of the last micro-batch is written once a minute.
         """
         read, is_due = 0, False
-        for topic, found in outcome.others.items():
+        for topic, topic_outcome in outcome.others.items():
             of_topic = self.progress.others[topic]
             before = of_topic.places()
             read += of_topic.advance(
-                found.reports,
-                found.counts,
-                newest_timestamps=found.newest_timestamps,
+                topic_outcome.reports,
+                topic_outcome.counts,
+                newest_timestamps=topic_outcome.newest_timestamps,
                 read_at=read_at,
             )
             is_due |= of_topic.places() != before
@@ -126,11 +126,14 @@ class MicroBatchApply(Generic[Rows]):
     def _report(self, batch_id: int, outcome: Outcome, read: int, started: float) -> None:
         duration_ms = round((time.monotonic() - started) * 1000)
         rows = self.progress.rows
-        counts = [outcome.counts, *(one.counts for one in outcome.others.values())]
-        quarantined = sum(sum(one.quarantined.values()) for one in counts)
+        counts = [
+            outcome.counts,
+            *(topic_outcome.counts for topic_outcome in outcome.others.values()),
+        ]
+        quarantined = sum(sum(topic_counts.quarantined.values()) for topic_counts in counts)
         merged = Counter(outcome.rows)
-        for one in outcome.others.values():
-            merged.update(one.rows)
+        for topic_outcome in outcome.others.values():
+            merged.update(topic_outcome.rows)
         logger.info(
             "micro-batch %(batch_id)s: %(records_read)s records read, %(rows_merged)s rows merged, "
             "%(quarantined)s quarantined, %(duration_ms)s ms",

@@ -99,7 +99,11 @@ def redecode_quarantine(
     writes = TableWrites(writer, progress)
     writes.merge(COORDINATOR_RECORDS, record_rows(collected.group_records))
     kept = stored.records(set(records.values()))
-    places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
+    places = {
+        (p, record.record_offset)
+        for (p, _), group_records in kept.items()
+        for record in group_records
+    }
     applied = places & records.keys()
     groups = {records[place] for place in applied}
     before = stored.groups(progress.table_versions, progress.release)
@@ -137,13 +141,13 @@ def _decoded(quarantined: list[Row]) -> pa.Table:
         timestamp_ms = NO_TIMESTAMP if time is None else moment_ms(time)
         record = (0, timestamp_ms, row["raw_key"], row["raw_value"])
         batches[row["log_partition"]].append(write_record_batch(row["record_offset"], [record]))
-    found = [LOG_ROW_SCHEMA.empty_table()]
+    parts = [LOG_ROW_SCHEMA.empty_table()]
     for log_partition, raw in batches.items():
         decoded = decode_record_set(
             b"".join(raw), log_partition=log_partition, from_offset=0, to_offset=_MAX_OFFSET
         )
-        found.append(pa.Table.from_batches([decoded.rows]))
-    rows = pa.concat_tables(found)
+        parts.append(pa.Table.from_batches([decoded.rows]))
+    rows = pa.concat_tables(parts)
     kinds = pa.array([ROW_KIND_RECORD, ROW_KIND_OFFSET])
     return rows.filter(pc.is_in(rows["row_kind"], kinds))
 

@@ -54,12 +54,12 @@ class TopicTables:
             WriterFenced: a newer writer has taken over.
             TablesUnavailable: a table cannot be read or written.
         """
-        found = {}
+        outcomes = {}
         for topic in OTHER_TOPICS:
             own = rows.filter(pc.equal(rows["log_topic"], topic))
             if own.num_rows:
-                found[topic] = self._apply(topic, own, progress)
-        return found
+                outcomes[topic] = self._apply(topic, own, progress)
+        return outcomes
 
     def _apply(self, topic: str, rows: pa.Table, progress: LoadProgress) -> TopicOutcome:
         of_topic = progress.others[topic]
@@ -84,7 +84,7 @@ class TopicTables:
         """The state of the keys that rows are about."""
         table = STATE_TABLES[topic]
         names = pa.array(touched_names(topic, rows), pa.string())
-        found = delta.read(
+        stored_rows = delta.read(
             self.writer.tables,
             table,
             version=progress.table_versions[table.name],
@@ -93,9 +93,11 @@ class TopicTables:
         )
         if table is SHARE_PARTITIONS:
             # The cluster does not know the names of deleted topics any more.
-            named = found.filter(pc.is_valid(found["topic"])).select(["topic_id", "topic"])
+            named = stored_rows.filter(pc.is_valid(stored_rows["topic"])).select(
+                ["topic_id", "topic"]
+            )
             self.topics.names.update(dict(zip(*named.to_pydict().values(), strict=True)))
-        return topic_state(topic, found)
+        return topic_state(topic, stored_rows)
 
     def _write(
         self, tables: Mapping[str, pa.Table], of_topic: TopicProgress, progress: LoadProgress

@@ -28,10 +28,10 @@ class ExternalGroup(NamedTuple):
         Raises:
             ValueError: the text has another form, or names another program than Spark.
         """
-        found = _NAMED.fullmatch(text)
-        if found is None:
+        match = _NAMED.fullmatch(text)
+        if match is None:
             raise ValueError(f"{text!r} is not {FORM}")
-        group_id, program, location = found.groups()
+        group_id, program, location = match.groups()
         if program != "spark":
             reason = "; docs/external.md says why Flink is not" if program == "flink" else ""
             raise ValueError(f"{text!r}: only checkpoints of spark can be read{reason}")

@@ -76,8 +76,8 @@ class SparkCheckpoint:
             query_id = _query_id(self._files)
             if query_id is None:
                 raise NoCheckpoint(f"{self.location} has no checkpoint of a Spark query")
-            done = {int(one.base_name): _time(one) for one in _numbered(self._files, "commits")}
-            found = [
+            done = {int(info.base_name): _time(info) for info in _numbered(self._files, "commits")}
+            batches = [
                 SparkBatch(query_id, batch_id, done[batch_id], self._offsets(self._files, batch_id))
                 for batch_id in _wanted(done, query_id, last)
             ]
@@ -85,9 +85,9 @@ class SparkCheckpoint:
             raise ConfigurationError(
                 f"cannot read the checkpoint {self.location}: {error}"
             ) from error
-        if last is not None and found and found[0].state == last.state:
-            del found[0]
-        return [batch for batch in found if batch.offsets]
+        if last is not None and batches and batches[0].state == last.state:
+            del batches[0]
+        return [batch for batch in batches if batch.offsets]
 
     def _offsets(self, files: FileSystem, batch_id: int) -> dict[TopicPartition, int]:
         name = f"offsets/{batch_id}"
@@ -99,12 +99,12 @@ class SparkCheckpoint:
         version, _, *sources = text.split("\n")
         if version.strip() not in {"v1", "v2"}:
             raise ValueError(f"{name} begins with {version[:20]!r}, not with v1 or v2")
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for source in sources:
             for at, offset in _of_kafka(_json_of(source)):
                 # Of two sources that read one partition, the slower one counts.
-                found[at] = min(offset, found.get(at, offset))
-        return found
+                offsets[at] = min(offset, offsets.get(at, offset))
+        return offsets
 
 
 def _wanted(done: Collection[int], query_id: str, last: SparkBatch | None) -> list[int]:
@@ -118,10 +118,10 @@ def _wanted(done: Collection[int], query_id: str, last: SparkBatch | None) -> li
 
 def _query_id(files: FileSystem) -> str | None:
     try:
-        found = json.loads(_text(files, "metadata"))
+        metadata = json.loads(_text(files, "metadata"))
     except FileNotFoundError:
         return None
-    return str(found["id"]) if isinstance(found, dict) and "id" in found else None
+    return str(metadata["id"]) if isinstance(metadata, dict) and "id" in metadata else None
 
 
 def _json_of(line: str) -> Any:
@@ -158,15 +158,15 @@ def _of_kafka(offset: Any) -> Iterator[tuple[TopicPartition, int]]:
 def _numbered(files: FileSystem, folder: str) -> list[FileInfo]:
     selector = FileSelector(folder, allow_not_found=True)
     return [
-        one
-        for one in files.get_file_info(selector)
-        if one.type == FileType.File and one.base_name.isdecimal()
+        info
+        for info in files.get_file_info(selector)
+        if info.type == FileType.File and info.base_name.isdecimal()
     ]
 
 
 def _time(info: FileInfo) -> datetime:
-    found: datetime = info.mtime
-    return found
+    mtime: datetime = info.mtime
+    return mtime
 
 
 def _text(files: FileSystem, name: str) -> str:

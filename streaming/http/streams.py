@@ -63,9 +63,9 @@ class Streams:
         yield f"retry: {_RETRY_MS}\ndata: {sent}\n\n"
         sent_at = time.monotonic()
         while not self._is_closed.wait(_LOOKS_EVERY_S) and not is_gone():
-            now, found = time.monotonic(), current()
+            now, text = time.monotonic(), current()
             if now >= ends_at:
                 return
-            if found != sent or now >= sent_at + HEARTBEAT_S:
-                yield ":\n\n" if found == sent else f"data: {found}\n\n"
-                sent, sent_at = found, now
+            if text != sent or now >= sent_at + HEARTBEAT_S:
+                yield ":\n\n" if text == sent else f"data: {text}\n\n"
+                sent, sent_at = text, now

@@ -23,8 +23,8 @@ _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 def archive_of(java: Path) -> Path:
     """Return the file for this `java` command and the installed Spark; it may not exist."""
-    found = java.resolve()
-    made_for = (str(found), found.stat().st_mtime_ns, str(linked_home()))
+    executable = java.resolve()
+    made_for = (str(executable), executable.stat().st_mtime_ns, str(linked_home()))
     digest = hashlib.sha256(repr(made_for).encode()).hexdigest()
     return cache_folder() / f"spark-classes-{digest[:16]}.jsa"
 

@@ -36,8 +36,8 @@ def read_lock(file: Path) -> dict[str, str] | None:
 
 def write_lock(file: Path, jars: Mapping[Path, str]) -> None:
     """Write the lock file of jars, each with its coordinates."""
-    found = sorted((jar.name, coordinates, sha512_of(jar)) for jar, coordinates in jars.items())
-    lines = (f"# {coordinates}\n{sha512}  {name}\n" for name, coordinates, sha512 in found)
+    entries = sorted((jar.name, coordinates, sha512_of(jar)) for jar, coordinates in jars.items())
+    lines = (f"# {coordinates}\n{sha512}  {name}\n" for name, coordinates, sha512 in entries)
     file.write_text("".join(lines), encoding="utf-8")
 
 
@@ -47,11 +47,11 @@ def difference(folder: Path, sums: Mapping[str, str]) -> str | None:
         if name not in sums:
             return f"{name} is not in the lock file"
         try:
-            found = sha512_of(folder / name)
+            sha512 = sha512_of(folder / name)
         except OSError as error:
             return f"{name} cannot be read ({error.strerror})"
-        if found != sums[name]:
-            return f"{name} has SHA-512 {found[:_SHOWN]}..., not {sums[name][:_SHOWN]}..."
+        if sha512 != sums[name]:
+            return f"{name} has SHA-512 {sha512[:_SHOWN]}..., not {sums[name][:_SHOWN]}..."
     return None
 
 

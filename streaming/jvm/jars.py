@@ -134,8 +134,8 @@ def cache_folder() -> Path:
 
 def is_ours(path: Path) -> bool:
     """Whether code there is safe to run: this user or root owns it, and not everyone can write."""
-    found = path.stat()
-    return found.st_uid in {0, os.getuid()} and not found.st_mode & stat.S_IWOTH
+    status = path.stat()
+    return status.st_uid in {0, os.getuid()} and not status.st_mode & stat.S_IWOTH
 
 
 def cached_jars(jar_set: JarSet) -> list[Path]:

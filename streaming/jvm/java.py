@@ -42,10 +42,10 @@ def find_java() -> Path:
         if not java.is_file():
             raise JavaNotFound(f"JAVA_HOME is {java_home}, but {java} does not exist: {_ADVICE}")
     else:
-        found = shutil.which("java")
-        if found is None:
+        command = shutil.which("java")
+        if command is None:
             raise JavaNotFound(f"no Java: JAVA_HOME is not set and no java on PATH: {_ADVICE}")
-        java = Path(found)
+        java = Path(command)
     version = java_version(java)
     if version < MINIMUM_JAVA_VERSION:
         raise JavaNotFound(f"{java} is Java {version}, which is too old: {_ADVICE}")

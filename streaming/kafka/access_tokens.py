@@ -145,11 +145,11 @@ class EndpointTokens(AbstractTokenProvider):
             raise ConfigurationError(
                 f"{where} refuses client {self.client_id!r} ({code}{_reason(answer)}); {_ADVICE}"
             )
-        found = _json_of(answer)
-        if code != requests.codes.ok or not isinstance(found.get("access_token"), str):
+        body = _json_of(answer)
+        if code != requests.codes.ok or not isinstance(body.get("access_token"), str):
             raise KafkaConnectionError(f"{where} answered {code} without a token")
-        life_s = found.get("expires_in")
-        return Secret(found["access_token"]), life_s if isinstance(life_s, int | float) else 0.0
+        life_s = body.get("expires_in")
+        return Secret(body["access_token"]), life_s if isinstance(life_s, int | float) else 0.0
 
 
 def _shown(endpoint: str) -> str:
@@ -169,7 +169,7 @@ def _reason(answer: requests.Response) -> str:
 
 def _json_of(answer: requests.Response) -> dict[str, Any]:
     try:
-        found = answer.json()
+        body = answer.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}

@@ -177,8 +177,8 @@ class LogClient:
 
     def earliest_offsets(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
         """Return the log start of log partitions; None means all."""
-        found = self._list_offsets("list the log start offsets", EARLIEST, log_partitions)
-        return _offsets(found)
+        log_starts = self._list_offsets("list the log start offsets", EARLIEST, log_partitions)
+        return _offsets(log_starts)
 
     def high_watermarks(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
         """Return the high watermark of log partitions, the end of the readable records."""
@@ -191,7 +191,7 @@ class LogClient:
         support the request (KIP-734).
         """
         try:
-            found = self._ask_offsets("list the newest timestamps", MAX_TIMESTAMP, log_partitions)
+            answers = self._ask_offsets("list the newest timestamps", MAX_TIMESTAMP, log_partitions)
         except LogChanged:
             raise
         except ConfigurationError as error:
@@ -199,7 +199,7 @@ class LogClient:
             return {}
         return {
             p: datetime.fromtimestamp(min(data.timestamp, MAX_TIMESTAMP_MS) / 1000, timezone.utc)
-            for p, data in found.items()
+            for p, data in answers.items()
             if data.timestamp >= 0
         }
 
@@ -300,10 +300,10 @@ class LogClient:
     def _list_offsets(
         self, operation: str, timestamp: int, log_partitions: Collection[int] | None
     ) -> dict[int, OffsetAndEpoch]:
-        found = self._ask_offsets(operation, timestamp, log_partitions)
+        answers = self._ask_offsets(operation, timestamp, log_partitions)
         return {
             log_partition: OffsetAndEpoch(data.offset, data.leader_epoch)
-            for log_partition, data in sorted(found.items())
+            for log_partition, data in sorted(answers.items())
         }
 
     def _ask_offsets(
@@ -369,8 +369,8 @@ class LogClient:
         )
 
 
-def _offsets(found: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
-    return {log_partition: at.offset for log_partition, at in found.items()}
+def _offsets(positions: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
+    return {log_partition: at.offset for log_partition, at in positions.items()}
 
 
 def _fetched_records(data: Any) -> FetchedRecords:

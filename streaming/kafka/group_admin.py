@@ -166,29 +166,29 @@ class GroupAdmin(RetryingClient):
                 )
                 for node_id in self.nodes
             ]
-            found, failure = [], TransientFailure("the cluster has no brokers")
+            versions, failure = [], TransientFailure("the cluster has no brokers")
             for answer in sent:
                 try:
-                    found.append(_broker_version(await answer))
+                    versions.append(_broker_version(await answer))
                 except TransientFailure as error:
                     # A broker that is down stays in the metadata for a while.
                     failure = error
-            if not found:
+            if not versions:
                 raise failure
-            return found
+            return versions
 
         return self.with_retries(attempt)
 
     def offsets_retention_ms(self) -> int:
         """Return `offsets.retention.minutes` of a broker, in milliseconds."""
-        kind, what = ConfigResourceType.BROKER, "of the brokers"
-        return self._config(kind, lambda: str(self.nodes[0]), _OFFSETS_RETENTION, what) * 60_000
+        kind, owner = ConfigResourceType.BROKER, "of the brokers"
+        return self._config(kind, lambda: str(self.nodes[0]), _OFFSETS_RETENTION, owner) * 60_000
 
     def delete_retention_ms(self, topic: str) -> int:
         """Return `delete.retention.ms` of a topic."""
-        kind, what = ConfigResourceType.TOPIC, f"of topic {topic}"
+        kind, owner = ConfigResourceType.TOPIC, f"of topic {topic}"
         acl = f"DescribeConfigs on topic {topic}"
-        return self._config(kind, lambda: topic, _DELETE_RETENTION, what, acl)
+        return self._config(kind, lambda: topic, _DELETE_RETENTION, owner, acl)
 
     def _config(
         self,
@@ -224,7 +224,7 @@ class GroupAdmin(RetryingClient):
         """
 
         async def attempt() -> dict[str, str]:
-            found: dict[str, str] = {}
+            name_by_id: dict[str, str] = {}
             for chunk in chunks(sorted(topic_ids), _TOPICS_PER_REQUEST):
                 request = MetadataRequest(
                     topics=[
@@ -239,8 +239,8 @@ class GroupAdmin(RetryingClient):
                 answer = await self.send(self.nodes[0], request)
                 for topic in answer.topics:
                     if not topic.error_code and topic.name:
-                        found[uuid_text(topic.topic_id)] = topic.name
-            return found
+                        name_by_id[uuid_text(topic.topic_id)] = topic.name
+            return name_by_id
 
         return self.with_retries(attempt)
 
@@ -248,7 +248,7 @@ class GroupAdmin(RetryingClient):
         """Return the topics that this client may not describe: OffsetFetch omits their offsets."""
 
         async def attempt() -> set[str]:
-            found: set[str] = set()
+            unauthorised: set[str] = set()
             for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
                 request = MetadataRequest(
                     topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in chunk],
@@ -256,12 +256,12 @@ class GroupAdmin(RetryingClient):
                     min_version=4,
                 )
                 answer = await self.send(self.nodes[0], request)
-                found |= {
+                unauthorised |= {
                     topic.name
                     for topic in answer.topics
                     if topic.error_code == kafka_errors.TopicAuthorizationFailedError.errno
                 }
-            return found
+            return unauthorised
 
         return self.with_retries(attempt)
 
@@ -309,8 +309,10 @@ class GroupAdmin(RetryingClient):
         """Return the broker that coordinates a group."""
 
         async def attempt() -> Coordinator:
-            found = (await self.find_coordinators([group_id]))[group_id]
-            return Coordinator(node_id=found.node_id, host=found.host, port=found.port)
+            coordinator = (await self.find_coordinators([group_id]))[group_id]
+            return Coordinator(
+                node_id=coordinator.node_id, host=coordinator.host, port=coordinator.port
+            )
 
         return self.with_retries(attempt)
 
@@ -320,7 +322,9 @@ def _broker_version(answer: Any) -> BrokerVersion:
     api_versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     return BrokerVersion(
         version=BrokerVersionData(api_versions=api_versions).broker_version,
-        features={one.name: one.max_version_level for one in answer.finalized_features or ()},
+        features={
+            feature.name: feature.max_version_level for feature in answer.finalized_features or ()
+        },
     )
 
 

@@ -224,10 +224,14 @@ class TopicLeaders:
     ) -> dict[int, Any]:
         """Return the answer of each log partition; retry only those that have not answered."""
         wanted = list(log_partitions)
-        found: dict[int, Any] = {}
+        answer_by_partition: dict[int, Any] = {}
 
         async def attempt() -> None:
-            missing = [log_partition for log_partition in wanted if log_partition not in found]
+            missing = [
+                log_partition
+                for log_partition in wanted
+                if log_partition not in answer_by_partition
+            ]
             answers, failure = await self.ask(missing, request_for)
             for data in (
                 data for answer in answers for topic in answer.topics for data in topic.partitions
@@ -237,12 +241,12 @@ class TopicLeaders:
                 except TransientFailure as error:
                     failure = error
                 else:
-                    found[log_partition_of(data)] = data
+                    answer_by_partition[log_partition_of(data)] = data
             if failure is not None:
                 raise failure
 
         self.with_retries(operation, attempt)
-        return found
+        return answer_by_partition
 
     async def ask(
         self,

@@ -99,7 +99,7 @@ class LogOffsetsClient(RetryingClient):
             if leader >= 0:
                 leaders[leader][at] = first
         names = {known.uuid: name for name, known in metadata.items()}
-        found: dict[TopicPartition, int | DecodeError | None] = {}
+        markers_by_place: dict[TopicPartition, int | DecodeError | None] = {}
         for leader, fetch_offsets in leaders.items():
             answer = await self.send(leader, _fetch_request(fetch_offsets, metadata))
             for topic in answer.responses:
@@ -109,50 +109,50 @@ class LogOffsetsClient(RetryingClient):
                     at = TopicPartition(name, data.partition_index)
                     if at in places and not data.error_code:
                         try:
-                            found[at] = _markers(data.records or b"", *places[at])
+                            markers_by_place[at] = _markers(data.records or b"", *places[at])
                         except DecodeError as error:
-                            found[at] = error
-        return {at: markers for at, markers in found.items() if markers is not None}
+                            markers_by_place[at] = error
+        return {at: markers for at, markers in markers_by_place.items() if markers is not None}
 
     async def _sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
-        found: dict[TopicPartition, LogOffsets] = {}
+        sample_by_place: dict[TopicPartition, LogOffsets] = {}
         missing = set(partitions)
         for _ in range(_ROUNDS):
             metadata = await self._metadata({at.topic for at in missing})
             leaders: dict[int, list[TopicPartition]] = defaultdict(list)
             for at in sorted(missing):
                 known = metadata[at.topic]
-                found[at] = LogOffsets(
+                sample_by_place[at] = LogOffsets(
                     topic=at.topic,
                     partition=at.partition,
                     state=known.state(at.partition),
                     topic_id=known.topic_id,
                 )
                 leader = known.leaders.get(at.partition, -1)
-                if found[at].state == PRESENT and leader >= 0:
+                if sample_by_place[at].state == PRESENT and leader >= 0:
                     leaders[leader].append(at)
             answers = await self._list_offsets(leaders)
             for at in missing:
-                if found[at].state == PRESENT:
-                    found[at] = _answered(found[at], answers[at])
-            missing = {at for at in missing if found[at].state == UNAVAILABLE}
+                if sample_by_place[at].state == PRESENT:
+                    sample_by_place[at] = _answered(sample_by_place[at], answers[at])
+            missing = {at for at in missing if sample_by_place[at].state == UNAVAILABLE}
             if not missing:
                 break
-        return [found[at] for at in sorted(found)]
+        return [sample_by_place[at] for at in sorted(sample_by_place)]
 
     async def _metadata(self, topics: Iterable[str]) -> dict[str, _TopicMetadata]:
-        found: dict[str, _TopicMetadata] = {}
+        metadata_by_topic: dict[str, _TopicMetadata] = {}
         for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
             answer = await self.send(self.nodes[0], _metadata_request(chunk))
             for topic in answer.topics:
                 topic_id = getattr(topic, "topic_id", None) or ZERO_UUID
-                found[topic.name] = _TopicMetadata(
+                metadata_by_topic[topic.name] = _TopicMetadata(
                     error_code=topic.error_code,
                     uuid=topic_id,
                     topic_id=None if topic_id == ZERO_UUID else uuid_text(topic_id),
                     leaders={p.partition_index: p.leader_id for p in topic.partitions},
                 )
-        return found
+        return metadata_by_topic
 
     async def _list_offsets(
         self, leaders: Mapping[int, list[TopicPartition]]
@@ -168,7 +168,7 @@ class LogOffsetsClient(RetryingClient):
             for leader, partitions in leaders.items()
             for question in _QUESTIONS
         ]
-        found: dict[TopicPartition, dict[str, tuple[int, int]]] = defaultdict(dict)
+        answers_by_place: dict[TopicPartition, dict[str, tuple[int, int]]] = defaultdict(dict)
         for question, future in sent:
             try:
                 answer = await future
@@ -177,8 +177,8 @@ class LogOffsetsClient(RetryingClient):
             for topic in answer.topics:
                 for data in topic.partitions:
                     at = TopicPartition(topic.name, data.partition_index)
-                    found[at][question.field] = (data.error_code, data.offset)
-        return found
+                    answers_by_place[at][question.field] = (data.error_code, data.offset)
+        return answers_by_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

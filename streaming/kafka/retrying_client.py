@@ -152,7 +152,7 @@ class RetryingClient:
 
     async def find_coordinators(self, group_ids: Sequence[str]) -> dict[str, Any]:
         """Return FindCoordinator's answers by group id; runs on the IO thread."""
-        found: dict[str, Any] = {}
+        coordinator_by_group: dict[str, Any] = {}
         for keys in chunks(group_ids, _KEYS_PER_REQUEST):
             request = FindCoordinatorRequest(
                 key_type=CoordinatorType.GROUP.value, coordinator_keys=keys, min_version=4
@@ -160,8 +160,8 @@ class RetryingClient:
             answer = await self.send(self.nodes[0], request)
             for coordinator in answer.coordinators:
                 check(coordinator.error_code, f"find the coordinator of {coordinator.key}")
-                found[coordinator.key] = coordinator
-        return found
+                coordinator_by_group[coordinator.key] = coordinator
+        return coordinator_by_group
 
     async def send(self, node_id: NodeId, request: Any) -> Any:
         """Send to one broker, and record that it answered; runs on the IO thread."""

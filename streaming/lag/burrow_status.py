@@ -66,18 +66,18 @@ def burrow_group_statuses(
     for row in burrow_partitions(reader, at, group_ids, allowed_lag):
         partitions[row["group_id"]].append(row)
     rows = []
-    for group_id, found in sorted(partitions.items()):
-        worst = max(found, key=lambda row: Status(row["status"]).rank)
+    for group_id, group_rows in sorted(partitions.items()):
+        worst = max(group_rows, key=lambda row: Status(row["status"]).rank)
         rows.append(
             {
                 **{name: worst[name] for name in _GROUP.names if name in worst},
                 "group_id": group_id,
-                "status": group_status(Status(row["status"]) for row in found).value,
+                "status": group_status(Status(row["status"]) for row in group_rows).value,
                 "reason": f"{worst['status']}: {worst['reason']}",
-                "partitions": len(found),
-                "partitions_not_ok": sum(row["status"] != Status.OK.value for row in found),
-                "lag": sum(row["lag"] or 0 for row in found),
-                **{f"max_{name}": _max(name, found) for name in _TIME_LAGS},
+                "partitions": len(group_rows),
+                "partitions_not_ok": sum(row["status"] != Status.OK.value for row in group_rows),
+                "lag": sum(row["lag"] or 0 for row in group_rows),
+                **{f"max_{name}": _max(name, group_rows) for name in _TIME_LAGS},
             }
         )
     return pa.Table.from_pylist(rows, _GROUP)
@@ -125,14 +125,14 @@ def burrow_partitions(
     for row, log_ends in zip(rows, ends, strict=True):
         own = Commit(row["committed_offset"], now_ms - row["commit_age_ms"], None)
         row["commits"] = known.get(tuple(row[name] for name in KEY), [own])
-        found = partition_status(
+        verdict = partition_status(
             row["commits"],
             log_ends[log_ends != UNKNOWN].tolist(),
             row["lag"] or 0,
             now_ms,
             allowed_lag,
         )
-        row["status"], row["reason"] = found.status.value, found.reason
+        row["status"], row["reason"] = verdict.status.value, verdict.reason
     return rows
 
 
@@ -162,14 +162,14 @@ def _last_commits(
 
 def _with_lags(commits: pa.Table, log_ends: Any) -> dict[tuple[Any, ...], list[Commit]]:
     """Commits by key, each with the lag at its time."""
-    found: dict[tuple[Any, ...], list[Commit]] = defaultdict(list)
+    commits_by_key: dict[tuple[Any, ...], list[Commit]] = defaultdict(list)
     columns = [commits[name].to_pylist() for name in (*KEY, "committed_offset")]
     for group_id, topic, partition, offset, at_ms, end in zip(
         *columns, _ms(commits).tolist(), log_ends.tolist(), strict=True
     ):
         lag = None if end == UNKNOWN else max(end - offset, 0)
-        found[group_id, topic, partition].append(Commit(offset, at_ms, lag))
-    return found
+        commits_by_key[group_id, topic, partition].append(Commit(offset, at_ms, lag))
+    return commits_by_key
 
 
 def _ms(commits: pa.Table) -> Any:

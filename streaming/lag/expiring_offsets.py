@@ -64,7 +64,7 @@ def expiring_offsets(
     rows = []
     for row in offsets.to_pylist():
         group = groups.get((row["log_partition"], row["group_id"]))
-        found = expiry(
+        expiration = expiry(
             group,
             row["topic"],
             commit_timestamp_ms=moment_ms(row["commit_timestamp"]),
@@ -78,8 +78,8 @@ def expiring_offsets(
                 **{name: row[name] for name in EXPIRING_OFFSETS.names if name in row},
                 "group_type": None if group is None else group.group_type,
                 "state": None if group is None else group.state,
-                "expires_at": None if found.at_ms is None else _time(found.at_ms),
-                "reason": found.reason.value,
+                "expires_at": None if expiration.at_ms is None else _time(expiration.at_ms),
+                "reason": expiration.reason.value,
             }
         )
     return pa.Table.from_pylist(rows, EXPIRING_OFFSETS).sort_by(

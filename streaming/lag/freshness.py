@@ -120,5 +120,5 @@ def notice_of(fresh: Freshness, known_until: datetime | None, rules: StatusRules
 def tables_known_to(reader: TableReader, at: datetime | None = None) -> datetime | None:
     """The time up to which the tables have every commit; None if it is unknown."""
     known = tables_known_until(reader, at).filter(pc.field("is_sampled"))
-    found: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
-    return found
+    known_until: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
+    return known_until

@@ -131,13 +131,13 @@ def _deletion(
     A group known only from its offsets has no event; its tombstone is a record of no group.
     """
     columns = ["log_partition", "record_offset", "record_timestamp", "is_tombstone"]
-    found = [row for row in events if row["event"] == EventName.GROUP_DELETED]
-    if not found:
+    deletions = [row for row in events if row["event"] == EventName.GROUP_DELETED]
+    if not deletions:
         of_group = [*own, ("record_type", "in", _GROUP_RECORD_TYPES)]
         records = reader.read(COORDINATOR_RECORDS.name, columns, of_group).to_pylist()
         if all(row["is_tombstone"] for row in records):
-            found = [row for row in records if (row["record_timestamp"] or since) >= since]
-    last = max(found, key=lambda row: row["record_offset"], default=None)
+            deletions = [row for row in records if (row["record_timestamp"] or since) >= since]
+    last = max(deletions, key=lambda row: row["record_offset"], default=None)
     if last is None:
         return None
     return GroupDeletion((last["log_partition"], last["record_offset"]), last["record_timestamp"])
@@ -166,12 +166,12 @@ def _partitions(
     for row in commits.sort_by("record_offset").to_pylist():
         of_place[row["topic"], row["partition"]].append(row)
     lag_of = {(row["topic"], row["partition"]): row for row in lags}
-    found = []
+    histories = []
     for row in sorted(offsets, key=lambda row: (row["topic"], row["partition"])):
         place = row["topic"], row["partition"]
         if place in lag_of:
-            found.append(_history(row, lag_of[place], of_place[place], recreated.get(place)))
-    return found
+            histories.append(_history(row, lag_of[place], of_place[place], recreated.get(place)))
+    return histories
 
 
 def _history(

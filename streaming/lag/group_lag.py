@@ -98,16 +98,16 @@ def group_lag(
     progress = _progress(reader, with_shares=shares is not None)
     logs = Logs.of(pa.concat_tables([committed.select(_LOG), progress.select(_LOG)]))
     first, *further = (*(window for window in _WINDOWS if window < history), history)
-    found = logs.histories(reader, since=now - first, until=now)
-    is_sampled = found.sampled_at_ms is not None
+    histories = logs.histories(reader, since=now - first, until=now)
+    is_sampled = histories.sampled_at_ms is not None
     of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
-    known_until = _known_until(reader, found, of_own, progress, moment_ms(now))
+    known_until = _known_until(reader, histories, of_own, progress, moment_ms(now))
     measures = Measures.unknown(committed.num_rows)
     offsets, delivered = committed["committed_offset"].to_numpy(), None
     if shares is not None:
         offsets, delivered = shares.first_undelivered, shares.delivered
     measures.measure(
-        np.arange(committed.num_rows), found, of_committed, offsets, moment_ms(now), delivered
+        np.arange(committed.num_rows), histories, of_committed, offsets, moment_ms(now), delivered
     )
     if shares is not None:
         measures.forget(shares.has_no_count, NO_DELIVERY_COUNT)
@@ -118,9 +118,9 @@ def group_lag(
         if not rows.size:
             break
         remaining = Logs.of(committed.take(rows))
-        found = remaining.histories(reader, since=now - window, until=now, of_all=False)
+        histories = remaining.histories(reader, since=now - window, until=now, of_all=False)
         of_rows = None if delivered is None else delivered[rows]
-        measures.measure(rows, found, remaining.of_rows, offsets[rows], moment_ms(now), of_rows)
+        measures.measure(rows, histories, remaining.of_rows, offsets[rows], moment_ms(now), of_rows)
     if not is_sampled:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
@@ -164,10 +164,10 @@ def lag_totals(lags: pa.Table, by: str) -> pa.Table:
     key = TOTALS_BY[by]
     state = lags.group_by(key).aggregate([("group_state", "min")])
     rows = lags.append_column("is_unknown", pc.cast(pc.is_null(lags["lag"]), pa.int64()))
-    found = rows.group_by(key).aggregate([(source, function) for _, source, function in _TOTALS])
-    found = found.rename_columns([*key, *(name for name, _, _ in _TOTALS)])
-    found = found.add_column(len(key), "group_state", state["group_state_min"])
-    return found.sort_by([(name, "ascending") for name in key])
+    totals = rows.group_by(key).aggregate([(source, function) for _, source, function in _TOTALS])
+    totals = totals.rename_columns([*key, *(name for name, _, _ in _TOTALS)])
+    totals = totals.add_column(len(key), "group_state", state["group_state_min"])
+    return totals.sort_by([(name, "ascending") for name in key])
 
 
 def _unwritten_ms(reader: TableReader, now: datetime) -> int:
@@ -188,9 +188,9 @@ def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Ta
     logs = Logs.of(progress)
     is_sampled = None
     for window in _WINDOWS:
-        found = logs.histories(reader, since=now - window, until=now)
-        is_sampled = found.is_known[logs.of_rows] if is_sampled is None else is_sampled
-        moments = _known_until(reader, found, logs.of_rows, progress, moment_ms(now))
+        histories = logs.histories(reader, since=now - window, until=now)
+        is_sampled = histories.is_known[logs.of_rows] if is_sampled is None else is_sampled
+        moments = _known_until(reader, histories, logs.of_rows, progress, moment_ms(now))
         # Older samples only help log partitions that have recent samples and are behind.
         if not (pc.is_null(moments).to_numpy() & is_sampled).any():
             break
@@ -204,9 +204,11 @@ def _progress(reader: TableReader, *, with_shares: bool = False) -> pa.Table:
 
     With shares, those of `__share_group_state` follow.
     """
-    found = {OFFSETS_TOPIC: reader.read("load_progress", ["log_partition", "next_offset"])}
+    progress_by_topic = {
+        OFFSETS_TOPIC: reader.read("load_progress", ["log_partition", "next_offset"])
+    }
     if with_shares:
-        found[SHARE_STATE_TOPIC] = share_progress(reader)
+        progress_by_topic[SHARE_STATE_TOPIC] = share_progress(reader)
     return pa.concat_tables(
         pa.table(
             [
@@ -215,7 +217,7 @@ def _progress(reader: TableReader, *, with_shares: bool = False) -> pa.Table:
             ],
             names=[*_LOG, "next_offset"],
         )
-        for topic, rows in found.items()
+        for topic, rows in progress_by_topic.items()
     ).combine_chunks()
 
 
@@ -279,28 +281,28 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
         ]
     )
     pending = pending.rename_columns([*columns[:4], *_PENDING])
-    found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
-    found = found.join(pending, ["log_partition", *_KEY], join_type="left outer")
-    found = _with_owners(found, owners(reader, wanted))
+    committed = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
+    committed = committed.join(pending, ["log_partition", *_KEY], join_type="left outer")
+    committed = _with_owners(committed, owners(reader, wanted))
     if share_groups.num_rows:
         shared = share_offsets(reader, share_groups)
         if shared.num_rows:
-            found = pa.concat_tables([found, shared], promote_options="default")
-    return found.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
+            committed = pa.concat_tables([committed, shared], promote_options="default")
+    return committed.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
 
 
-def _with_owners(found: pa.Table, assigned: pa.Table) -> pa.Table:
+def _with_owners(rows: pa.Table, assigned: pa.Table) -> pa.Table:
     """The rows with the member of each partition.
 
     The join has only row numbers: one that carried the names took five times as long.
     """
     key = ["log_partition", *_KEY]
     numbered = assigned.select(key).append_column("owner", pa.array(np.arange(len(assigned))))
-    found = found.join(numbered, key, join_type="left outer")
-    of_rows = assigned.drop_columns(key).take(found["owner"])
+    rows = rows.join(numbered, key, join_type="left outer")
+    of_rows = assigned.drop_columns(key).take(rows["owner"])
     for name, column in zip(of_rows.column_names, of_rows.columns, strict=True):
-        found = found.append_column(name, column)
-    return found.drop_columns("owner")
+        rows = rows.append_column(name, column)
+    return rows.drop_columns("owner")
 
 
 def _rates(
@@ -366,5 +368,5 @@ def _committed_in(
 def _fill(offsets: Any, rows: pa.Table, then: pa.Table) -> None:
     """Set the offsets of numbered rows to those of their keys."""
     key = ["log_partition", *_KEY]
-    found = rows.join(then.rename_columns([*key, "then"]), key, join_type="inner")
-    offsets[found["row"].to_numpy()] = found["then"].to_numpy()
+    matched = rows.join(then.rename_columns([*key, "then"]), key, join_type="inner")
+    offsets[matched["row"].to_numpy()] = matched["then"].to_numpy()

@@ -56,7 +56,7 @@ def judged_groups(
     """The status of each group, from those of its partitions."""
     groups = reader.own("groups", ["group_type", "state", "member_count"], group_ids)
     stale = of_partitions.stale
-    verdicts = {} if stale else {key: [one] for key, one in _loops(reader, now, rules).items()}
+    verdicts = {} if stale else {key: [loop] for key, loop in _loops(reader, now, rules).items()}
     silent = silent_members(reader, now, group_ids, of_partitions.columns)
     if silent:
         shares = set(groups.filter(pc.equal(groups["group_type"], SHARE))["group_id"].to_pylist())
@@ -75,16 +75,16 @@ def judged_groups(
             # Without new records there is nothing to commit.
             of_silent = [row for row in of_silent if row["records"]]
         if of_silent:
-            found = silent_verdict(silent_facts(of_silent), rules)
+            verdict = silent_verdict(silent_facts(of_silent), rules)
         elif group_id in without_offsets:
-            found = _without_offsets(without_offsets[group_id])
+            verdict = _without_offsets(without_offsets[group_id])
         else:
             continue
-        verdicts.setdefault(group_id, []).append(found)
+        verdicts.setdefault(group_id, []).append(verdict)
     # Newest tables are no snapshot: a group may have been deleted between two reads.
     gone = with_offsets - set(groups["group_id"].to_pylist())
     groups = groups.cast(nullable(groups.schema))
-    deleted = [{"group_id": one, "state": "Dead", "member_count": 0} for one in gone]
+    deleted = [{"group_id": group, "state": "Dead", "member_count": 0} for group in gone]
     groups = pa.concat_tables([groups, pa.Table.from_pylist(deleted, groups.schema)])
     return JudgedGroups(groups, of_partitions, verdicts)
 
@@ -113,7 +113,7 @@ def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, 
     ]
     columns = ["group_id", "group_type", "record_timestamp", "epoch_after"]
     events = reader.read(GROUP_EVENTS.name, columns, during)
-    found = events.group_by("group_id").aggregate(
+    rebalances = events.group_by("group_id").aggregate(
         [
             *(("epoch_after", "count"), ("record_timestamp", "max"), ("epoch_after", "max")),
             ("group_type", "max"),
@@ -127,7 +127,7 @@ def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, 
             row["group_type_max"],
             rules,
         )
-        for row in found.to_pylist()
+        for row in rebalances.to_pylist()
         if row["epoch_after_count"] >= rules.rebalances
     }
     return {group: verdict for group, verdict in verdicts.items() if verdict is not None}

@@ -74,8 +74,8 @@ class JudgedGroups:
         ranks = np.full(len(self), Status.IDLE.rank)
         starts = self._first[self._past > self._first]
         if starts.size:
-            found = np.maximum.reduceat(self._partitions.ranks, starts)
-            ranks[self._past > self._first] = found
+            worst_ranks = np.maximum.reduceat(self._partitions.ranks, starts)
+            ranks[self._past > self._first] = worst_ranks
         for number, group_id in enumerate(self._groups["group_id"].to_pylist()):
             for verdict in self._verdicts.get(group_id, ()):
                 ranks[number] = max(ranks[number], verdict.status.rank)
@@ -94,12 +94,13 @@ class JudgedGroups:
         trends = self._partitions.trends
         for name in trends.column_names:
             rows = rows.append_column(name, trends[name])
-        found = rows.group_by("group_id").aggregate(
+        aggregates = rows.group_by("group_id").aggregate(
             [(source, function) for source, function, _ in _TOTALS]
         )
-        places = pc.index_in(self._groups["group_id"], found["group_id"])
+        places = pc.index_in(self._groups["group_id"], aggregates["group_id"])
         totals = {
-            name: found[f"{source}_{function}"].take(places) for source, function, name in _TOTALS
+            name: aggregates[f"{source}_{function}"].take(places)
+            for source, function, name in _TOTALS
         }
         for name in ("partitions", "partitions_not_ok"):
             totals[name] = totals[name].fill_null(0)
@@ -117,15 +118,15 @@ class JudgedGroups:
         names = ("growth_per_s", "lag", "commit_rate_per_s", "produce_rate_per_s")
         growth = without_noise(*(floats_of(totals[name]) for name in names))
         catch_up_ms = totals["time_to_catch_up_ms"]
-        found = {
+        trends = {
             "commit_rate_per_s": totals["commit_rate_per_s"],
             "produce_rate_per_s": totals["produce_rate_per_s"],
             "growth_per_s": pa.array(growth, from_pandas=True),
             "time_to_catch_up_ms": pc.if_else(is_open_ended, None, catch_up_ms),
         }
         if self._partitions.stale is not None:
-            return {name: pa.nulls(len(self), column.type) for name, column in found.items()}
-        return found
+            return {name: pa.nulls(len(self), column.type) for name, column in trends.items()}
+        return trends
 
     def reasons(self, numbers: Int64s) -> list[Reason]:
         """The reasons of the statuses of the groups with these numbers."""
@@ -138,7 +139,7 @@ class JudgedGroups:
         of_others = [np.arange(self._first[n], self._past[n]) for n in numbers[~is_plain]]
         rows = iter(self._partitions.rows(np.concatenate([_NONE, *of_others])))
         heads = iter(self._partitions.rows(self._first[numbers[is_plain]]))
-        found = []
+        reasons = []
         for group, plain, size in zip(
             rows_of(self.table.select(_OF_REASON).take(pa.array(numbers))),
             is_plain,
@@ -148,22 +149,24 @@ class JudgedGroups:
             if plain:
                 # It has nothing to read.
                 head = next(heads)
-                found.append(Reason(head["topic"], head["partition"], head["reason"]))
+                reasons.append(Reason(head["topic"], head["partition"], head["reason"]))
             else:
                 own = [next(rows) for _ in range(size)]
-                found.append(_reason(group, own, self._verdicts.get(group["group_id"], ())))
-        return found
+                reasons.append(_reason(group, own, self._verdicts.get(group["group_id"], ())))
+        return reasons
 
     @cached_property
     def _is_plain(self) -> Any:
         """Whether the group has offsets, and nothing to read in any partition."""
-        found = self._past > self._first
-        if not found.any():
+        is_plain = self._past > self._first
+        if not is_plain.any():
             return np.zeros(len(self), np.bool_)
-        starts = self._first[found]
-        found[found] = np.logical_and.reduceat(self._partitions.is_caught_up, starts)
-        has_verdict = [one in self._verdicts for one in self._groups["group_id"].to_pylist()]
-        return found & ~np.array(has_verdict, np.bool_)
+        starts = self._first[is_plain]
+        is_plain[is_plain] = np.logical_and.reduceat(self._partitions.is_caught_up, starts)
+        has_verdict = [
+            group_id in self._verdicts for group_id in self._groups["group_id"].to_pylist()
+        ]
+        return is_plain & ~np.array(has_verdict, np.bool_)
 
     def _slices(self) -> tuple[Int64s, Int64s]:
         """The first partition of each group, and the one after the last."""
@@ -185,7 +188,7 @@ def _reason(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> R
     worst = max(
         partitions, key=lambda row: (Status(row["status"]).rank, row["lag"] or 0), default=None
     )
-    own = max(verdicts, key=lambda one: one.status.rank, default=Verdict(Status.IDLE, ""))
+    own = max(verdicts, key=lambda verdict: verdict.status.rank, default=Verdict(Status.IDLE, ""))
     if worst is None or own.status.rank > Status(worst["status"]).rank:
         return Reason(None, None, own.reason)
     reason = worst["reason"]

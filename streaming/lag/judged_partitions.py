@@ -121,14 +121,14 @@ class JudgedPartitions:
         They have the columns from which the reason of a group is made: those of sums, `status`,
         `reason`, `cause`, `lag_text` and `growth_per_s`.
         """
-        found = rows_of(self.columns.take(pa.array(numbers)))
+        rows = rows_of(self.columns.take(pa.array(numbers)))
         is_well = self._is_well[numbers]
         known_of = (
             self._facts[name].take(pa.array(numbers)).to_pylist()
             for name in ("time_lag_ms", "has_members")
         )
         for number, row, well, oldest_ms, has_members in zip(
-            numbers, found, is_well, *known_of, strict=True
+            numbers, rows, is_well, *known_of, strict=True
         ):
             if well:
                 rates = row["produce_rate_per_s"], row["commit_rate_per_s"]
@@ -139,7 +139,7 @@ class JudgedPartitions:
             verdict = self.stale or verdict
             row["status"], row["reason"] = verdict.status.value, verdict.reason
             row["cause"], row["lag_text"], row["growth_per_s"] = *verdict[1:], growth_per_s
-        return found
+        return rows
 
     @cached_property
     def _others(self) -> dict[int, tuple[Verdict, float | None]]:

@@ -45,7 +45,7 @@ def lag_history(
     begins_with_data: bool = False,
 ) -> LagHistory:
     """The lag of one group over time; see `lag_histories`."""
-    found = lag_histories(
+    histories = lag_histories(
         reader,
         [group_id],
         since=since,
@@ -54,7 +54,7 @@ def lag_history(
         every=every,
         begins_with_data=begins_with_data,
     )
-    return found[group_id]
+    return histories[group_id]
 
 
 def reader_of_groups(
@@ -102,20 +102,20 @@ def lag_histories(
             that is later than `since`.
     """
     partitions = partition_steps(reader, group_ids, since, until)
-    found = {}
+    histories = {}
     for group_id in group_ids:
         of_group = partitions.get(group_id, [])
         begin = _first_data(of_group, since, until) if begins_with_data else since
-        found[group_id] = _history(of_group, _grid(begin, until, points, every))
-    return found
+        histories[group_id] = _history(of_group, _grid(begin, until, points, every))
+    return histories
 
 
 def _first_data(partitions: Sequence[PartitionSteps], since: datetime, until: datetime) -> datetime:
     """The time of the first sample or commit of a period; its begin if there is none."""
     since_ms = since.timestamp() * 1000
-    commits = [one.committed.at_ms for one in partitions]
+    commits = [partition.committed.at_ms for partition in partitions]
     # With samples right before the period, the log end is known from its begin.
-    firsts = [one.log.ends.at_ms[0] for one in partitions if one.log is not None]
+    firsts = [partition.log.ends.at_ms[0] for partition in partitions if partition.log is not None]
     firsts += [at_ms[at_ms >= since_ms][0] for at_ms in commits if at_ms[-1] >= since_ms]
     if not firsts:
         return since
@@ -124,15 +124,15 @@ def _first_data(partitions: Sequence[PartitionSteps], since: datetime, until: da
 
 
 def _grid(since: datetime, until: datetime, points: int, every: timedelta | None) -> Floats:
-    found = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
+    grid = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
     if every is not None:
         step_ms = every / timedelta(milliseconds=1)
-        found = np.append(np.arange(found[0] // step_ms * step_ms, found[-1], step_ms), found[-1])
-    return found
+        grid = np.append(np.arange(grid[0] // step_ms * step_ms, grid[-1], step_ms), grid[-1])
+    return grid
 
 
 def _history(partitions: Sequence[PartitionSteps], grid: Floats) -> LagHistory:
-    committed = [one.committed.at(grid) for one in partitions]
+    committed = [partition.committed.at(grid) for partition in partitions]
     is_known = grid <= _known_until_ms(partitions)
 
     def known(values: Floats) -> list[float | None]:
@@ -140,10 +140,12 @@ def _history(partitions: Sequence[PartitionSteps], grid: Floats) -> LagHistory:
 
     return LagHistory(
         at=[datetime.fromtimestamp(ms / 1000, tz=timezone.utc) for ms in grid],
-        lag=known(_sum([one.lag(grid) for one in partitions], grid)),
+        lag=known(_sum([partition.lag(grid) for partition in partitions], grid)),
         commit_rate_per_s=known(_rate(committed, grid)),
-        produce_rate_per_s=known(_rate([one.log_end(grid) for one in partitions], grid)),
-        consumed=known(_sum([_counted(one) for one in committed], grid)),
+        produce_rate_per_s=known(
+            _rate([partition.log_end(grid) for partition in partitions], grid)
+        ),
+        consumed=known(_sum([_counted(offsets) for offsets in committed], grid)),
     )
 
 
@@ -152,10 +154,12 @@ def _known_until_ms(partitions: Sequence[PartitionSteps]) -> float:
 
     Each log is confirmed every `CONFIRM_EVERY`, so the samples of all partitions end together.
     """
-    sampled = [one.log.ends.at_ms[-1] for one in partitions if one.log is not None]
+    sampled = [
+        partition.log.ends.at_ms[-1] for partition in partitions if partition.log is not None
+    ]
     if not sampled:
         return np.inf
-    committed = max(one.committed.at_ms[-1] for one in partitions)
+    committed = max(partition.committed.at_ms[-1] for partition in partitions)
     return float(max(committed, max(sampled) + CONFIRM_EVERY / timedelta(milliseconds=1)))
 
 
@@ -170,7 +174,9 @@ def _counted(committed: Floats) -> Floats:
 
 def _rate(values: Sequence[Floats], grid: Floats) -> Floats:
     """The change per second over each step whose values at both ends are known."""
-    per_s = [np.concatenate([[np.nan], np.diff(one) / np.diff(grid) * 1000]) for one in values]
+    per_s = [
+        np.concatenate([[np.nan], np.diff(series) / np.diff(grid) * 1000]) for series in values
+    ]
     return _sum(per_s, grid)
 
 

@@ -72,11 +72,11 @@ class Measures:
 
     def columns(self) -> dict[str, pa.Array]:
         """The columns, with null for unknown values."""
-        found = {name: null_if_unknown(values) for name, values in self.offsets.items()}
-        found["sampled_at"] = pc.cast(found.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
-        found["topic_state"] = pa.array(self.topic_state, pa.string())
-        found["time_lag_unknown"] = pa.array(self.time_lag_unknown, pa.string())
-        return found
+        columns = {name: null_if_unknown(values) for name, values in self.offsets.items()}
+        columns["sampled_at"] = pc.cast(columns.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
+        columns["topic_state"] = pa.array(self.topic_state, pa.string())
+        columns["time_lag_unknown"] = pa.array(self.time_lag_unknown, pa.string())
+        return columns
 
 
 def null_if_unknown(values: Any) -> pa.Array:

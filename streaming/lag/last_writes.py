@@ -19,13 +19,13 @@ SAMPLED_WITHIN: Final = 2 * CONFIRM_EVERY
 
 def last_micro_batch(reader: TableReader, at: datetime) -> datetime | None:
     """The time of the last micro-batch; None without one."""
-    found: datetime | None = pc.max(
+    updated_at: datetime | None = pc.max(
         reader.read(LOAD_PROGRESS.name, ["updated_at"])["updated_at"]
     ).as_py()
-    if found is not None and found > at:
+    if updated_at is not None and updated_at > at:
         # The clock was set back since: moments always grow.
-        return min(found, reader.committed_at)
-    return found
+        return min(updated_at, reader.committed_at)
+    return updated_at
 
 
 def newest_sample(reader: TableReader, at: datetime) -> datetime | None:

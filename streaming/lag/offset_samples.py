@@ -50,9 +50,9 @@ class Logs:
         if not len(self):
             return np.full(rows.num_rows, UNKNOWN)
         codes = _codes(self.topics, rows)
-        found = np.searchsorted(self.codes, codes)
-        is_known = self.codes[np.minimum(found, self.codes.size - 1)] == codes
-        return np.where(is_known & (codes >= 0), found, UNKNOWN)
+        numbers = np.searchsorted(self.codes, codes)
+        is_known = self.codes[np.minimum(numbers, self.codes.size - 1)] == codes
+        return np.where(is_known & (codes >= 0), numbers, UNKNOWN)
 
     def histories(
         self, reader: TableReader, *, since: datetime, until: datetime, of_all: bool = True

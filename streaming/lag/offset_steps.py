@@ -35,8 +35,8 @@ class Steps:
 
     def at(self, grid: Floats) -> Floats:
         """The last value at or before each point of a grid."""
-        found = np.searchsorted(self.at_ms, grid, side="right") - 1
-        return np.where(found < 0, np.nan, self.values[np.maximum(found, 0)])
+        indices = np.searchsorted(self.at_ms, grid, side="right") - 1
+        return np.where(indices < 0, np.nan, self.values[np.maximum(indices, 0)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class LogEnds:
     def at(self, grid: Floats) -> Floats:
         """The log end at each point of a grid, interpolated between two samples."""
         times = self.ends.at_ms
-        found = np.interp(grid, times, self.ends.values, left=np.nan)
-        found[grid > times[-1] + _KNOWN_FOR / timedelta(milliseconds=1)] = np.nan
-        return found
+        log_ends = np.interp(grid, times, self.ends.values, left=np.nan)
+        log_ends[grid > times[-1] + _KNOWN_FOR / timedelta(milliseconds=1)] = np.nan
+        return log_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,16 @@ def partition_steps(
     log_ends = dict(_log_ends(reader, logs, since, until))
     groups = rows["group_id"].combine_chunks().dictionary_encode()
     keys = groups.indices.to_numpy().astype(np.int64) * len(logs) + logs.of_rows
-    found: dict[str, list[PartitionSteps]] = {name: [] for name in groups.dictionary.to_pylist()}
-    names = list(found)
+    steps_by_group: dict[str, list[PartitionSteps]] = {
+        name: [] for name in groups.dictionary.to_pylist()
+    }
+    names = list(steps_by_group)
     for key, (at_ms, offsets) in _by_key(keys, epoch_ms(rows["at"]), _floats(rows["offset"])):
         group, log = divmod(key, len(logs))
-        found[names[group]].append(PartitionSteps(Steps(at_ms, offsets), log_ends.get(log)))
-    return found
+        steps_by_group[names[group]].append(
+            PartitionSteps(Steps(at_ms, offsets), log_ends.get(log))
+        )
+    return steps_by_group
 
 
 def _committed(
@@ -108,9 +112,9 @@ def _committed(
     nothing = pa.scalar(None, pa.int64())
     offsets = pc.if_else(history["is_tombstone"], nothing, history["committed_offset"])
     rows = [_rows(history, history["record_timestamp"], offsets)]
-    for one in (reader.before(since), reader):
-        if one is not None:
-            state = one.own(GROUP_OFFSETS.name, [*columns, "commit_timestamp"], group_ids)
+    for snapshot in (reader.before(since), reader):
+        if snapshot is not None:
+            state = snapshot.own(GROUP_OFFSETS.name, [*columns, "commit_timestamp"], group_ids)
             rows.append(_rows(state, state["commit_timestamp"], state["committed_offset"]))
     return pa.concat_tables(rows)
 
@@ -153,8 +157,8 @@ def _log_ends(
 def _by_key(keys: Int64s, *columns: Any) -> Iterator[tuple[int, list[Floats]]]:
     """The rows of each key, in the order of the first column."""
     order = np.lexsort((columns[0], keys))
-    found, firsts, counts = np.unique(keys[order], return_index=True, return_counts=True)
-    for key, first, count in zip(found, firsts, counts, strict=True):
+    unique_keys, firsts, counts = np.unique(keys[order], return_index=True, return_counts=True)
+    for key, first, count in zip(unique_keys, firsts, counts, strict=True):
         rows = order[first : first + count]
         yield int(key), [column[rows].astype(np.float64) for column in columns]
 

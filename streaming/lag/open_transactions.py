@@ -62,7 +62,7 @@ def pending_owners(
         # The next marker of the producer ends all of its offsets in the log partition.
         key = row["log_partition"], row["producer_id"]
         newest[key] = max(newest.get(key, _written_at(row)), _written_at(row))
-    names = [one.name for one in fields(ProducerState)]
+    names = [field.name for field in fields(ProducerState)]
     states = reader.read(TRANSACTIONS.name, ["producer_id", *names], of_producers).to_pylist()
     # An expanded topic has orphans in earlier log partitions.
     states.sort(key=lambda row: row["last_update_timestamp"] or _NEVER)
@@ -87,8 +87,8 @@ def pending_owners(
 def with_owners(reader: TableReader, pending: pa.Table) -> pa.Table:
     """Rows of `pending_offsets` with the owner of their transaction; null if it is unknown."""
     rows = pending.select(["log_partition", "group_id", "producer_id"]).to_pylist()
-    found = pending_owners(reader, {row["producer_id"] for row in rows})
-    owners = [found.get(tuple(row.values())) for row in rows]
+    owner_by_key = pending_owners(reader, {row["producer_id"] for row in rows})
+    owners = [owner_by_key.get(tuple(row.values())) for row in rows]
     for name, of_type in _OWNER_COLUMNS:
         attribute = "state" if name == "transaction_state" else name
         values = [owner and getattr(owner, attribute) for owner in owners]
@@ -117,7 +117,7 @@ def open_transactions(
         by_group[row["log_partition"], row["producer_id"], row["group_id"]].append(row)
     firsts = _first_commits(reader, rows)
     owners = pending_owners(reader, {producer_id for _, producer_id, _ in by_group})
-    found = [
+    transactions = [
         (
             _transaction(
                 of_group,
@@ -128,7 +128,7 @@ def open_transactions(
         )
         for (log_partition, producer_id, group_id), of_group in by_group.items()
     ]
-    return sorted(found, key=lambda pair: pair[0].since)
+    return sorted(transactions, key=lambda pair: pair[0].since)
 
 
 def _transaction(
@@ -173,7 +173,7 @@ def _first_commits(reader: TableReader, rows: Sequence[Row]) -> Mapping[Producer
             ],
         )
         for row in history.sort_by([("record_offset", "descending")]).to_pylist():
-            found = own[row["log_partition"], row["producer_id"]]
-            if row["outcome_record_offset"] in found:
-                found[row["record_offset"]] = row
-    return {key: found[min(found)] for key, found in own.items() if found}
+            commits = own[row["log_partition"], row["producer_id"]]
+            if row["outcome_record_offset"] in commits:
+                commits[row["record_offset"]] = row
+    return {key: commits[min(commits)] for key, commits in own.items() if commits}

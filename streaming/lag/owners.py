@@ -28,18 +28,18 @@ def owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Ta
     Two members may have the same partition until one of them learns that it was revoked. The row
     then has the member with the greater member id. Members of share groups share partitions.
     """
-    found = _assigned(reader, condition)
-    keys = _keys(found)
+    assigned = _assigned(reader, condition)
+    keys = _keys(assigned)
     last = np.zeros(keys.max(initial=-1) + 1, np.int64)
     last[keys] = np.arange(keys.size)
-    return found.take(pa.array(last))
+    return assigned.take(pa.array(last))
 
 
 def sole_owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Table:
     """A row for each partition that exactly one member has assigned."""
-    found = _assigned(reader, condition)
-    keys = _keys(found)
-    return found.filter(pa.array(np.bincount(keys)[keys] == 1))
+    assigned = _assigned(reader, condition)
+    keys = _keys(assigned)
+    return assigned.filter(pa.array(np.bincount(keys)[keys] == 1))
 
 
 def _assigned(reader: TableReader, condition: pc.Expression | None) -> pa.Table:
@@ -51,9 +51,9 @@ def _assigned(reader: TableReader, condition: pc.Expression | None) -> pa.Table:
     rows = pc.list_parent_indices(assignment)
     partitions = pc.list_flatten(assignment)
     of_member = members.select(["log_partition", "group_id", *_OWNER]).take(rows)
-    found = of_member.append_column("topic", pc.struct_field(partitions, "topic"))
-    found = found.append_column("partition", pc.struct_field(partitions, "partition"))
-    return found.filter(pc.is_valid(found["topic"])).select(OWNERS.names).cast(OWNERS)
+    assigned = of_member.append_column("topic", pc.struct_field(partitions, "topic"))
+    assigned = assigned.append_column("partition", pc.struct_field(partitions, "partition"))
+    return assigned.filter(pc.is_valid(assigned["topic"])).select(OWNERS.names).cast(OWNERS)
 
 
 def _keys(rows: pa.Table) -> Int64s:

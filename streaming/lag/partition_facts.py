@@ -44,53 +44,55 @@ def partition_facts(
     `is_well` says that `well_status` has the verdict: no fact is beyond a limit. The facts about
     recent commits are those of groups that are not well, or whose commits were aborted.
     """
-    found = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
-    shares = pc.unique(found["group_id"].filter(pc.equal(found["group_type"], SHARE)))
-    found = _beside(found, _of_others(_rewinds(reader, now, group_ids), shares))
-    found = _beside(found, _of_others(_expiries(reader, now, group_ids, rules), shares))
+    lag_rows = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
+    shares = pc.unique(lag_rows["group_id"].filter(pc.equal(lag_rows["group_type"], SHARE)))
+    lag_rows = _beside(lag_rows, _of_others(_rewinds(reader, now, group_ids), shares))
+    lag_rows = _beside(lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares))
     now_ms = moment_ms(now)
-    known_ms = _ms(found["known_until"])
+    known_ms = _ms(lag_rows["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
     behind_ms = pc.subtract(now_ms, known_ms)
 
     def age(name: str) -> Any:
         """The age of a time at the time of the tables."""
-        return pc.max_element_wise(pc.subtract(at_ms, _ms(found[name])), 0, skip_nulls=False)
+        return pc.max_element_wise(pc.subtract(at_ms, _ms(lag_rows[name])), 0, skip_nulls=False)
 
     def at_tables(name: str) -> Any:
         """An age of `group_lag` at the time of the tables."""
-        value = pc.subtract(found[name], pc.coalesce(behind_ms, 0))
+        value = pc.subtract(lag_rows[name], pc.coalesce(behind_ms, 0))
         return pc.max_element_wise(value, 0, skip_nulls=False)
 
     commit_age_ms = at_tables("commit_age_ms")
-    is_held = pc.is_valid(found["pending_since"])
+    is_held = pc.is_valid(lag_rows["pending_since"])
     columns = {
-        **{name: found[name] for name in found.column_names if name in FACTS},
+        **{name: lag_rows[name] for name in lag_rows.column_names if name in FACTS},
         "at_ms": at_ms,
         "behind_ms": behind_ms,
-        "has_members": pc.not_equal(found["group_state"], EMPTY),
-        "sample_age_ms": pc.subtract(now_ms, _ms(found["sampled_at"])),
+        "has_members": pc.not_equal(lag_rows["group_state"], EMPTY),
+        "sample_age_ms": pc.subtract(now_ms, _ms(lag_rows["sampled_at"])),
         "time_lag_ms": at_tables("time_lag_ms"),
         "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
         "commit_age_ms": commit_age_ms,
-        "rewind_ago_ms": pc.subtract(now_ms, _ms(found["rewind_at"])),
+        "rewind_ago_ms": pc.subtract(now_ms, _ms(lag_rows["rewind_at"])),
         # The owner, if Kafka did not record who committed.
-        "pending_client_id": pc.coalesce(found["pending_client_id"], found["client_id"]),
-        "expires_in_ms": pc.subtract(_ms(found["expires_at"]), now_ms),
+        "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
+        "expires_in_ms": pc.subtract(_ms(lag_rows["expires_at"]), now_ms),
     }
     is_well = pc.and_not(_is_well(columns, rules), is_held)
-    suspects = pc.unique(found["group_id"].filter(pc.invert(is_well)))
-    found = _beside(found, _of_others(_commits(reader, now, group_ids, suspects), shares))
-    has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
-    held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
-    held_since = _held_since(reader, found, held_since, pc.and_not(is_held, has_commits))
-    columns |= _owners(reader, found)
+    suspects = pc.unique(lag_rows["group_id"].filter(pc.invert(is_well)))
+    lag_rows = _beside(lag_rows, _of_others(_commits(reader, now, group_ids, suspects), shares))
+    has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
+    held_since = pc.min_element_wise(
+        _ms(lag_rows["pending_since"]), _ms(lag_rows["first_superseded"])
+    )
+    held_since = _held_since(reader, lag_rows, held_since, pc.and_not(is_held, has_commits))
+    columns |= _owners(reader, lag_rows)
     columns |= {
-        "commits": pc.if_else(has_commits, found["commits"], 1),
+        "commits": pc.if_else(has_commits, lag_rows["commits"], 1),
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
-        "same_commits": pc.if_else(has_commits, found["same_commits"], 1),
-        "moved_at_ms": _ms(found["moved_at"]),
-        "aborted": pc.coalesce(found["aborted"], 0),
+        "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
+        "moved_at_ms": _ms(lag_rows["moved_at"]),
+        "aborted": pc.coalesce(lag_rows["aborted"], 0),
         "aborted_from_ms": age("first_aborted"),
         "aborted_ago_ms": age("last_aborted"),
         "held_ms": pc.if_else(
@@ -120,13 +122,13 @@ def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
     return rows
 
 
-def _owners(reader: TableReader, found: pa.Table) -> dict[str, pa.Array]:
+def _owners(reader: TableReader, lag_rows: pa.Table) -> dict[str, pa.Array]:
     """The transactional id behind each pending offset, and whether its marker is lost."""
-    names: list[str | None] = [None] * found.num_rows
-    is_lost = [False] * found.num_rows
-    numbers = np.flatnonzero(pc.is_valid(found["pending_producer_id"]).to_numpy())
+    names: list[str | None] = [None] * lag_rows.num_rows
+    is_lost = [False] * lag_rows.num_rows
+    numbers = np.flatnonzero(pc.is_valid(lag_rows["pending_producer_id"]).to_numpy())
     if numbers.size:
-        held = found.select(["group_id", "pending_producer_id"]).take(pa.array(numbers))
+        held = lag_rows.select(["group_id", "pending_producer_id"]).take(pa.array(numbers))
         group_ids, producer_ids = (column.to_pylist() for column in held.columns)
         owners = {
             (group_id, producer_id): owner
@@ -145,7 +147,7 @@ def _owners(reader: TableReader, found: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-def _held_since(reader: TableReader, found: pa.Table, since: Any, is_long: Any) -> Any:
+def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: Any) -> Any:
     """Times in ms, with the begin of the transaction for keys without a recent applied commit.
 
     A transaction that supersedes its commits again and again has only recent ones in the evidence.
@@ -153,13 +155,15 @@ def _held_since(reader: TableReader, found: pa.Table, since: Any, is_long: Any) 
     numbers = np.flatnonzero(is_long.to_numpy())
     if not numbers.size:
         return since
-    places = found.select(["group_id", "pending_producer_id"]).take(pa.array(numbers)).to_pylist()
+    places = (
+        lag_rows.select(["group_id", "pending_producer_id"]).take(pa.array(numbers)).to_pylist()
+    )
     group_ids = sorted({row["group_id"] for row in places})
     begun = {
         (rows[0]["group_id"], transaction.producer_id): transaction.since
         for transaction, rows in open_transactions(reader, [("group_id", "in", group_ids)])
     }
-    began: list[datetime | None] = [None] * found.num_rows
+    began: list[datetime | None] = [None] * lag_rows.num_rows
     for number, row in zip(numbers, places, strict=True):
         began[number] = begun.get((row["group_id"], row["pending_producer_id"]))
     return pc.min_element_wise(since, _ms(pa.array(began, TIMESTAMP)))
@@ -180,13 +184,13 @@ def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
         pc.greater(facts["lag"], 0),
         pc.or_(facts["has_members"], pc.less_equal(facts["commit_age_ms"], rules.idle_after_ms)),
     )
-    found = pc.and_not(is_used, pc.equal(facts["topic_state"], GONE))
+    is_well = pc.and_not(is_used, pc.equal(facts["topic_state"], GONE))
     for name, limit in limits.items():
-        found = pc.and_(found, pc.less_equal(facts[name], limit))
+        is_well = pc.and_(is_well, pc.less_equal(facts[name], limit))
     for name in ("expires_in_ms", "rewound_from"):
-        found = pc.and_(found, pc.is_null(facts[name]))
+        is_well = pc.and_(is_well, pc.is_null(facts[name]))
     # An unknown fact needs a rule.
-    return pc.coalesce(found, False)
+    return pc.coalesce(is_well, False)
 
 
 def _commits(
@@ -205,10 +209,10 @@ def _expiries(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, rules: StatusRules
 ) -> pa.Table:
     until = now + timedelta(milliseconds=rules.expiring_within_ms)
-    found = expiring_offsets(reader, group_ids=group_ids, until=until)
+    offsets = expiring_offsets(reader, group_ids=group_ids, until=until)
     # An orphan in another log partition may expire, too.
-    found = found.group_by(KEY).aggregate([("expires_at", "max")])
-    return found.rename_columns([*KEY, "expires_at"])
+    offsets = offsets.group_by(KEY).aggregate([("expires_at", "max")])
+    return offsets.rename_columns([*KEY, "expires_at"])
 
 
 _REWINDS: Final = pa.schema(
@@ -235,7 +239,7 @@ def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | No
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
-    found = (
+    rewinds = (
         events.sort_by("record_offset")
         .group_by(KEY, use_threads=False)
         .aggregate(
@@ -245,7 +249,7 @@ def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | No
             ]
         )
     )
-    return found.rename_columns(_REWINDS.names).cast(_REWINDS)
+    return rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
 
 
 def _ms(times: Any) -> Any:

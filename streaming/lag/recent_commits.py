@@ -72,7 +72,7 @@ def commit_windows(commits: pa.Table) -> pa.Table:
     commits, keys, first = _by_key(commits)
     outcome = commits["outcome"]
     is_committed, is_aborted, is_superseded = (
-        pc.equal(outcome, one.value).to_numpy(zero_copy_only=False) for one in ATTEMPTS
+        pc.equal(outcome, attempt.value).to_numpy(zero_copy_only=False) for attempt in ATTEMPTS
     )
     count = first.size
     rows = np.arange(keys.size)
@@ -89,7 +89,7 @@ def commit_windows(commits: pa.Table) -> pa.Table:
     is_superseded &= is_later & (rows > last_aborted[keys])
     times = commits["commit_timestamp"]
     moved = np.where(last_other >= 0, _first_where(is_same, keys, count), -1)
-    found = [
+    columns = [
         *(commits[name].take(pa.array(first)) for name in KEY),
         np.bincount(keys[is_committed], minlength=count),
         _times(times, _first_where(is_committed, keys, count)),
@@ -100,7 +100,7 @@ def commit_windows(commits: pa.Table) -> pa.Table:
         _times(times, _last_where(is_aborted, keys, count)),
         _times(times, _first_where(is_superseded, keys, count)),
     ]
-    return pa.table(found, names=COMMIT_WINDOWS.names).cast(COMMIT_WINDOWS)
+    return pa.table(columns, names=COMMIT_WINDOWS.names).cast(COMMIT_WINDOWS)
 
 
 def _by_key(commits: pa.Table) -> tuple[pa.Table, Int64s, Int64s]:
@@ -117,17 +117,17 @@ def _by_key(commits: pa.Table) -> tuple[pa.Table, Int64s, Int64s]:
 
 def _last_where(mask: Bools, keys: Int64s, count: int) -> Int64s:
     """The last row of each key where the mask holds, -1 without one."""
-    found = np.full(count, -1)
+    last_rows = np.full(count, -1)
     rows = np.flatnonzero(mask)
-    found[keys[rows]] = rows
-    return found
+    last_rows[keys[rows]] = rows
+    return last_rows
 
 
 def _first_where(mask: Bools, keys: Int64s, count: int) -> Int64s:
-    found = np.full(count, -1)
+    first_rows = np.full(count, -1)
     rows = np.flatnonzero(mask)[::-1]
-    found[keys[rows]] = rows
-    return found
+    first_rows[keys[rows]] = rows
+    return first_rows
 
 
 def _times(times: pa.ChunkedArray, rows: Int64s) -> Any:

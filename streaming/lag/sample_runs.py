@@ -42,17 +42,17 @@ class SampleRuns:
         ended: list[Sample] = []
         begun: list[Sample] = []
         runs: dict[TopicPartition, _Run] = {}
-        for found in offsets:
-            at = TopicPartition(found.topic, found.partition)
+        for log_offsets in offsets:
+            at = TopicPartition(log_offsets.topic, log_offsets.partition)
             run = self._runs.get(at)
-            if run is not None and run.offsets == found:
+            if run is not None and run.offsets == log_offsets:
                 # After the clock was set back, the sample of the future confirms nothing.
                 if run.kept_at <= sampled_at < run.kept_at + self.confirm_every:
                     runs[at] = run._replace(seen_at=sampled_at)
                     continue
             elif run is not None and run.seen_at > run.kept_at:
                 ended.append(Sample(run.seen_at, run.offsets))
-            begun.append(Sample(sampled_at, found))
-            runs[at] = _Run(found, kept_at=sampled_at, seen_at=sampled_at)
+            begun.append(Sample(sampled_at, log_offsets))
+            runs[at] = _Run(log_offsets, kept_at=sampled_at, seen_at=sampled_at)
         self._runs = runs
         return ended + begun

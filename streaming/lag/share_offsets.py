@@ -107,12 +107,14 @@ def share_offsets(reader: TableReader, groups: pa.Table) -> pa.Table:
         groups: `group_id`, `group_type` and `group_state` of share groups.
     """
     group_ids = groups["group_id"].to_pylist()
-    found = _share_partitions(reader, group_ids, reader.moment)
-    found = found.join(groups.select(["group_id", "group_type", "group_state"]), "group_id")
+    share_partitions = _share_partitions(reader, group_ids, reader.moment)
+    share_partitions = share_partitions.join(
+        groups.select(["group_id", "group_type", "group_state"]), "group_id"
+    )
     owners = of_own_log_partition(
         sole_owners(reader, of_groups(group_ids)), reader.log_partitions
     ).drop_columns("log_partition")
-    return found.join(owners, _KEY, join_type="left outer")
+    return share_partitions.join(owners, _KEY, join_type="left outer")
 
 
 def start_offsets(reader: TableReader, group_ids: Collection[str]) -> pa.Table:
@@ -120,14 +122,14 @@ def start_offsets(reader: TableReader, group_ids: Collection[str]) -> pa.Table:
 
     Share partitions in log partitions of `__share_group_state` that are not loaded are left out.
     """
-    found = _share_partitions(reader, group_ids, reader.moment)
+    share_partitions = _share_partitions(reader, group_ids, reader.moment)
     progress = share_progress(reader)
     loaded = progress.filter(pc.equal(progress["state"], STATE_CURRENT))["log_partition"]
     is_known = pc.and_(
-        pc.is_in(found["log_partition"], loaded.combine_chunks()),
-        pc.not_equal(found["committed_offset"], NO_START),
+        pc.is_in(share_partitions["log_partition"], loaded.combine_chunks()),
+        pc.not_equal(share_partitions["committed_offset"], NO_START),
     )
-    return found.filter(is_known).select(["log_partition", *_KEY, "committed_offset"])
+    return share_partitions.filter(is_known).select(["log_partition", *_KEY, "committed_offset"])
 
 
 def share_progress(reader: TableReader) -> pa.Table:
@@ -148,7 +150,7 @@ def _share_partitions(
     rows = reader.read(SHARE_PARTITIONS.name, columns, of_groups(group_ids))
     rows = rows.filter(pc.is_valid(rows["topic"])).combine_chunks()
     times = pc.coalesce(*(rows[name] for name in _TIMES), pa.scalar(otherwise, TIMESTAMP))
-    found = pa.table(
+    share_partitions = pa.table(
         [
             *(rows[name] for name in (*_KEY, "log_partition", "start_offset")),
             *(times, pc.cast(rows["delivery_complete_count"], pa.int64())),
@@ -156,27 +158,31 @@ def _share_partitions(
         ],
         names=[*_KEY, *_VALUES],
     )
-    newest = found.sort_by("commit_timestamp").group_by(_KEY, use_threads=False)
-    found = newest.aggregate([(name, "last") for name in _VALUES])
-    return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
+    newest = share_partitions.sort_by("commit_timestamp").group_by(_KEY, use_threads=False)
+    share_partitions = newest.aggregate([(name, "last") for name in _VALUES])
+    return share_partitions.rename_columns(
+        [name.removesuffix("_last") for name in share_partitions.column_names]
+    )
 
 
 def _first_undelivered(rows: pa.Table) -> Int64s:
     """The first offset from the start offset on that is in no batch of `DELIVERED` records."""
-    found: Int64s = rows["start_offset"].to_numpy().copy()
+    first_undelivered: Int64s = rows["start_offset"].to_numpy().copy()
     lists = rows["state_batches"].combine_chunks()
     if not rows.num_rows or not len(batches := pc.list_flatten(lists)):
-        return found
+        return first_undelivered
     row = pc.list_parent_indices(lists).to_numpy()
     first, last, state = (
         pc.struct_field(batches, name).to_numpy(zero_copy_only=False)
         for name in ("first_offset", "last_offset", "delivery_state")
     )
     is_first = np.append(True, row[1:] != row[:-1])
-    follows = np.where(is_first, first <= found[row], first == np.append(0, last[:-1] + 1))
+    follows = np.where(
+        is_first, first <= first_undelivered[row], first == np.append(0, last[:-1] + 1)
+    )
     # The number of breaks of the run of delivered batches, from the first batch of the row on.
     breaks = np.cumsum(~follows | ~np.isin(state, DELIVERED))
     before = np.append(0, breaks)[np.flatnonzero(is_first)][np.cumsum(is_first) - 1]
     in_run = breaks == before
-    np.maximum.at(found, row[in_run], last[in_run] + 1)
-    return found
+    np.maximum.at(first_undelivered, row[in_run], last[in_run] + 1)
+    return first_undelivered

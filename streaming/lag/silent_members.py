@@ -58,7 +58,7 @@ def silent_members(
     samples = logs.histories(reader, since=now - _SAMPLED_WITHIN, until=now, of_all=False)
     first = samples.log_ends_from(logs.of_rows, at_ms.astype(np.int64))
     produced = samples.lags(logs.of_rows, first, now_ms)
-    found: dict[str, list[Row]] = defaultdict(list)
+    rows_by_group: dict[str, list[Row]] = defaultdict(list)
     columns = [silent[name].to_pylist() for name in (*KEY, "member_id")]
     for group_id, topic, partition, member_id, since_ms, end, lag, waiting_ms in zip(
         *columns,
@@ -68,7 +68,7 @@ def silent_members(
         produced.time_lag_at_least_ms.tolist(),
         strict=True,
     ):
-        found[group_id].append(
+        rows_by_group[group_id].append(
             {
                 **{"topic": topic, "partition": partition, "member_id": member_id},
                 "assigned_ms": None if since_ms == UNKNOWN else max(now_ms - since_ms, 0),
@@ -76,7 +76,7 @@ def silent_members(
                 "waiting_ms": waiting_ms if end != UNKNOWN and lag > 0 else None,
             }
         )
-    return found
+    return rows_by_group
 
 
 def silent_facts(partitions: Collection[Row]) -> SilentMembers:
@@ -104,9 +104,9 @@ def _assigned_at_ms(reader: TableReader, group_ids: Collection[str]) -> dict[str
             ("is_tombstone", "=", False),
         ],
     )
-    found = rows.group_by("group_id").aggregate([("record_timestamp", "max")])
+    newest = rows.group_by("group_id").aggregate([("record_timestamp", "max")])
     return {
         row["group_id"]: moment_ms(row["record_timestamp_max"])
-        for row in found.to_pylist()
+        for row in newest.to_pylist()
         if row["record_timestamp_max"] is not None
     }

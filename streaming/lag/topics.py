@@ -139,9 +139,9 @@ def _last_of_topics(
     order = np.lexsort([*keys, topic])
     if wanted is not None:
         order = order[pc.is_valid(wanted).to_numpy()[order]]
-    found = np.full(topics, UNKNOWN)
-    found[topic[order]] = order
-    return found
+    numbers = np.full(topics, UNKNOWN)
+    numbers[topic[order]] = order
+    return numbers
 
 
 def _places(names: pa.ChunkedArray) -> Int64s:

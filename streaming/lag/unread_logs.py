@@ -58,13 +58,13 @@ def unread_logs(reader: TableReader, at: datetime, lags: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return UNREAD_LOGS.empty_table()
     logs = Logs.of(rows)
-    found = logs.histories(reader, since=newest - _MAX_SAMPLE_AGE, until=newest, of_all=False)
+    histories = logs.histories(reader, since=newest - _MAX_SAMPLE_AGE, until=newest, of_all=False)
     topics, partitions = logs.keys
     columns = {
         **{"topic": topics, "partition": partitions},
-        "state": pa.array(found.state, pa.string()),
-        **{name: null_if_unknown(getattr(found.newest, name)) for name in _OFFSETS},
-        "produce_rate_per_s": _produce_rates(reader, newest, logs, found),
+        "state": pa.array(histories.state, pa.string()),
+        **{name: null_if_unknown(getattr(histories.newest, name)) for name in _OFFSETS},
+        "produce_rate_per_s": _produce_rates(reader, newest, logs, histories),
     }
     table = pa.table([columns[name] for name in UNREAD_LOGS.names], schema=UNREAD_LOGS)
     return table.filter(pc.not_equal(table["state"], GONE))
@@ -77,16 +77,16 @@ def _sampled_since(reader: TableReader, since: datetime, until: datetime) -> pa.
 
 
 def _produce_rates(
-    reader: TableReader, newest: datetime, logs: Logs, found: LogHistories
+    reader: TableReader, newest: datetime, logs: Logs, histories: LogHistories
 ) -> pa.Array:
     """The growth of each log end over the longest window that its samples reach back to."""
     rates = np.full(len(logs), np.nan)
     for window in RATE_WINDOWS:
         before = newest - window
         then = logs.histories(reader, since=before - _MAX_SAMPLE_AGE, until=before, of_all=False)
-        is_known = found.is_known & then.is_known
-        grown = found.newest.log_end_offset - then.newest.log_end_offset
-        took_ms = found.newest.sampled_at_ms - then.newest.sampled_at_ms
+        is_known = histories.is_known & then.is_known
+        grown = histories.newest.log_end_offset - then.newest.log_end_offset
+        took_ms = histories.newest.sampled_at_ms - then.newest.sampled_at_ms
         is_known &= (grown >= 0) & (took_ms > 0) & np.isnan(rates)
         rates[is_known] = 1000 * grown[is_known] / took_ms[is_known]
     return pa.array(rates, from_pandas=True)

@@ -66,18 +66,18 @@ def rows_of(samples: Collection[Sample]) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
-                "topic": found.topic,
-                "partition": found.partition,
+                "topic": log_offsets.topic,
+                "partition": log_offsets.partition,
                 "sampled_at": sampled_at,
-                "state": found.state,
-                "topic_id": found.topic_id,
-                "log_start_offset": found.log_start_offset,
-                "log_end_offset": found.log_end_offset,
-                "last_stable_offset": found.last_stable_offset,
-                "end_markers": found.end_markers,
+                "state": log_offsets.state,
+                "topic_id": log_offsets.topic_id,
+                "log_start_offset": log_offsets.log_start_offset,
+                "log_end_offset": log_offsets.log_end_offset,
+                "last_stable_offset": log_offsets.last_stable_offset,
+                "end_markers": log_offsets.end_markers,
                 "day": sampled_at.date(),
             }
-            for sampled_at, found in samples
+            for sampled_at, log_offsets in samples
         ],
         schema=LOG_OFFSETS.schema,
     )

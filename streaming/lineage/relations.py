@@ -102,7 +102,7 @@ def _relations(reader: TableReader, groups: pa.Table) -> zip[tuple[str, str]]:
         (committed, groups.filter(pc.invert(is_share))),
         (shared.filter(pc.is_valid(shared["topic"])), groups.filter(is_share)),
     )
-    found = pa.concat_tables(
+    pairs = pa.concat_tables(
         (
             rows.filter(pc.is_in(rows["group_id"], of["group_id"].combine_chunks())).select(
                 _RELATION
@@ -111,5 +111,5 @@ def _relations(reader: TableReader, groups: pa.Table) -> zip[tuple[str, str]]:
         ),
         promote_options="default",
     )
-    found = found.group_by(_RELATION).aggregate([])
-    return zip(*(found[name].to_pylist() for name in _RELATION), strict=True)
+    pairs = pairs.group_by(_RELATION).aggregate([])
+    return zip(*(pairs[name].to_pylist() for name in _RELATION), strict=True)

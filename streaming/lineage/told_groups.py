@@ -27,13 +27,13 @@ class ToldGroups:
         """The groups to send: new, changed, gone, or sent too long ago; `now` is in seconds."""
         due = []
         for group in relations.groups.values():
-            told, until = self._told.get(group.group_id, (None, now))
-            if told != group or until <= now:
+            sent, until = self._told.get(group.group_id, (None, now))
+            if sent != group or until <= now:
                 due.append(group)
         due += [
-            GroupTopics(told.group_id, told.group_type)
-            for told, _ in self._told.values()
-            if relations.is_gone(told.group_id)
+            GroupTopics(sent.group_id, sent.group_type)
+            for sent, _ in self._told.values()
+            if relations.is_gone(sent.group_id)
         ]
         self._refused = {
             group.group_id: self._refused[group.group_id]

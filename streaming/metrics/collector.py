@@ -96,17 +96,17 @@ class TablesCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of the newest tables; only `coordinator_state_up` (0) if unreadable."""
-        found: list[Metric] = []
+        metrics: list[Metric] = []
         with self._lock:
             try:
-                found = list(self._collect())
+                metrics = list(self._collect())
             except Exception as error:
                 logger.warning(
                     "%(tables)s cannot be read: %(error)s", {"tables": self.tables, "error": error}
                 )
                 logger.debug("traceback of the warning above", exc_info=True)
-        yield UP.of_cluster((), bool(found))
-        yield from found
+        yield UP.of_cluster((), bool(metrics))
+        yield from metrics
 
     def _collect(self) -> Iterator[Metric]:
         started = time.monotonic()
@@ -190,7 +190,7 @@ _OF_STATUS: Final = ["group_id", "group_type", "group_state", "member_count", "s
 
 
 def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iterator[Metric]:
-    return (RowFamily(one, cluster, rows) for one in gauges)
+    return (RowFamily(gauge, cluster, rows) for gauge in gauges)
 
 
 def _logs(lags: pa.Table) -> pa.Table:
@@ -215,7 +215,7 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     rows: list[dict[str, Any]] = progress.join(known, "log_partition").to_pylist()
     for row in rows:
         row["behind_s"] = _seconds_since(row["known_until"], reader.moment)
-    yield from (one.of(cluster, rows) for one in OWN_LOG_PARTITIONS)
+    yield from (gauge.of(cluster, rows) for gauge in OWN_LOG_PARTITIONS)
     behind = [row["behind_s"] for row in rows if row["behind_s"] is not None]
     is_known = behind and len(behind) == len(rows)
     yield TABLES_BEHIND.of_cluster(cluster, max(behind) if is_known else None)
@@ -239,7 +239,7 @@ def _of_other_topics(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     yield OTHER_TOPIC_BEHIND.of(cluster, rows)
     yield topic_records_total(cluster, rows)
     states = reader.read(TRANSACTIONS.name, ["state"])["state"].value_counts().to_pylist()
-    counted = [{"state": one["values"], "transactions": one["counts"]} for one in states]
+    counted = [{"state": state["values"], "transactions": state["counts"]} for state in states]
     yield TRANSACTIONS_BY_STATE.of(cluster, counted)
     keys = reader.read(PENDING_OFFSETS.name, ["log_partition", "group_id", "producer_id"])
     is_lost = with_owners(reader, keys)["is_marker_lost"]

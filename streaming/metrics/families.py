@@ -34,8 +34,8 @@ class Gauge:
 
     def value(self, row: Row) -> float | int | None:
         """The value of a row; None if it is unknown."""
-        found = 1 if self.column is None else row[self.column]
-        return found if found is None or self.divisor == 1 else found / self.divisor
+        value = 1 if self.column is None else row[self.column]
+        return value if value is None or self.divisor == 1 else value / self.divisor
 
     def of(self, cluster: Sequence[tuple[str, str]], rows: Iterable[Row]) -> GaugeMetricFamily:
         """The family with a sample for each row that has a value."""

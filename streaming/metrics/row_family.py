@@ -39,8 +39,8 @@ class RowFamily(Metric):
     def samples(self) -> list[Sample]:  # type: ignore[override]
         """The samples, for prometheus_client."""
         columns = [
-            [one] * len(self._values) if isinstance(one, str) else one.to_pylist()
-            for one in self._labels.values()
+            [label] * len(self._values) if isinstance(label, str) else label.to_pylist()
+            for label in self._labels.values()
         ]
         return [
             Sample(self.name, dict(zip(self._labels, labels, strict=True)), value)
@@ -53,7 +53,7 @@ class RowFamily(Metric):
         for number, (name, value) in enumerate(sorted(self._labels.items())):
             parts += [f'{"," if number else "{"}{name}="', _escaped(value), '"']
         parts += ["} " if self._labels else " ", _numbers(self._values), "\n"]
-        parts = [pa.scalar(one, _TEXT) if isinstance(one, str) else one for one in parts]
+        parts = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in parts]
         joined = pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
         return b"".join(_bytes_of(chunk) for chunk in joined.chunks)
 
@@ -83,8 +83,8 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, str):
         value = pa.scalar(value, _TEXT)
     for character, escape in _ESCAPES:
-        found = pc.match_substring(value, character)
-        if pc.any(found).as_py() if isinstance(value, pa.ChunkedArray) else found.as_py():
+        matches = pc.match_substring(value, character)
+        if pc.any(matches).as_py() if isinstance(value, pa.ChunkedArray) else matches.as_py():
             value = pc.replace_substring(value, character, escape)
     return value
 

@@ -123,8 +123,8 @@ class Scrapes:
             finally:
                 self._places.release()
         with self._lock:
-            found = self._latest
-        return found if found and self.clock() - found.began_at <= STALE_S else None
+            latest = self._latest
+        return latest if latest and self.clock() - latest.began_at <= STALE_S else None
 
     def _begin(self) -> threading.Event:
         """Start a collection; the caller holds the lock."""
@@ -135,7 +135,7 @@ class Scrapes:
 
     def _collect(self) -> None:
         began_at = self.clock()
-        found: Collection | None = None
+        collection: Collection | None = None
         try:
             metrics = list(self.collect())
             now = self.clock()
@@ -143,12 +143,12 @@ class Scrapes:
             due_at = max(began_at + self.interval_s, now + took_s)
             # The next one may take longer.
             fresh_until = due_at + (2 * took_s + _LOOK_EVERY_S if self._is_ahead else 0)
-            found = Collection(metrics, began_at, due_at, fresh_until)
+            collection = Collection(metrics, began_at, due_at, fresh_until)
             if self._is_ahead:
-                found.prepare(self._latest)
+                collection.prepare(self._latest)
         finally:
             with self._lock:
                 running, self._running = self._running, None
-                self._latest = found or self._latest
+                self._latest = collection or self._latest
             if running is not None:
                 running.set()

@@ -52,7 +52,7 @@ class SeriesLimit:
         if costs.sum() <= self.left:
             self.left -= int(costs.sum())
             return rows
-        rank = pa.array([ranks.get(one, 0) for one in owners[owner].to_pylist()], pa.int64())
+        rank = pa.array([ranks.get(name, 0) for name in owners[owner].to_pylist()], pa.int64())
         order = [("is_long", "ascending"), ("rank", "descending"), (owner, "ascending")]
         owners = owners.append_column("rank", rank).sort_by(order)
         fits = []

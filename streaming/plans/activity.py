@@ -24,14 +24,18 @@ _TIMES: Final = {
 
 def last_activity(reader: TableReader) -> dict[GroupPlace, datetime | None]:
     """The time of the last commit or group record of each group, None if no time is known."""
-    found: dict[GroupPlace, datetime | None] = {}
+    activity_by_place: dict[GroupPlace, datetime | None] = {}
     for table, time in _TIMES.items():
         rows = reader.read(table, [*_KEY, time]).group_by(_KEY).aggregate([(time, "max")])
         for row in rows.to_pylist():
             place = row["log_partition"], row["group_id"]
-            times = [one for one in (found.get(place), row[f"{time}_max"]) if one is not None]
-            found[place] = max(times, default=None)
-    return found
+            times = [
+                moment
+                for moment in (activity_by_place.get(place), row[f"{time}_max"])
+                if moment is not None
+            ]
+            activity_by_place[place] = max(times, default=None)
+    return activity_by_place
 
 
 def last_clients(reader: TableReader, group_ids: Collection[str]) -> dict[str, Client]:

@@ -37,14 +37,16 @@ def backup(reader: TableReader, newest: TableReader | None = None) -> Backup:
     """
     now = newest or reader
     types = group_types(reader)
-    found = {
+    offset_by_key = {
         key: committed.offset
         for key, committed in committed_offsets(reader).items()
         if types.get(key.group_id) not in OTHER_TOOLS
     }
-    gone = gone_partitions(now, map(place_of, found), now.moment)
-    is_gone = {key for key in found if place_of(key) in gone}
-    unnamed = {key.group_id: reason for key in found if (reason := cannot_be_reset(key.group_id))}
+    gone = gone_partitions(now, map(place_of, offset_by_key), now.moment)
+    is_gone = {key for key in offset_by_key if place_of(key) in gone}
+    unnamed = {
+        key.group_id: reason for key in offset_by_key if (reason := cannot_be_reset(key.group_id))
+    }
     counts = Counter(types.values())
     left_out = [
         f"Not in the file: {count_text(counts[kind], f'{kind} group')} (use {tool})"
@@ -60,7 +62,7 @@ def backup(reader: TableReader, newest: TableReader | None = None) -> Backup:
     return Backup(
         offsets={
             key: offset
-            for key, offset in sorted(found.items())
+            for key, offset in sorted(offset_by_key.items())
             if key not in is_gone and key.group_id not in unnamed
         },
         left_out=left_out,

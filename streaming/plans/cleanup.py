@@ -82,13 +82,13 @@ def cleanup(
     dead = list(_dead_groups(facts, unused_for))
     deleted = {row.group_id for row in dead if row.command is not None}
     of_topics = [row for row in _of_deleted_topics(facts) if row.group_id not in deleted]
-    found = [*dead, *of_topics, *_orphans(facts)]
+    leftovers = [*dead, *of_topics, *_orphans(facts)]
     order = [kind.value for kind in Kind]
-    found.sort(key=lambda row: (order.index(row.kind), row.group_id, row.topic or ""))
-    clients = last_clients(reader, {row.group_id for row in found})
+    leftovers.sort(key=lambda row: (order.index(row.kind), row.group_id, row.topic or ""))
+    clients = last_clients(reader, {row.group_id for row in leftovers})
     return [
         replace(row, **clients[row.group_id]._asdict()) if row.group_id in clients else row
-        for row in found
+        for row in leftovers
     ]
 
 
@@ -167,9 +167,9 @@ def _of_deleted_topics(facts: _Facts) -> Iterator[Leftover]:
     logs = sampled_logs(facts.reader, map(place_of, committed), facts.reader.moment)
     gone: dict[tuple[str, str], set[int]] = defaultdict(set)
     recreated: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for key, found in committed.items():
+    for key, commit in committed.items():
         log = logs.get(place_of(key))
-        if log is not None and found.topic_id not in (None, log.topic_id):
+        if log is not None and commit.topic_id not in (None, log.topic_id):
             recreated[key.group_id, key.topic].add(key.partition)
         elif log is None and place_of(key) in logs:
             gone[key.group_id, key.topic].add(key.partition)

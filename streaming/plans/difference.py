@@ -50,8 +50,8 @@ class PlanDifference:
     @property
     def counts(self) -> dict[str, int]:
         """The number of keys of each outcome."""
-        found = Counter(row.outcome for row in self.rows)
-        return {outcome.value: found[outcome.value] for outcome in Outcome}
+        count_by_outcome = Counter(row.outcome for row in self.rows)
+        return {outcome.value: count_by_outcome[outcome.value] for outcome in Outcome}
 
     @property
     def summary(self) -> str:
@@ -71,10 +71,12 @@ def plan_difference(
         group_id: the group of a file of one group. Other partitions are not part of its plan. A
             file of several groups is for the whole cluster: what a backup would add is extra.
     """
-    found = committed_offsets(reader, None if group_id is None else [group_id])
+    commit_by_key = committed_offsets(reader, None if group_id is None else [group_id])
     of_cluster = backup(reader).offsets if group_id is None else {}
     committed = {
-        key: one.offset for key, one in found.items() if key in offsets or key in of_cluster
+        key: commit.offset
+        for key, commit in commit_by_key.items()
+        if key in offsets or key in of_cluster
     }
     return PlanDifference(
         rows=[

@@ -68,7 +68,7 @@ class GroupPlan:
     @property
     def warnings(self) -> list[str]:
         """Sentences about consequences that people may not expect."""
-        skipped = sum(one.records_skipped or 0 for one in self.offsets)
+        skipped = sum(planned.records_skipped or 0 for planned in self.offsets)
         if not skipped:
             return []
         count = count_text(skipped, "record")
@@ -82,7 +82,8 @@ class GroupPlan:
             f"{self.group_id}, {self.goal}: {count_text(len(self.offsets) - left, 'partition')}",
             *(
                 count_text(
-                    sum(getattr(one, f"records_{name}") or 0 for one in self.offsets), "record"
+                    sum(getattr(planned, f"records_{name}") or 0 for planned in self.offsets),
+                    "record",
                 )
                 + f" {name}"
                 for name in ("replayed", "skipped", "deleted")

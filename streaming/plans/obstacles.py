@@ -44,23 +44,23 @@ class Obstacles:
     @property
     def warnings(self) -> list[str]:
         """A sentence for each of them."""
-        found = []
+        sentences = []
         if self.members:
-            clients = [f"{one.client_id} at {one.client_host}" for one in self.members]
+            clients = [f"{member.client_id} at {member.client_host}" for member in self.members]
             count, more = count_text(len(clients), "member"), len(clients) - _SHOWN
             shown = ", ".join(clients[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            found.append(
+            sentences.append(
                 f"{self.group_id} has {count}, and Kafka resets only groups without members: "
                 f"stop first {shown}"
             )
-        found += [
+        sentences += [
             f"{self.group_id} has pending offsets of producer {producer_id}: a commit of its "
             "transaction would overwrite the plan"
             for producer_id in self.pending_producer_ids
         ]
         if self.is_simple:
-            found.append(
+            sentences.append(
                 f"{self.group_id} is a simple group (assign() without joining): make sure that its "
                 "clients have stopped, Kafka does not check that"
             )
-        return found
+        return sentences

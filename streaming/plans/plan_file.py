@@ -49,12 +49,12 @@ def read_plan(path: str, group_id: str | None = None) -> dict[OffsetKey, int]:
         lines = Path(path).read_bytes().decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the plan file {path}: {error}") from error
-    found = {}
+    offset_by_key = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             key, offset = _parsed(line, group_id, f"{path}, line {number}")
-            found[key] = offset
-    return found
+            offset_by_key[key] = offset
+    return offset_by_key
 
 
 def _cell(text: str) -> str:

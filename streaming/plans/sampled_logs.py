@@ -39,12 +39,12 @@ def sampled_logs(
     and those before the log became shorter, do not count.
     """
     left = sorted(set(places))
-    found: dict[TopicPartition, SampledLog | None] = {}
+    log_by_place: dict[TopicPartition, SampledLog | None] = {}
     for since in (*(at - window for window in _WINDOWS), _EPOCH):
         if left:
-            found |= _between(reader, left, since, at)
-            left = [place for place in left if place not in found]
-    return found
+            log_by_place |= _between(reader, left, since, at)
+            left = [place for place in left if place not in log_by_place]
+    return log_by_place
 
 
 def gone_partitions(
@@ -60,13 +60,13 @@ def _between(
     rows = pa.Table.from_pylist([place._asdict() for place in places], _PLACES)
     logs = Logs.of(rows)
     histories = logs.histories(reader, since=since, until=until, of_all=False)
-    found: dict[TopicPartition, SampledLog | None] = {}
+    log_by_place: dict[TopicPartition, SampledLog | None] = {}
     for place, log in zip(places, logs.of_rows.tolist(), strict=True):
         if histories.state[log] == GONE:
-            found[place] = None
+            log_by_place[place] = None
         elif histories.is_known[log]:
-            found[place] = _sample(histories, log)
-    return found
+            log_by_place[place] = _sample(histories, log)
+    return log_by_place
 
 
 def _sample(histories: LogHistories, log: int) -> SampledLog:

@@ -49,10 +49,10 @@ def want_committed(
         otherwise: the reason to leave a partition without one as it is.
     """
     logs = sampled_logs(reader, map(place_of, keys), moment)
-    found = {}
+    wanted_by_key = {}
     for key in keys:
         committed, log = then.get(place_of(key)), logs.get(place_of(key))
-        found[key] = (
+        wanted_by_key[key] = (
             Wanted(note=otherwise)
             if committed is None
             else Wanted(
@@ -61,7 +61,7 @@ def want_committed(
                 topic_id=committed.topic_id or (None if log is None else log.topic_id),
             )
         )
-    return found
+    return wanted_by_key
 
 
 def want_log_ends(
@@ -69,10 +69,10 @@ def want_log_ends(
 ) -> dict[OffsetKey, Wanted]:
     """Want the log ends of the newest samples up to a moment."""
     logs = sampled_logs(reader, map(place_of, keys), moment)
-    found = {}
+    wanted_by_key = {}
     for key in keys:
         log = logs.get(place_of(key))
-        found[key] = (
+        wanted_by_key[key] = (
             Wanted(note=f"no sample of the log up to {moment_text(moment, reader.moment)}")
             if log is None
             else Wanted(
@@ -81,18 +81,18 @@ def want_log_ends(
                 topic_id=log.topic_id,
             )
         )
-    return found
+    return wanted_by_key
 
 
 def want_log_starts(reader: TableReader, keys: Sequence[OffsetKey]) -> dict[OffsetKey, Wanted]:
     """Want the log starts of the newest samples."""
     logs = sampled_logs(reader, map(place_of, keys), reader.moment)
-    found = {}
+    wanted_by_key = {}
     for key in keys:
         log = logs.get(place_of(key))
-        found[key] = (
+        wanted_by_key[key] = (
             Wanted(note="the log was not sampled yet")
             if log is None
             else Wanted(offset=log.bounds.log_start_offset)
         )
-    return found
+    return wanted_by_key

@@ -133,13 +133,16 @@ def _misfit_of_others(
     # A checkpoint without a planned micro-batch covers nothing yet.
     if checkpoint.log_partitions and checkpoint.others.keys() != others.keys():
         return "it covers other topics"
-    for topic, found in checkpoint.others.items():
+    for topic, topic_checkpoint in checkpoint.others.items():
         of_topic = progress.others[topic]
-        if found.topic_id != of_topic.topic_id:
-            return f"it belongs to topic id {found.topic_id} of {topic}, not {of_topic.topic_id}"
-        if found.log_partitions != set(others[topic]):
+        if topic_checkpoint.topic_id != of_topic.topic_id:
+            return (
+                f"it belongs to topic id {topic_checkpoint.topic_id} of {topic}, "
+                f"not {of_topic.topic_id}"
+            )
+        if topic_checkpoint.log_partitions != set(others[topic]):
             return f"it covers other log partitions of {topic}"
-        if (reason := _ahead(found.next_offsets, of_topic)) is not None:
+        if (reason := _ahead(topic_checkpoint.next_offsets, of_topic)) is not None:
             return f"{topic}: {reason}"
     return None
 

@@ -107,7 +107,7 @@ class ExternalSampling:
     @property
     def places(self) -> frozenset[TopicPartition]:
         """The partitions that the groups read: their logs are sampled, too."""
-        batches = (one.last for one in self._followed if one.last is not None)
+        batches = (followed.last for followed in self._followed if followed.last is not None)
         return frozenset(at for batch in batches for at in batch.offsets)
 
     def sample(self) -> None:
@@ -169,8 +169,8 @@ class ExternalSampling:
                 rows[0]["batch_id"],
                 followed.committed_at,
                 {
-                    TopicPartition(one["topic"], one["partition"]): one["committed_offset"]
-                    for one in rows
+                    TopicPartition(row["topic"], row["partition"]): row["committed_offset"]
+                    for row in rows
                 },
             )
 

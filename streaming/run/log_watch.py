@@ -142,8 +142,8 @@ class LogWatch:
                 f"__consumer_offsets now has {len(log.leaders)} partitions, previously "
                 f"{len(start.log.leaders)}"
             )
-        if found := start.leaderless & log.with_leader:
-            yield f"log partitions have a leader again: {numbers_text(found)}"
+        if recovered := start.leaderless & log.with_leader:
+            yield f"log partitions have a leader again: {numbers_text(recovered)}"
         leaderless = self._leaders.leaderless(log)
         # Without any leader there is nothing else to read.
         if leaderless and start.log_partitions & log.with_leader:

@@ -67,7 +67,7 @@ class OtherTopics:
     @property
     def log_partitions(self) -> dict[str, frozenset[int]]:
         """The log partitions that the query reads, by topic."""
-        return {one.log.topic: one.log_partitions for one in self.followed}
+        return {other_topic.log.topic: other_topic.log_partitions for other_topic in self.followed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,11 @@ class TopicStarts:
         """
         awaited: dict[str, Leaders | None] = {}
         before = _written(progress)
-        found = [
+        opened = [
             self._opened(topic, writer, progress, awaited) for topic in self.settings.other_topics
         ]
-        followed = tuple(one for one in found if one is not None)
-        for topic in progress.others.keys() - {one.log.topic for one in followed}:
+        followed = tuple(other_topic for other_topic in opened if other_topic is not None)
+        for topic in progress.others.keys() - {other_topic.log.topic for other_topic in followed}:
             # Its tables are not those of the current log.
             progress.others[topic].set_leaderless(progress.others[topic].rows)
         # Without rows of `__consumer_offsets` no snapshot has versions of tables yet.
@@ -128,7 +128,7 @@ class TopicStarts:
         with closing(client):
             try:
                 leaders = client.describe().leaders
-                found = self._topic(client, writer, progress)
+                other_topic = self._topic(client, writer, progress)
             except NotAuthorised as error:
                 if self.settings.topics != ALL_TOPICS:
                     raise
@@ -141,9 +141,9 @@ class TopicStarts:
                     raise
                 logger.warning(_AWAY, {"topic": topic, "error": error})
             else:
-                if found.log_partitions:
+                if other_topic.log_partitions:
                     self._log_once(_FOLLOWED, topic)
-                    return found
+                    return other_topic
         awaited[topic] = leaders
         return None
 
@@ -195,7 +195,10 @@ class TopicStarts:
 
 def _written(progress: LoadProgress) -> list[tuple[Any, ...]]:
     """The rows of `topic_progress`, and the versions of the tables that reloads have changed."""
-    rows = [(one.topic, one.topic_id, one.places()) for one in progress.others.values()]
+    rows = [
+        (topic_progress.topic, topic_progress.topic_id, topic_progress.places())
+        for topic_progress in progress.others.values()
+    ]
     return [*rows, *sorted(progress.table_versions.items())]
 
 

@@ -37,7 +37,8 @@ class OtherTopicsWatch:
         """Record that a query starts."""
         self._topics, self._began_at = topics, self.clock()
         self._leaders = {
-            one.log.topic: LeaderWatch(one.log_partitions, self.clock) for one in topics.followed
+            other_topic.log.topic: LeaderWatch(other_topic.log_partitions, self.clock)
+            for other_topic in topics.followed
         }
 
     def reasons(self) -> Iterator[str]:
@@ -49,15 +50,15 @@ class OtherTopicsWatch:
                 is_due = self.clock() - self._began_at >= _RETRY_AWAITED_S
                 if log is not None and log.with_leader and (log.leaders != before or is_due):
                     yield f"topic {topic} can be read now"
-        for one in self._topics.followed:
-            topic = one.log.topic
+        for other_topic in self._topics.followed:
+            topic = other_topic.log.topic
             try:
                 log = self._refreshed(topic)
             except LogChanged as error:
                 yield str(error)
                 continue
             if log is not None:
-                yield from (f"{topic}: {reason}" for reason in self._changes(one, log))
+                yield from (f"{topic}: {reason}" for reason in self._changes(other_topic, log))
 
     def close(self) -> None:
         """Close the connections."""
@@ -82,10 +83,10 @@ class OtherTopicsWatch:
         except (ConfigurationError, TimeoutError):
             return None
 
-    def _changes(self, one: OtherTopic, log: LogDescription) -> Iterator[str]:
-        if log.leaders.keys() != one.log.leaders.keys():
-            yield f"now {len(log.leaders)} partitions, previously {len(one.log.leaders)}"
-        if found := one.leaderless & log.with_leader:
-            yield f"log partitions have a leader again: {numbers_text(found)}"
-        if leaderless := self._leaders[one.log.topic].leaderless(log):
+    def _changes(self, other_topic: OtherTopic, log: LogDescription) -> Iterator[str]:
+        if log.leaders.keys() != other_topic.log.leaders.keys():
+            yield f"now {len(log.leaders)} partitions, previously {len(other_topic.log.leaders)}"
+        if recovered := other_topic.leaderless & log.with_leader:
+            yield f"log partitions have a leader again: {numbers_text(recovered)}"
+        if leaderless := self._leaders[other_topic.log.topic].leaderless(log):
             yield f"log partitions without a leader: {numbers_text(leaderless)}"

@@ -111,9 +111,9 @@ class LogOffsetsSampling:
     def _sample(self) -> None:
         sampled_at = utc_now()
         places = self._topic_partitions() | self._all_partitions()
-        found = self._with_markers(self._client.sample(places))
-        self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))
-        if dropped := self._unwritten.add(self.runs.keep(sampled_at, found)):
+        samples = self._with_markers(self._client.sample(places))
+        self.metrics.seen_logs((sample.state for sample in samples), len(self._unreadable))
+        if dropped := self._unwritten.add(self.runs.keep(sampled_at, samples)):
             if not self._dropped:
                 logger.warning("too many unwritten samples of log offsets: dropping the oldest")
             self._dropped += dropped
@@ -159,11 +159,11 @@ class LogOffsetsSampling:
             self._list_at_s = time.monotonic() + _LIST_EVERY_S
         return self._listed
 
-    def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
+    def _with_markers(self, samples: list[LogOffsets]) -> list[LogOffsets]:
         """Add the number of markers at the end of idle logs, if a group is close to the end."""
         before, self._ends = self._ends, {}
         idle = {}
-        for sample in found:
+        for sample in samples:
             end, at = sample.log_end_offset, _place(sample)
             if end is None or end != sample.last_stable_offset:
                 continue
@@ -174,13 +174,13 @@ class LogOffsetsSampling:
                 idle[at] = end
         for at, markers in self._ask_markers(idle).items():
             self._ends[at] = _End(idle[at], was_asked=True, markers=markers)
-        self._unreadable &= {_place(sample) for sample in found}
+        self._unreadable &= {_place(sample) for sample in samples}
         markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
         if not markers_of:
-            return found
+            return samples
         return [
             replace(sample, end_markers=markers_of[at]) if at in markers_of else sample
-            for sample in found
+            for sample in samples
             for at in (_place(sample),)
         ]
 
@@ -208,14 +208,14 @@ class LogOffsetsSampling:
             for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
         }
         try:
-            found = self._client.end_markers(places)
+            markers_by_place = self._client.end_markers(places)
         except (ConfigurationError, TimeoutError) as error:
             logger.info(
                 "cannot read the ends of %(logs)s logs: %(error)s",
                 {"logs": len(places), "error": error},
             )
-            found = {}
-        return {at: self._readable(at, found.get(at)) for at in places}
+            markers_by_place = {}
+        return {at: self._readable(at, markers_by_place.get(at)) for at in places}
 
     def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
         """Return the markers; None if the log end cannot be read, which is logged once."""

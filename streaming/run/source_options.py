@@ -28,11 +28,11 @@ def source_options(
     options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
     options["other_topics"] = json.dumps(
         {
-            one.log.topic: {
-                "log_partitions": sorted(one.log_partitions),
-                "start_offsets": _start_offsets(one.progress, one.log_partitions),
+            other_topic.log.topic: {
+                "log_partitions": sorted(other_topic.log_partitions),
+                "start_offsets": _start_offsets(other_topic.progress, other_topic.log_partitions),
             }
-            for one in start.others.followed
+            for other_topic in start.others.followed
         }
     )
     options["packed"] = "true"

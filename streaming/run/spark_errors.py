@@ -76,8 +76,8 @@ def java_reasons(exception: Any) -> Iterator[str]:
 
 def disk_full(text: str) -> TablesUnavailable | None:
     """Return an error if the disk of Spark's checkpoint or temporary files is full."""
-    found = _NO_SPACE.search(text)
-    return None if found is None else TablesUnavailable(f"Spark cannot write: {found[0].strip()}")
+    match = _NO_SPACE.search(text)
+    return None if match is None else TablesUnavailable(f"Spark cannot write: {match[0].strip()}")
 
 
 def own_error(text: str) -> Exception | None:
@@ -88,11 +88,11 @@ def own_error(text: str) -> Exception | None:
     matches = list(_OWN_ERROR.finditer(text))
     if not matches:
         return None
-    found = matches[-1]
-    if found["timeout"] is not None:
-        return TimeoutError(found["timeout"].strip())
-    if found["name"] == TopicMissing.__name__:
+    match = matches[-1]
+    if match["timeout"] is not None:
+        return TimeoutError(match["timeout"].strip())
+    if match["name"] == TopicMissing.__name__:
         # The planner saw the topic before, so its absence is a transient failure.
-        return TimeoutError(found["text"].strip())
-    kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
-    return kind(found["text"].strip())
+        return TimeoutError(match["text"].strip())
+    kind = LogChanged if match["name"] in _LOG_CHANGED else ConfigurationError
+    return kind(match["text"].strip())

@@ -76,8 +76,8 @@ class Cluster:
         Raises:
             ConfigurationError: the tables cannot be read, or do not reach back to the moment.
         """
-        found = self._past.get(at) if at is not None else self._fresh
-        return found or ServedSnapshot(self._reader(at))
+        snapshot = self._past.get(at) if at is not None else self._fresh
+        return snapshot or ServedSnapshot(self._reader(at))
 
     @property
     def _fresh(self) -> ServedSnapshot | None:
@@ -113,6 +113,6 @@ class Cluster:
 
 def _computed(reader: TableReader) -> ServedSnapshot:
     """A snapshot with the view that every page needs."""
-    found = ServedSnapshot(reader)
-    _ = found.evaluation
-    return found
+    snapshot = ServedSnapshot(reader)
+    _ = snapshot.evaluation
+    return snapshot

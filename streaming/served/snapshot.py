@@ -95,24 +95,24 @@ class ServedSnapshot(Snapshot):
     @once
     def burrow(self) -> Mapping[str, Sequence[Row]]:
         """Rows of `burrow_partitions` by group."""
-        found: dict[str, list[Row]] = defaultdict(list)
+        rows_by_group: dict[str, list[Row]] = defaultdict(list)
         # Commit times come from ages, which are of another moment in kept rows.
         lags = None if self.evaluation.is_kept else self.lags
         for row in burrow_partitions(self.reader, self.at, lags=lags):
-            found[row["group_id"]].append(row)
-        return found
+            rows_by_group[row["group_id"]].append(row)
+        return rows_by_group
 
     @once
     def log_ends(self) -> Mapping[str, Mapping[int, int | None]]:
         """The log end of each partition that a group reads, by topic; None if it is unknown."""
-        found: dict[str, dict[int, int | None]] = defaultdict(dict)
+        ends_by_topic: dict[str, dict[int, int | None]] = defaultdict(dict)
         columns = ["topic", "partition", "log_end_offset", "topic_state"]
         for topic, partition, log_end, state in zip(
             *(self.lags[name].to_pylist() for name in columns), strict=True
         ):
             if state != GONE:
-                found[topic][partition] = log_end
-        return found
+                ends_by_topic[topic][partition] = log_end
+        return ends_by_topic
 
     @once
     def last_hours(self) -> dict[str, LagHistory]:
@@ -132,8 +132,8 @@ class ServedSnapshot(Snapshot):
     @once
     def progress(self) -> Sequence[Row]:
         """Rows of `load_progress`."""
-        found: list[Row] = self.reader.read("load_progress").to_pylist()
-        return sorted(found, key=lambda row: row["log_partition"])
+        rows: list[Row] = self.reader.read("load_progress").to_pylist()
+        return sorted(rows, key=lambda row: row["log_partition"])
 
     @once
     def quarantined(self) -> int:
@@ -143,13 +143,13 @@ class ServedSnapshot(Snapshot):
     @once
     def transactions(self) -> Sequence[Row]:
         """Ongoing transactions with pending offsets, oldest first."""
-        found = []
+        transactions = []
         for transaction, rows in open_transactions(self.reader):
             age_ms = (self.at - transaction.since).total_seconds() * 1000
             commands = transaction_commands(
                 transaction.log_partition, transaction.first_record_offset
             )
-            found.append(
+            transactions.append(
                 {
                     **asdict(transaction),
                     **_owner(transaction.owner),
@@ -162,7 +162,7 @@ class ServedSnapshot(Snapshot):
                     ),
                 }
             )
-        return found
+        return transactions
 
 
 def _owner(owner: TransactionOwner | None) -> Row:
@@ -177,6 +177,6 @@ def _owner(owner: TransactionOwner | None) -> Row:
 
 def current_alerts(snapshot: Snapshot) -> Sequence[Row]:
     """Rows of `alerts`, always as of now; firing alerts come first."""
-    found: list[Row] = snapshot.reader.read("alerts").to_pylist()
+    alerts: list[Row] = snapshot.reader.read("alerts").to_pylist()
     order = {"firing": 0, "pending": 1, "resolved": 2}
-    return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))
+    return sorted(alerts, key=lambda row: (order[row["state"]], -row["since"].timestamp()))

@@ -97,7 +97,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._is_available_now = False
         self._density = LogDensity()
         self._offsets = TopicPlan(options.offsets_topic, options)
-        others = [TopicPlan(one, options, is_other=True) for one in options.other_topics]
+        others = [TopicPlan(topic, options, is_other=True) for topic in options.other_topics]
         self._plans = [self._offsets, *others]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -145,7 +145,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """Group the ranges into at most `tasks` tasks, evenly by offsets to read."""
         starts, ends = self._positions(start), self._positions(end)
         plans = list(zip(self._plans, starts, ends, strict=True))
-        ranges = [one for plan, *between in plans for one in plan.ranges(*between)]
+        ranges = [log_range for plan, *between in plans for log_range in plan.ranges(*between)]
         leaders = {
             (plan.topic.name, p): node
             for plan in self._plans
@@ -171,7 +171,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 partition.cluster_id, topic, topic_id, own
             )
             for topic, topic_id in partition.topic_ids.items()
-            if (own := [one for one in partition.ranges if one.topic == topic])
+            if (own := [log_range for log_range in partition.ranges if log_range.topic == topic])
         )
         return map(pack, rows) if self._options.packed else rows
 
@@ -259,7 +259,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 plan.wait(position) for plan, position in zip(self._plans, positions, strict=True)
             ]
             done, _ = wait(waits, left_s, FIRST_COMPLETED)
-            if any(one.exception() is not None or one.result() for one in done):
+            if any(future.exception() is not None or future.result() for future in done):
                 return True
         return False
 

@@ -99,8 +99,8 @@ def _temporary_folder() -> Path:
     """One folder for all processes of this user; others must not write there: it has code."""
     folder = Path(tempfile.gettempdir(), f"coordinator-state-kernel-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    if is_ours and not stat.S_IMODE(found.st_mode) & 0o077:
+    status = folder.lstat()
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if is_ours and not stat.S_IMODE(status.st_mode) & 0o077:
         return folder
     return Path(tempfile.mkdtemp(prefix="coordinator-state-kernel-"))

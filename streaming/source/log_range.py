@@ -175,11 +175,13 @@ class _FetchAhead:
             return {}
         in_flight, self._in_flight = self._in_flight, None
         fetched = in_flight.result()
-        total_bytes = sum(len(found.records) for found in fetched.values())
+        total_bytes = sum(len(response.records) for response in fetched.values())
         return {
-            log_partition: Answer(found, self._granted.are_above(len(found.records), total_bytes))
-            for log_partition, found in fetched.items()
-            if found.records or found.is_unreadable or not total_bytes
+            log_partition: Answer(
+                response, self._granted.are_above(len(response.records), total_bytes)
+            )
+            for log_partition, response in fetched.items()
+            if response.records or response.is_unreadable or not total_bytes
         }
 
     def note(self, *, has_advanced: bool, needs_more: bool) -> None:

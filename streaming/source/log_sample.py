@@ -86,12 +86,12 @@ class _Estimate:
     def weighted_bytes(self, offsets: int) -> int:
         """The bytes of the rows that stay; those of plain commits are weighted."""
         share = offsets / self.total_offsets
-        found = share * self.staying_bytes
+        size_bytes = share * self.staying_bytes
         if self.plain_commits:
             commits = share * self.plain_commits
             rows = min(commits, _ROWS_PER_KEY * self.keys * -math.expm1(-commits / self.keys))
-            found += PLAIN_COMMIT_WEIGHT * rows * self.plain_bytes / self.plain_commits
-        return int(found)
+            size_bytes += PLAIN_COMMIT_WEIGHT * rows * self.plain_bytes / self.plain_commits
+        return int(size_bytes)
 
 
 def offsets_that_fit(
@@ -158,17 +158,21 @@ def offsets_of_records(
         max_partition_bytes=most_bytes,
         max_wait_ms=0,
     )
-    found, budget = dict.fromkeys(left, 0), most_records
+    offset_counts, budget = dict.fromkeys(left, 0), most_records
     for place, (count, log_partition) in enumerate(unread):
         start = next_offsets[log_partition]
         if log_partition in fetched:
             view = memoryview(fetched[log_partition].records)
             quota = budget // (len(unread) - place)
             end, records = _end_of(view, start, start + count, max(quota, 1))
-            found[log_partition] = end - start
+            offset_counts[log_partition] = end - start
             budget = max(budget - records, 0)
     # No batch is readable: the tasks read this range, and report the lost record offsets.
-    return found if any(found.values()) else {p: min(n, most_records) for p, n in left.items()}
+    return (
+        offset_counts
+        if any(offset_counts.values())
+        else {p: min(n, most_records) for p, n in left.items()}
+    )
 
 
 def _end_of(view: memoryview, start: int, end: int, most_records: int) -> tuple[int, int]:

@@ -206,10 +206,10 @@ class TopicPlan:
         from_offsets, to_offsets = self.next_offsets(start), self.next_offsets(end)
         if not self.log_ends:
             self.refresh_log_ends()
-        found = []
+        ranges = []
         for log_partition, to_offset in to_offsets.items():
             bound = self.topic.start_offsets.get(log_partition, OffsetAndEpoch(0)).offset
-            found.append(
+            ranges.append(
                 LogRange(
                     topic=self.topic.name,
                     log_partition=log_partition,
@@ -218,7 +218,7 @@ class TopicPlan:
                     end=OffsetAndEpoch.of(end["p"][str(log_partition)]),
                 )
             )
-        return found
+        return ranges
 
     @property
     def log_partitions(self) -> list[int]:

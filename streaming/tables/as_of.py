@@ -47,14 +47,14 @@ def parse_as_of(text: str, *, now: datetime | None = None) -> AsOf:
     try:
         if words.isdecimal():
             return int(words)
-        found = _moment(words, now)
+        moment = _moment(words, now)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"{text[:40]!r} is neither a version nor a time such as {TIME_FORMS}"
         ) from error
-    if found < _EPOCH:
+    if moment < _EPOCH:
         raise ConfigurationError(f"{text[:40]!r} is before 1970")
-    return found
+    return moment
 
 
 def parse_time(text: str, *, now: datetime | None = None) -> datetime:
@@ -66,10 +66,10 @@ def parse_time(text: str, *, now: datetime | None = None) -> datetime:
     Raises:
         ConfigurationError: the text is not a time; a version is none.
     """
-    found = parse_as_of(text, now=now)
-    if isinstance(found, int):
+    as_of = parse_as_of(text, now=now)
+    if isinstance(as_of, int):
         raise ConfigurationError(f"{text[:40]} is not a time such as {TIME_FORMS}")
-    return found
+    return as_of
 
 
 def in_utc(moment: datetime) -> datetime:

@@ -65,8 +65,8 @@ class BasePlace:
         """
         entry = f"{self.name}/{LOAD_PROGRESS.name}/_delta_log/{_FIRST_WRITTEN:020}.json"
         with delta.reading(self.path):
-            found = file_system(self.tables).get_file_info(entry)
-        return bool(found.type is FileType.File)
+            info = file_system(self.tables).get_file_info(entry)
+        return bool(info.type is FileType.File)
 
     @property
     def committed_at(self) -> datetime:
@@ -76,8 +76,8 @@ class BasePlace:
             TablesUnavailable: the table cannot be read.
         """
         version = delta.current_version(self.path, LOAD_PROGRESS)
-        found = CommitMoments(LOAD_PROGRESS.path(self.path), version).committed_at(version)
-        return found or self.moment
+        committed_at = CommitMoments(LOAD_PROGRESS.path(self.path), version).committed_at(version)
+        return committed_at or self.moment
 
     def read(self, table: Table, where: pc.Expression | None = None) -> pa.Table:
         """The rows of a table of the base.
@@ -113,8 +113,8 @@ def bases_of(tables: str) -> list[BasePlace]:
         TablesUnavailable: the folder cannot be read.
     """
     with delta.reading(f"{tables.rstrip('/')}/{FOLDER}"):
-        found = file_system(tables).get_file_info(FileSelector(FOLDER, allow_not_found=True))
-    moments = [_moment(entry.path.rstrip("/").rpartition("/")[2]) for entry in found]
+        entries = file_system(tables).get_file_info(FileSelector(FOLDER, allow_not_found=True))
+    moments = [_moment(entry.path.rstrip("/").rpartition("/")[2]) for entry in entries]
     return sorted(BasePlace(moment, tables) for moment in moments if moment is not None)
 
 
@@ -206,10 +206,10 @@ def delete_bases(epoch: WriterEpoch, *, kept_since: datetime | None) -> int:
 def _written_at(base: BasePlace) -> datetime:
     """When the newest file of a base was written."""
     with delta.reading(base.path):
-        found = file_system(base.tables).get_file_info(
+        files = file_system(base.tables).get_file_info(
             FileSelector(base.name, allow_not_found=True, recursive=True)
         )
-    times = [file.mtime for file in found if file.is_file and file.mtime is not None]
+    times = [file.mtime for file in files if file.is_file and file.mtime is not None]
     return max((time.astimezone(timezone.utc) for time in times), default=base.moment)
 
 

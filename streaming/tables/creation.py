@@ -47,8 +47,8 @@ def _interval(duration: timedelta) -> str:
 
 def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
     """The retention of old versions, from the properties of a table; None if they lack it."""
-    found = re.fullmatch(r"interval (\d+) seconds", properties.get(_LOG_RETENTION, ""))
-    return None if found is None else timedelta(seconds=int(found[1]))
+    match = re.fullmatch(r"interval (\d+) seconds", properties.get(_LOG_RETENTION, ""))
+    return None if match is None else timedelta(seconds=int(match[1]))
 
 
 def create_tables(
@@ -143,6 +143,6 @@ def keep_snapshots(epoch: WriterEpoch, retention: timedelta) -> None:
     """
     wanted = retention_properties(retention)
     for table in ALL_TABLES:
-        found = properties_of(epoch.tables, table)
-        if any(found.get(name) != value for name, value in wanted.items()):
+        properties = properties_of(epoch.tables, table)
+        if any(properties.get(name) != value for name, value in wanted.items()):
             set_properties(epoch, table, wanted)

@@ -280,9 +280,11 @@ class _DeltaLog:
 
     def _has_whole_entries(self, version: int) -> bool:
         """Whether all entries that a reader of a version needs are whole."""
-        checkpoint = max((one for one in self._whole_checkpoints if one <= version), default=-1)
+        checkpoint = max(
+            (number for number in self._whole_checkpoints if number <= version), default=-1
+        )
         needed = range(min(checkpoint + 1, version), version + 1)
-        return all(self._is_entry_whole(one) for one in needed)
+        return all(self._is_entry_whole(number) for number in needed)
 
     def _has_whole_files(self, version: int) -> bool:
         if self.newest_version is None and version == 0:

@@ -34,10 +34,12 @@ def kept_rows(opened: DeltaTable) -> Mapping[str, pa.BooleanArray]:
     if not may_have_deletion_vectors(opened):
         return {}
     vectors: Any = opened.deletion_vectors()
-    found = pa.RecordBatchReader.from_stream(vectors).read_all()
+    selections = pa.RecordBatchReader.from_stream(vectors).read_all()
     return {
         path.rpartition("/")[2]: kept.values
-        for path, kept in zip(found["filepath"].to_pylist(), found["selection_vector"], strict=True)
+        for path, kept in zip(
+            selections["filepath"].to_pylist(), selections["selection_vector"], strict=True
+        )
     }
 
 

@@ -110,20 +110,20 @@ def rows_of(
             needed = [n for n in table.schema.names if n in filtered or n in columns]
         try:
             if kept:
-                found = _rows_without_deleted(files, kept, needed, where).select(columns)
+                arrow_table = _rows_without_deleted(files, kept, needed, where).select(columns)
             else:
-                found = files.to_table(columns=columns, filter=where)
+                arrow_table = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
             # In files that MERGE or DELETE of delta-rs wrote, strings are views. pyarrow (up to 26)
             # cannot push a filter by text down to views and fails, so it filters the rows it read.
-            pushed = [one for one in pruned or () if not _is_text(table, one[0])]
+            pushed = [condition for condition in pruned or () if not _is_text(table, condition[0])]
             rows = files.scanner(
                 columns=needed, filter=filters_to_expression(pushed) if pushed else None
             )
             scanner = Scanner.from_batches(rows.to_reader(), columns=columns, filter=where)
-            found = scanner.to_table()
-    fields = [table.schema.field(name) for name in found.column_names]
-    arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
+            arrow_table = scanner.to_table()
+    fields = [table.schema.field(name) for name in arrow_table.column_names]
+    arrays: list[Any] = [arrow_table[field.name].cast(field.type) for field in fields]
     return pa.table(arrays, schema=pa.schema(fields))
 
 
@@ -158,8 +158,8 @@ def read(
     version: int | None = None,
 ) -> pa.Table:
     """The rows of a table at a version, or at the newest."""
-    found = open_table(tables, table, version)
-    return rows_of(found, tables, table, columns, where=where)
+    opened = open_table(tables, table, version)
+    return rows_of(opened, tables, table, columns, where=where)
 
 
 def open_table(tables: str, table: Table, version: int | None = None) -> DeltaTable:

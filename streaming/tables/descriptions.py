@@ -49,5 +49,5 @@ def descriptions() -> dict[str, Any]:
 
 
 def _of_table(table: str) -> dict[str, Any]:
-    found: dict[str, Any] = descriptions()["tables"][table]
-    return found
+    description: dict[str, Any] = descriptions()["tables"][table]
+    return description

@@ -25,12 +25,12 @@ def parse_duration(text: str) -> timedelta:
     Raises:
         ValueError: the text is not a duration, or too long.
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text!r} is not a duration such as {DURATION_FORM}")
-    unit = found["unit"] or _WORDS[found["word"]]
+    unit = match["unit"] or _WORDS[match["word"]]
     try:
-        return timedelta(milliseconds=float(found["number"]) * _UNIT_MS[unit])
+        return timedelta(milliseconds=float(match["number"]) * _UNIT_MS[unit])
     except OverflowError as error:
         raise ValueError(f"{text!r} is too long") from error
 
@@ -44,7 +44,7 @@ def parse_history_retention(text: str) -> timedelta:
     Raises:
         ValueError: the text is not a duration of at least a day, or too long.
     """
-    found = parse_duration(text)
-    if found < timedelta(days=1):
+    retention = parse_duration(text)
+    if retention < timedelta(days=1):
         raise ValueError(f"{text!r} is less than a day: history is deleted in whole days")
-    return found
+    return retention

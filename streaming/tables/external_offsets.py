@@ -87,10 +87,10 @@ class ExternalOffsets:
                 if column in _PUSHED and (column != "day" or operator == ">=")
             ]
             commits = self._commits(None, [*pushed, ("is_repeat", "=", False)])
-        found = _rows_of(name, commits, self._log_partitions)
+        rows = _rows_of(name, commits, self._log_partitions)
         if isinstance(filters, list):
             filters = filters_to_expression(filters) if filters else None
-        return found if filters is None else found.filter(filters)
+        return rows if filters is None else rows.filter(filters)
 
     @cached_property
     def _newest(self) -> pa.Table:
@@ -106,8 +106,8 @@ class ExternalOffsets:
     def _commits(self, columns: Sequence[str] | None, conditions: Conditions) -> pa.Table:
         """Rows of groups whose id no group of Kafka has."""
         until = ("commit_timestamp", "<=", self.moment)
-        found = self._read(EXTERNAL_OFFSETS.name, columns, [until, *conditions])
-        return found.filter(pc.invert(pc.is_in(found["group_id"], self._taken)))
+        commits = self._read(EXTERNAL_OFFSETS.name, columns, [until, *conditions])
+        return commits.filter(pc.invert(pc.is_in(commits["group_id"], self._taken)))
 
     @cached_property
     def _taken(self) -> pa.Array:

@@ -170,12 +170,12 @@ def keep_up_to_date(
     if status_rules != reader.status_rules:
         limits = status_rules_text(status_rules)
         set_properties(epoch, LOAD_PROGRESS, {PROPERTY_STATUS_RULES: limits})
-    for name, found, wanted in (
+    for name, current, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
         (PROPERTY_HISTORY, reader.history_mode, history),
     ):
-        if found != wanted:
+        if current != wanted:
             if wanted == HISTORY_OFF:
                 # Without the history after them, bases would give wrong tables later.
                 delete_bases(epoch, kept_since=None)

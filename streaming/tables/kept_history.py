@@ -79,14 +79,14 @@ class KeptHistory:
         if kept is None or not kept.has(since, needed, early_topics):
             kept = self._load(table, time, since, needed, early_topics, kept)
             self._kept[table.name, is_early] = kept
-        found = kept.between(since, until)
+        rows = kept.between(since, until)
         masks = [
-            _OPERATIONS[operation](found[name], value)
+            _OPERATIONS[operation](rows[name], value)
             for name, operation, value in conditions
             if not (name in (time, "day") and _holds(operation, value, since, until))
         ]
         # Faster than an expression, for which Arrow starts a plan.
-        return found.filter(reduce(pc.and_, masks)) if masks else found
+        return rows.filter(reduce(pc.and_, masks)) if masks else rows
 
     def keep(self, table: Table, since: datetime, rows: pa.Table) -> None:
         """Keep rows of all columns that have been read, from a time on."""
@@ -187,5 +187,5 @@ def _kept(
 
 
 def _us(times: Any) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = pc.cast(times, pa.int64()).to_numpy()
-    return found
+    times_us: npt.NDArray[np.int64] = pc.cast(times, pa.int64()).to_numpy()
+    return times_us

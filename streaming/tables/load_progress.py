@@ -18,7 +18,7 @@ from streaming.tables.schemas import LOAD_PROGRESS, TABLES, TOPIC_PROGRESS
 from streaming.tables.topic_progress import Progress, TopicProgress
 from streaming.tables.writer import Writer
 
-_COLUMNS = tuple(one.name for one in fields(Progress) if one.name != "has_caught_up")
+_COLUMNS = tuple(column.name for column in fields(Progress) if column.name != "has_caught_up")
 _TOPIC_COLUMNS = tuple(name for name in _COLUMNS if name in TOPIC_PROGRESS.schema.names)
 
 
@@ -42,7 +42,7 @@ class LoadProgress(TopicProgress):
     @property
     def every_row(self) -> list[Progress]:
         """The progress of each log partition of every topic."""
-        return [row for one in (self, *self.others.values()) for row in one.rows.values()]
+        return [row for progress in (self, *self.others.values()) for row in progress.rows.values()]
 
     @classmethod
     def nothing(
@@ -65,24 +65,24 @@ class LoadProgress(TopicProgress):
     @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
         """The load progress of a snapshot."""
-        found = cls.from_arrow(
+        progress = cls.from_arrow(
             reader.read(LOAD_PROGRESS.name),
             cluster_id=reader.cluster_id,
             topic_id=reader.topic_id,
             semantics=Semantics(reader.semantics),
             release=reader.release,
         )
-        found.updated_at = max(found.updated_at, reader.written_at)
+        progress.updated_at = max(progress.updated_at, reader.written_at)
         for row in reader.read(TOPIC_PROGRESS.name).to_pylist():
             topic = row["log_topic"]
-            of_topic = found.others.setdefault(
+            of_topic = progress.others.setdefault(
                 topic, TopicProgress(topic=topic, topic_id=row["topic_id"])
             )
             of_topic.updated_at = max(of_topic.updated_at, row["updated_at"])
             own = {name: row[name] for name in _TOPIC_COLUMNS}
             of_topic.rows[row["log_partition"]] = Progress(**own)
-        found.reported_offset_total = sum(row.next_offset for row in found.every_row)
-        return found
+        progress.reported_offset_total = sum(row.next_offset for row in progress.every_row)
+        return progress
 
     @classmethod
     def from_arrow(
@@ -99,10 +99,10 @@ class LoadProgress(TopicProgress):
             cluster_id=cluster_id, topic_id=topic_id, semantics=semantics, release=release
         )
         for row in rows.to_pylist():
-            found = {name: row[name] for name in _COLUMNS}
+            values = {name: row[name] for name in _COLUMNS}
             # Null in rows of an earlier release.
-            found["records_unaccounted"] = found["records_unaccounted"] or 0
-            progress.rows[row["log_partition"]] = Progress(**found)
+            values["records_unaccounted"] = values["records_unaccounted"] or 0
+            progress.rows[row["log_partition"]] = Progress(**values)
             progress.query_id = row["query_id"]
             progress.batch_id = row["batch_id"]
             progress.updated_at = max(progress.updated_at, row["updated_at"])

@@ -108,10 +108,10 @@ def reloaded_at(progress: pa.Table) -> dict[int, datetime]:
 def reloaded_after(progress: pa.Table, later: pa.Table) -> dict[int, datetime]:
     """The log partitions that were reloaded after a base, or dropped, and when at the latest."""
     before = reloaded_at(progress)
-    found = {p: at for p, at in reloaded_at(later).items() if at != before.get(p)}
+    reloaded = {p: at for p, at in reloaded_at(later).items() if at != before.get(p)}
     written_at = pc.max(later["updated_at"]).as_py()
     dropped = next_offsets(progress).keys() - next_offsets(later).keys()
-    return {**found, **dict.fromkeys(dropped, written_at)}
+    return {**reloaded, **dict.fromkeys(dropped, written_at)}
 
 
 def pinned_versions(progress: pa.Table) -> dict[str, int]:

@@ -35,14 +35,14 @@ def removed_before(path: str, version: int, moment: datetime) -> set[str]:
     Raises:
         OSError: the log cannot be read.
     """
-    found: dict[str, datetime] = {}
+    removal_times: dict[str, datetime] = {}
     for action in _actions(file_system(path), version, ["remove"]):
         if action.get("add") is not None:
-            found.pop(unquote(action["add"]["path"]), None)
+            removal_times.pop(unquote(action["add"]["path"]), None)
         removed = action.get("remove")
         if removed is not None and (at := _deleted_at(removed)) is not None:
-            found[unquote(removed["path"])] = at
-    return {file for file, at in found.items() if at < moment}
+            removal_times[unquote(removed["path"])] = at
+    return {file for file, at in removal_times.items() if at < moment}
 
 
 def removed_after(path: str, first: int, last: int, until: datetime | None = None) -> set[str]:
@@ -78,14 +78,14 @@ def deletion_vectors_since(path: str, version: int, moment: datetime) -> set[str
         OSError: the log cannot be read.
     """
     # A file may have the deletion vectors of several data files.
-    found: dict[tuple[str, str, int], datetime | None] = {}
+    removal_times: dict[tuple[str, str, int], datetime | None] = {}
     for action in _actions(file_system(path), version, ["add", "remove"]):
         file = action.get("add") or action.get("remove") or {}
         descriptor = file.get("deletionVector") or {}
         vector = _deletion_vector(descriptor)
         if vector is not None:
-            found[vector, file["path"], descriptor["offset"]] = _deleted_at(file)
-    return {vector for (vector, _, _), at in found.items() if at is None or at >= moment}
+            removal_times[vector, file["path"], descriptor["offset"]] = _deleted_at(file)
+    return {vector for (vector, _, _), at in removal_times.items() if at is None or at >= moment}
 
 
 def _deleted_at(file: Mapping[str, Any]) -> datetime | None:
@@ -127,10 +127,10 @@ def _entries(log: FileSystem, first: int, last: int) -> Iterator[dict[str, Any]]
 
 def _parsed(line: bytes, name: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(line)
+        document: dict[str, Any] = json.loads(line)
     except ValueError as error:
         raise OSError(f"{name} of the Delta log is damaged") from error
-    return found
+    return document
 
 
 def _read(log: FileSystem, name: str) -> bytes | None:

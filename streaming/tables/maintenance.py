@@ -459,16 +459,18 @@ def _is_among(file: str, uris: list[str]) -> bool:
 
 
 def _retention(opened: DeltaTable) -> timedelta:
-    found = snapshot_retention(opened.metadata().configuration)
-    return DEFAULT_SNAPSHOT_RETENTION if found is None else found
+    retention = snapshot_retention(opened.metadata().configuration)
+    return DEFAULT_SNAPSHOT_RETENTION if retention is None else retention
 
 
 def _delete(opened: DeltaTable, files: set[str]) -> int:
     """Delete the files that still exist; return their number."""
     folder = file_system(opened.table_uri)
-    found = [file for file in folder.get_file_info(sorted(files)) if file.is_file] if files else []
-    for file in found:
+    existing_files = (
+        [file for file in folder.get_file_info(sorted(files)) if file.is_file] if files else []
+    )
+    for file in existing_files:
         # Two kinds of upkeep may delete it at the same time.
         with suppress(FileNotFoundError):
             folder.delete_file(file.path)
-    return len(found)
+    return len(existing_files)

@@ -55,21 +55,21 @@ _WITH_MEMBER_JSON: Final = 3
 _WITH_LOG_TOPIC: Final = 9
 
 
-def migrate(writer: Writer, found: str) -> None:
+def migrate(writer: Writer, format_version: str) -> None:
     """Migrate all tables of a folder. All exist and have no unfinished micro-batch.
 
     Args:
         writer: the folder's writer.
-        found: the format version of the tables.
+        format_version: the format version of the tables.
 
     Raises:
         WriterFenced: a newer writer has taken over.
         TablesUnavailable: a table cannot be read or written.
     """
     add_columns(writer.epoch)
-    if int(found) < _WITH_MEMBER_JSON:
+    if int(format_version) < _WITH_MEMBER_JSON:
         _write_member_json(writer)
-    if int(found) < _WITH_LOG_TOPIC:
+    if int(format_version) < _WITH_LOG_TOPIC:
         _write_log_topic(writer)
     pin(writer)
     known = properties_of(writer.tables, LOAD_PROGRESS)
@@ -84,7 +84,7 @@ def migrate(writer: Writer, found: str) -> None:
     )
     logger.info(
         "%(tables)s: migrated from format version %(from_version)s to %(to_version)s",
-        {"tables": writer.tables, "from_version": found, "to_version": FORMAT_VERSION},
+        {"tables": writer.tables, "from_version": format_version, "to_version": FORMAT_VERSION},
     )
 
 

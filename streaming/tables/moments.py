@@ -65,13 +65,13 @@ class CommitMoments:
         A version that changes no rows (a fence, new properties, compaction) has the moment of the
         version before it.
         """
-        found = self._last_change(version)
-        return None if found is None else found.moment
+        change = self._last_change(version)
+        return None if change is None else change.moment
 
     def committed_at(self, version: int) -> datetime | None:
         """The same by the writer's clock; earlier than the moment if the clock was set back."""
-        found = self._last_change(version)
-        return None if found is None else found.committed_at
+        change = self._last_change(version)
+        return None if change is None else change.committed_at
 
     def _last_change(self, version: int) -> _Entry | None:
         entry = own = self._entry(version)
@@ -82,8 +82,8 @@ class CommitMoments:
 
     def version_at(self, moment: datetime) -> int | None:
         """The newest version at a moment; None if the log has no entry as old as the moment."""
-        found = bisect_right(self._versions, moment, key=lambda v: self.of(v) or _NEVER) - 1
-        return None if found < 0 or self.of(found) is None else found
+        version = bisect_right(self._versions, moment, key=lambda v: self.of(v) or _NEVER) - 1
+        return None if version < 0 or self.of(version) is None else version
 
     @property
     def oldest(self) -> int:

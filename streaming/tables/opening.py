@@ -34,19 +34,19 @@ def open_for_writing(tables: str, holder: str) -> Writer:
         WriterFenced: a newer writer has taken over meanwhile.
         TablesUnavailable: a table is missing, or cannot be read or written.
     """
-    found = TableReader(tables, any_format=True).format_version
-    require_migratable(tables, found)
+    format_version = TableReader(tables, any_format=True).format_version
+    require_migratable(tables, format_version)
     epoch = WriterEpoch.take(tables, holder, at_least=_newest_epoch(tables))
     # Earlier releases of this format version lack `external_offsets`; no reader needs it.
-    if found != FORMAT_VERSION or not _has(tables, EXTERNAL_OFFSETS):
+    if format_version != FORMAT_VERSION or not _has(tables, EXTERNAL_OFFSETS):
         create_missing(tables)
     epoch.fence([table for table in ALL_TABLES if table is not LOAD_PROGRESS], holder)
     writer = Writer.of(epoch)
-    if found == FORMAT_VERSION:
+    if format_version == FORMAT_VERSION:
         recover(writer)
     else:
         roll_back(writer)
-        migrate(writer, found)
+        migrate(writer, format_version)
     return writer
 
 

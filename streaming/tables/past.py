@@ -72,13 +72,13 @@ class Past:
         Raises:
             ConfigurationError: the tables do not reach back to the moment, or cannot be read.
         """
-        found = None
+        reader = None
         if not self._newest.reads_snapshot(moment, self._rebuilding):
-            found = self._newest.rebuilt(moment, self._rebuilding)
-        if found is None:
-            found = TableReader(self._newest.tables, as_of=moment)
-            found.keep(self._rebuilding)
-        return found
+            reader = self._newest.rebuilt(moment, self._rebuilding)
+        if reader is None:
+            reader = TableReader(self._newest.tables, as_of=moment)
+            reader.keep(self._rebuilding)
+        return reader
 
     def before(self, moment: datetime) -> TableReader | None:
         """The same; None if the tables do not reach back to the moment.
@@ -100,4 +100,4 @@ def _topics_of(newest: TableReader, commits: pa.Table, group_ids: Collection[str
     members = newest.read(GROUP_MEMBERS.name, ["assignment"], of_groups(group_ids))
     assigned = pc.list_flatten(members["assignment"]).combine_chunks()
     topics = [commits["topic"], offsets["topic"], pc.struct_field(assigned, "topic")]
-    return {topic for one in topics for topic in pc.unique(one).drop_null().to_pylist()}
+    return {topic for column in topics for topic in pc.unique(column).drop_null().to_pylist()}

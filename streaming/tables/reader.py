@@ -218,13 +218,13 @@ class TableReader(TableProperties):
             if rebuilt is not None:
                 return rebuilt
         try:
-            found = TableReader(self.tables, as_of=moment)
+            reader = TableReader(self.tables, as_of=moment)
         except ConfigurationError:
             return None
-        found.with_external = self.with_external
+        reader.with_external = self.with_external
         if rebuilding is not None and is_of_span:
-            found.keep(rebuilding)
-        return found if found.load_states else None
+            reader.keep(rebuilding)
+        return reader if reader.load_states else None
 
     def keep(self, rebuilding: Rebuilding) -> None:
         """Take the history of a span from a rebuilding that keeps it."""
@@ -237,10 +237,10 @@ class TableReader(TableProperties):
 
     def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
         """The tables at a moment of a rebuilding's span; None if they cannot be rebuilt."""
-        found = copy(self)
-        found._rebuilding = rebuilding
+        reader = copy(self)
+        reader._rebuilding = rebuilding
         with suppress(MomentNotRebuilt):
-            return found if found._rebuild(moment) else None
+            return reader if reader._rebuild(moment) else None
         return None
 
     def rebuilding(
@@ -269,12 +269,12 @@ class TableReader(TableProperties):
 
         Tables of groups also have the rows of external groups; those are of the moment.
         """
-        found = self._of_tables(name, columns, filters)
+        rows = self._of_tables(name, columns, filters)
         external = self._external(name, filters)
         return (
-            found
+            rows
             if external is None
-            else pa.concat_tables([found, external.select(found.column_names)])
+            else pa.concat_tables([rows, external.select(rows.column_names)])
         )
 
     def _of_tables(
@@ -289,11 +289,11 @@ class TableReader(TableProperties):
             # pyarrow accepts both "=" and "==", delta-rs only "=".
             files = [(name, "=" if op == "==" else op, value) for name, op, value in filters]
         if table is LOAD_PROGRESS:
-            found = self._progress if condition is None else self._progress.filter(condition)
-            return found.select(wanted)
+            rows = self._progress if condition is None else self._progress.filter(condition)
+            return rows.select(wanted)
         if self._rebuilt is not None and name in self._rebuilt.rows:
-            found = self._rebuilt.rows[name]
-            return (found if condition is None else found.filter(condition)).select(wanted)
+            rows = self._rebuilt.rows[name]
+            return (rows if condition is None else rows.filter(condition)).select(wanted)
         if self._rebuilding is not None and isinstance(filters, list):
             kept = self._rebuilding.kept_rows(table, wanted, filters, self.moment)
             if kept is not None:
@@ -322,9 +322,9 @@ class TableReader(TableProperties):
 
     def of_kafka(self) -> TableReader:
         """The same tables without external groups, as brokers have them."""
-        found = copy(self)
-        found.with_external = False
-        return found
+        reader = copy(self)
+        reader.with_external = False
+        return reader
 
     @property
     def _has_external(self) -> bool:
@@ -343,8 +343,8 @@ class TableReader(TableProperties):
         if self._rebuilt is None or table not in HISTORY_TIMES:
             return None
         time = pc.field(HISTORY_TIMES[table])
-        found: pc.Expression = (time <= self._rebuilt.moment) | time.is_null()
-        return found
+        condition: pc.Expression = (time <= self._rebuilt.moment) | time.is_null()
+        return condition
 
     def _opened(self, table: Table) -> DeltaTable | None:
         """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
@@ -371,8 +371,8 @@ class TableReader(TableProperties):
         log partition. The result has `log_partition` besides the given columns.
         """
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
-        found = self.read(name, wanted, of_groups(group_ids))
-        return of_own_log_partition(found, self.log_partitions)
+        rows = self.read(name, wanted, of_groups(group_ids))
+        return of_own_log_partition(rows, self.log_partitions)
 
     def _rows(self, progress: DeltaTable) -> pa.Table:
         """The rows of `load_progress`; maintenance may have deleted those of an old version."""

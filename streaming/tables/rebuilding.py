@@ -164,10 +164,13 @@ class Rebuilding:
                 return None
             segment = self._segment(place)
             self._require_same_log(segment, moment)
-            found = segment.timeline.at(moment)
+            replayed = segment.timeline.at(moment)
         is_newest = moment >= pc.max(self.newest.progress["updated_at"]).as_py()
         # Without a later record, the tables may have read records that are in no history.
-        ends = {**found.next_offsets, **(next_offsets(self.newest.progress) if is_newest else {})}
+        ends = {
+            **replayed.next_offsets,
+            **(next_offsets(self.newest.progress) if is_newest else {}),
+        }
         return RebuiltTables(
             moment=moment,
             base=place.moment,
@@ -175,10 +178,10 @@ class Rebuilding:
             precision=segment.precision,
             progress=_progress_at(segment.progress, ends, moment),
             rows={
-                GROUP_OFFSETS.name: found.group_offsets,
-                PENDING_OFFSETS.name: found.pending_offsets,
-                GROUPS.name: found.groups,
-                GROUP_MEMBERS.name: found.group_members,
+                GROUP_OFFSETS.name: replayed.group_offsets,
+                PENDING_OFFSETS.name: replayed.pending_offsets,
+                GROUPS.name: replayed.groups,
+                GROUP_MEMBERS.name: replayed.group_members,
             },
         )
 
@@ -197,9 +200,9 @@ class Rebuilding:
     def commits(self, since: datetime) -> pa.Table:
         """The commits of the span, and those whose outcome is since a time; they are kept."""
         first = min([since, *(base.moment for base in self._places)]) - _CLOCKS_DIFFER
-        found = self._history(OFFSET_COMMITS, first, self.until + _CLOCKS_DIFFER)
-        self._commits = first, found
-        return found
+        commits = self._history(OFFSET_COMMITS, first, self.until + _CLOCKS_DIFFER)
+        self._commits = first, commits
+        return commits
 
     def kept_rows(
         self, table: Table, columns: Sequence[str], conditions: Conditions, moment: datetime
@@ -240,14 +243,14 @@ class Rebuilding:
         """
         if self._bases is None:
             bases = bases_of(self.tables)
-            found: list[BasePlace] = []
+            places: list[BasePlace] = []
             for base in reversed(bases):
                 if base.moment <= self.until and base.is_complete:
-                    found.append(base)
+                    places.append(base)
                     if base.moment <= self.since:
                         break
             later = (base for base in bases if base.moment > self.until and base.is_complete)
-            self._bases = [*found[::-1], *islice(later, 1)]
+            self._bases = [*places[::-1], *islice(later, 1)]
         return self._bases
 
     def _segment(self, place: BasePlace) -> _Segment:
@@ -335,7 +338,7 @@ def _precision(properties: Sequence[Mapping[str, str]], loaded: Collection[int])
     if loaded:
         names = ", ".join(map(str, sorted(loaded)))
         return f"not exact for log partitions {names}: they were loaded or reloaded later"
-    if any(found.get(PROPERTY_HISTORY) != HISTORY_ALL for found in properties):
+    if any(base_properties.get(PROPERTY_HISTORY) != HISTORY_ALL for base_properties in properties):
         return "offsets are exact to the micro-batch (--history all)"
     return "exact"
 
@@ -387,7 +390,7 @@ def _distinct(lists: pa.ChunkedArray) -> Sequence[Mapping[str, Any]]:
     entries = pc.list_flatten(lists).combine_chunks()
     names = ["topic", "topic_id"]
     columns = [pc.struct_field(entries, name) for name in names]
-    found: list[dict[str, Any]] = (
+    topics: list[dict[str, Any]] = (
         pa.table(columns, names=names).group_by(names).aggregate([]).to_pylist()
     )
-    return found
+    return topics

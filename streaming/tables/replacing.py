@@ -127,14 +127,14 @@ class _Files:
 
     @classmethod
     def of(cls, opened: DeltaTable, table: Table) -> _Files:
-        found = pa.table(opened.get_add_actions(flatten=True)).to_pylist()
+        files = pa.table(opened.get_add_actions(flatten=True)).to_pylist()
 
         def latest(file: dict[str, Any]) -> tuple[datetime, datetime]:
             return file.get(f"max.{table.time}") or _EARLIEST, file["modification_time"]
 
         return cls(
-            sizes={file["path"]: file["size_bytes"] for file in sorted(found, key=latest)},
-            rows=sum(file["num_records"] or 0 for file in found),
+            sizes={file["path"]: file["size_bytes"] for file in sorted(files, key=latest)},
+            rows=sum(file["num_records"] or 0 for file in files),
         )
 
     @property
@@ -201,8 +201,8 @@ def _earliest(
             touched_bytes += files.sizes[path]
             earliest = _min(rows.join(wanted, key, join_type="left semi"), times, earliest)
             wanted = wanted.join(rows.select(key), key, join_type="left anti")
-            found = 1 - wanted.num_rows / source.num_rows
-            if _is_too_much(touched_bytes / files.size_bytes, found):
+            matched = 1 - wanted.num_rows / source.num_rows
+            if _is_too_much(touched_bytes / files.size_bytes, matched):
                 raise _TooManyTouched
         if times and not wanted.num_rows:
             # The other files have no row with one of the keys.
@@ -210,17 +210,17 @@ def _earliest(
     return None if earliest is None or _us(earliest) < 0 else earliest
 
 
-def _is_too_much(touched: float, found: float) -> bool:
+def _is_too_much(touched: float, matched: float) -> bool:
     """Whether to replace the whole table, from the shares of the bytes touched and the keys found.
 
     If the first files have few of the keys, the others have the rest: this saves their search.
     """
-    return touched > _MOST_SHARE or (touched > _SEARCHED and found < 2 * touched)
+    return touched > _MOST_SHARE or (touched > _SEARCHED and matched < 2 * touched)
 
 
 def _min(rows: pa.Table, times: list[str], earliest: pa.Scalar | None) -> pa.Scalar | None:
-    found = [pc.min(rows[time]) for time in times] + ([] if earliest is None else [earliest])
-    return min((one for one in found if one.is_valid), key=_us, default=None)
+    minima = [pc.min(rows[time]) for time in times] + ([] if earliest is None else [earliest])
+    return min((scalar for scalar in minima if scalar.is_valid), key=_us, default=None)
 
 
 def _us(time: pa.Scalar) -> int:
@@ -239,10 +239,10 @@ def _rows_by_file(
     """The rows of some groups, file by file, beginning with the latest rows."""
     schema = pa.schema([table.schema.field(name) for name in columns])
     with delta.reading(table.path(tables)):
-        found = delta.files_of(opened, tables, table, paths=list(reversed(files.sizes)))
+        dataset = delta.files_of(opened, tables, table, paths=list(reversed(files.sizes)))
         kept = kept_rows(opened)
         is_in = pc.field("group_id").isin(groups)
-        for file in found.get_fragments():
+        for file in dataset.get_fragments():
             if kept:
                 batches = batches_of(file, table.schema, columns, kept)
                 yield file.path, pa.Table.from_batches(batches, schema).filter(is_in)

@@ -84,17 +84,17 @@ class BrokerAnswers:
         listed = self._admin.list_groups()
         if group_ids is not None:
             listed = {group: listed[group] for group in group_ids if group in listed}
-        found = self._groups(listed)
+        fields_by_key = self._groups(listed)
         committed = self._admin.offset_fetch(dict.fromkeys(listed))
         for group_id, answers in committed.items():
             for answer in answers:
-                found[_key("offset", group_id, answer)] = offset_fields(answer)
+                fields_by_key[_key("offset", group_id, answer)] = offset_fields(answer)
         named = _with_committed(pending, committed)
         for group_id, answers in self._admin.offset_fetch(named, require_stable=True).items():
             for answer in answers:
                 if answer.error == UNSTABLE_OFFSET_COMMIT:
-                    found[_key("pending", group_id, answer)] = IS_PENDING
-        return found
+                    fields_by_key[_key("pending", group_id, answer)] = IS_PENDING
+        return fields_by_key
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
         """The names by topic id of the topics that exist in the cluster."""
@@ -115,29 +115,29 @@ class BrokerAnswers:
 
     def _groups(self, listed: Mapping[str, ListedGroup]) -> dict[AnswerKey, Fields]:
         """The answers about groups and their members."""
-        found: dict[AnswerKey, Fields] = {}
+        fields_by_key: dict[AnswerKey, Fields] = {}
         by_type: dict[str, list[str]] = defaultdict(list)
         for group_id, group in listed.items():
             group_type = group.group_type or CLASSIC
-            found[AnswerKey("group", group_id)] = group_fields(
+            fields_by_key[AnswerKey("group", group_id)] = group_fields(
                 {**asdict(group), "group_epoch": None, "assignment_epoch": None}
             )
             if group_type != CLASSIC or group.state == STABLE:
                 by_type[group_type].append(group_id)
         for group_id, members in self._admin.describe_members(by_type.pop(CLASSIC, [])).items():
             for member_id, member in members.items():
-                found[AnswerKey("member", group_id, member_id=member_id)] = asdict(member)
+                fields_by_key[AnswerKey("member", group_id, member_id=member_id)] = asdict(member)
         for group_type, group_ids in by_type.items():
             for group_id, described in self._admin.describe_groups(group_type, group_ids).items():
-                found[AnswerKey("group", group_id)] = {
-                    **found[AnswerKey("group", group_id)],
+                fields_by_key[AnswerKey("group", group_id)] = {
+                    **fields_by_key[AnswerKey("group", group_id)],
                     "state": described.group_state,
                     "group_epoch": described.group_epoch,
                     "assignment_epoch": described.assignment_epoch,
                 }
                 for member_id, fields in described_members(group_type, described).items():
-                    found[AnswerKey("member", group_id, member_id=member_id)] = fields
-        return found
+                    fields_by_key[AnswerKey("member", group_id, member_id=member_id)] = fields
+        return fields_by_key
 
 
 def _with_committed(

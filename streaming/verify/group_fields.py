@@ -64,7 +64,7 @@ def topic_ids(row: Row) -> set[str]:
 
 def described_members(group_type: str, group: Any) -> dict[str, Fields]:
     """The fields of members by member id, from the answer to a Describe request."""
-    found = {}
+    fields_by_member = {}
     for member in group.members:
         row = _member_row(group_type, member)
         names = {
@@ -72,8 +72,8 @@ def described_members(group_type: str, group: Any) -> dict[str, Fields]:
             for name in ("assignment", "target_assignment")
             for assigned in row.get(name, ())
         }
-        found[member.member_id] = member_fields(group_type, row, names)
-    return found
+        fields_by_member[member.member_id] = member_fields(group_type, row, names)
+    return fields_by_member
 
 
 def _member_row(group_type: str, member: Any) -> Row:

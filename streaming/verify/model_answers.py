@@ -29,31 +29,31 @@ def model_answers(
 
     `names` are the topics by topic id that stay in assignments; None keeps all topics.
     """
-    found: dict[AnswerKey, Fields] = {}
+    fields_by_key: dict[AnswerKey, Fields] = {}
     for coordinator in coordinators:
         known = topic_names(coordinator.shard.topics) if names is None else names
         for group_id, group in coordinator.groups.items():
             if isinstance(group, LiveConsumerGroup):
-                found |= _consumer_group(group, known)
+                fields_by_key |= _consumer_group(group, known)
             else:
-                found |= _classic_group(group)
+                fields_by_key |= _classic_group(group)
             error_code, offsets = coordinator.fetch_offsets(group_id)
             if error_code is ErrorCode.NONE:
                 for (topic, partition), offset in offsets.items():
-                    found[AnswerKey("offset", group_id, topic, partition)] = {
+                    fields_by_key[AnswerKey("offset", group_id, topic, partition)] = {
                         "committed_offset": offset.committed_offset,
                         "leader_epoch": offset.leader_epoch,
                         "metadata": offset.metadata,
                     }
         for keys in coordinator.pending.values():
             for key in keys:
-                found[AnswerKey("pending", *key)] = IS_PENDING
-    return found
+                fields_by_key[AnswerKey("pending", *key)] = IS_PENDING
+    return fields_by_key
 
 
 def _classic_group(group: ClassicGroup) -> Answers:
-    found: dict[AnswerKey, Fields] = {}
-    found[AnswerKey("group", group.group_id)] = {
+    fields_by_key: dict[AnswerKey, Fields] = {}
+    fields_by_key[AnswerKey("group", group.group_id)] = {
         "group_type": CLASSIC,
         "state": group.state.value,
         "protocol_type": group.protocol_type or "",
@@ -62,17 +62,17 @@ def _classic_group(group: ClassicGroup) -> Answers:
     }
     # A coordinator reports the members of a classic group only while it is Stable.
     for member in group.members.values() if group.is_in(ClassicState.STABLE) else ():
-        found[AnswerKey("member", group.group_id, member_id=member.member_id)] = {
+        fields_by_key[AnswerKey("member", group.group_id, member_id=member.member_id)] = {
             "client_id": member.client_id,
             "client_host": member.client_host,
             "assignment": member.assignment,
         }
-    return found
+    return fields_by_key
 
 
 def _consumer_group(group: LiveConsumerGroup, names: Mapping[str, str]) -> Answers:
-    found: dict[AnswerKey, Fields] = {}
-    found[AnswerKey("group", group.group_id)] = {
+    fields_by_key: dict[AnswerKey, Fields] = {}
+    fields_by_key[AnswerKey("group", group.group_id)] = {
         "group_type": CONSUMER,
         "state": group.state.value,
         "protocol_type": group.protocol_type,
@@ -92,8 +92,8 @@ def _consumer_group(group: LiveConsumerGroup, names: Mapping[str, str]) -> Answe
             "target_assignment": _partitions(group.targets.get(member.member_id, {})),
         }
         key = AnswerKey("member", group.group_id, member_id=member.member_id)
-        found[key] = member_fields(CONSUMER, row, names)
-    return found
+        fields_by_key[key] = member_fields(CONSUMER, row, names)
+    return fields_by_key
 
 
 def _partitions(assigned: Assigned) -> list[dict[str, Any]]:

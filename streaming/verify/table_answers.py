@@ -70,12 +70,12 @@ class TableAnswers:
         `topic_names` are the cluster's topics by topic id: a coordinator leaves other topics out
         of its members' assignments.
         """
-        found: dict[AnswerKey, Fields] = {}
+        fields_by_key: dict[AnswerKey, Fields] = {}
         for row in self._own("groups", group_ids, _GROUP_COLUMNS):
-            found[AnswerKey("group", row["group_id"])] = group_fields(row)
+            fields_by_key[AnswerKey("group", row["group_id"])] = group_fields(row)
         for row in self._own("group_members", group_ids, _MEMBER_COLUMNS):
-            found[AnswerKey("member", row["group_id"], member_id=row["member_id"])] = member_fields(
-                self._group_types[row["group_id"]], row, topic_names or {}
+            fields_by_key[AnswerKey("member", row["group_id"], member_id=row["member_id"])] = (
+                member_fields(self._group_types[row["group_id"]], row, topic_names or {})
             )
         fields = ["committed_offset", "leader_epoch", "metadata"]
         of_key = ["group_id", "topic", "partition"]
@@ -83,15 +83,15 @@ class TableAnswers:
             if self._group_types.get(row["group_id"], SHARE) != SHARE:
                 epoch = row["leader_epoch"]
                 key = AnswerKey("offset", row["group_id"], row["topic"], row["partition"])
-                found[key] = {
+                fields_by_key[key] = {
                     "committed_offset": row["committed_offset"],
                     "leader_epoch": NO_LEADER_EPOCH if epoch is None else epoch,
                     "metadata": row["metadata"],
                 }
         for group, topic, partition in self.pending(group_ids):
             if group in self._group_types:
-                found[AnswerKey("pending", group, topic, partition)] = IS_PENDING
-        return found
+                fields_by_key[AnswerKey("pending", group, topic, partition)] = IS_PENDING
+        return fields_by_key
 
     def _own(
         self, name: str, group_ids: Collection[str] | None, columns: list[str]

@@ -63,8 +63,8 @@ class Verification:
     @property
     def counts(self) -> dict[Kind, int]:
         """The number of equal answers of each kind."""
-        found = Counter(key.kind for key in self.equal)
-        return {kind: found[kind] for kind in KINDS}
+        count_by_kind = Counter(key.kind for key in self.equal)
+        return {kind: count_by_kind[kind] for kind in KINDS}
 
     @property
     def differences(self) -> list[Difference]:

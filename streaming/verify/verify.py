@@ -178,8 +178,8 @@ def _compared_once(
     tables = _caught_up(snapshot, ends, timeout_s, ask_again)
     if isinstance(tables, dict):
         return Verification(behind=tables)
-    found = tables.answers(groups, broker.topic_names(tables.topic_ids(groups)))
-    return compare(before, found, broker.answers(groups, pending), meanwhile)
+    table_answers = tables.answers(groups, broker.topic_names(tables.topic_ids(groups)))
+    return compare(before, table_answers, broker.answers(groups, pending), meanwhile)
 
 
 def verify_cluster(

@@ -46,7 +46,7 @@ def group_timeline(
     reader: TableReader, group_id: str, *, since: datetime, until: datetime
 ) -> GroupTimeline:
     """The timeline of a group in a period."""
-    found = history(
+    event_history = history(
         reader,
         "group_events",
         group=group_id,
@@ -55,10 +55,10 @@ def group_timeline(
         until=until,
         limit=MOST_EVENTS,
     )
-    events = found.rows.to_pylist()
+    events = event_history.rows.to_pylist()
     first = [row["record_timestamp"] for row in events[:1]]
     begins_at = min([reader.begins_at, *first])
-    if found.more:
+    if event_history.more:
         begins_at = first[0]
     begin = min(max(since, begins_at), until)
     members = _members_at(reader, group_id, begin)
@@ -69,10 +69,10 @@ def group_timeline(
         members = [row for row in last if row["member_id"] not in changed]
     labels = labels_of({**row, "group_id": group_id} for row in [*events, *members])
     shown = [row for row in events if row["record_timestamp"] >= begin]
-    cycles = [one for one in folded_events(shown, labels) if len(one.events) > 1]
+    cycles = [folded for folded in folded_events(shown, labels) if len(folded.events) > 1]
     return GroupTimeline(
         timeline=assignment_timeline(events, members, since=begin, until=until),
-        is_cut=begin > since and found.more > 0,
+        is_cut=begin > since and event_history.more > 0,
         cycles=sorted(cycles, key=newest_first),
         labels={member_id: label for (_, member_id), label in labels.items()},
     )
@@ -91,7 +91,7 @@ def _members_at(
         if past is None:
             return None
         reader = past
-    found: list[dict[str, Any]] = reader.own(
+    members: list[dict[str, Any]] = reader.own(
         "group_members", _MEMBER_COLUMNS, [group_id]
     ).to_pylist()
-    return found
+    return members

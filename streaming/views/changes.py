@@ -34,14 +34,14 @@ def group_changes(
         for name in names
         if before.get(name) != after.get(name)
     }
-    found = sorted(worst, key=lambda name: (-worst[name], name))
-    shown = found[:most]
+    group_ids = sorted(worst, key=lambda name: (-worst[name], name))
+    shown = group_ids[:most]
     sides = [snapshot.groups(shown) for snapshot in (since, until)]
     rows = [
         {"group_id": name, "before": sides[0].get(name), "after": sides[1].get(name)}
         for name in shown
     ]
-    return Heaviest(rows, len(found) - len(shown))
+    return Heaviest(rows, len(group_ids) - len(shown))
 
 
 def _states(snapshot: Snapshot) -> Mapping[str, tuple[Any, ...]]:

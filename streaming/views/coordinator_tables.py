@@ -193,10 +193,10 @@ class CoordinatorTables:
         Raises:
             ConfigurationError: a text is not a time.
         """
-        found = history(
+        commits = history(
             self.reader, "offset_commits", group=group, since=since, until=until, limit=limit
         )
-        return Rows(found.rows, OffsetCommitRow)
+        return Rows(commits.rows, OffsetCommitRow)
 
     def events(
         self,
@@ -219,7 +219,7 @@ class CoordinatorTables:
         Raises:
             ConfigurationError: a text is not a time, or a name is not an event.
         """
-        found = history(
+        events = history(
             self.reader,
             "group_events",
             group=group,
@@ -228,7 +228,7 @@ class CoordinatorTables:
             until=until,
             limit=limit,
         )
-        return Rows(found.rows, GroupEventRow)
+        return Rows(events.rows, GroupEventRow)
 
     def records(self, group: str | None = None) -> Rows[CoordinatorRecordRow]:
         """The last record of each key, for record types without their own table."""
@@ -307,10 +307,10 @@ class CoordinatorTables:
         Raises:
             ConfigurationError: the tables know no such group.
         """
-        found = explained(self.reader, group)
-        if found is None:
+        explanation = explained(self.reader, group)
+        if explanation is None:
             raise ConfigurationError(unknown_group(self.reader, group) or f"unknown group {group}")
-        return found
+        return explanation
 
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
@@ -332,8 +332,8 @@ class CoordinatorTables:
     ) -> Rows[ExpiringOffsetRow]:
         """The expiry of committed offsets, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
-        found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
-        return Rows(found, ExpiringOffsetRow)
+        offsets = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
+        return Rows(offsets, ExpiringOffsetRow)
 
     def simple_groups(self, group: str | None = None) -> Rows[SimpleGroupRow]:
         """Groups known only from their offsets: consumers that use `assign()` and do not join."""
@@ -376,9 +376,9 @@ class CoordinatorTables:
         return Rows(query(select, self.snapshot), dict)
 
     def _view(self, name: str, row_type: Callable[..., T], group: str | None) -> Rows[T]:
-        found: pa.Table = self.snapshot.queried(name)
+        table: pa.Table = self.snapshot.queried(name)
         return Rows(
-            found if group is None else found.filter(pc.field("group_id") == group), row_type
+            table if group is None else table.filter(pc.field("group_id") == group), row_type
         )
 
     def _table(self, name: str, row_type: Callable[..., T], group: str | None = None) -> Rows[T]:

@@ -66,12 +66,12 @@ def event_summary(
     labels = member_labels(reader, rows)
     if is_folded:
         return EventSummary(folded_events(rows, labels), more, labels)
-    one_each = [one for row in rows for one in folded_events([row], labels)]
+    one_each = [folded for row in rows for folded in folded_events([row], labels)]
     return EventSummary(sorted(one_each, key=newest_first), more, labels)
 
 
-def newest_first(found: FoldedEvents) -> tuple[float, int, int]:
+def newest_first(folded: FoldedEvents) -> tuple[float, int, int]:
     """The order of time, for `sorted`."""
-    last = found.rows[-1]
-    newest = 0.0 if found.last_at is None else found.last_at.timestamp()
+    last = folded.rows[-1]
+    newest = 0.0 if folded.last_at is None else folded.last_at.timestamp()
     return -newest, -last["record_offset"], -last["event_number"]

@@ -30,13 +30,13 @@ def explained(
 
 def explanation_of(facts: GroupFacts) -> Explanation:
     """Explain a group from its facts; evidence about an external group cites no records."""
-    found = explain(facts)
+    explanation = explain(facts)
     if facts.group_type != EXTERNAL:
-        return found
+        return explanation
     # No log has its offsets.
     sql = group_sql(facts, EXTERNAL_OFFSETS.name, "commit_timestamp DESC")
-    evidence = [replace(one, record_ids=(), sql=one.sql or sql) for one in found.evidence]
-    return replace(found, evidence=evidence)
+    evidence = [replace(line, record_ids=(), sql=line.sql or sql) for line in explanation.evidence]
+    return replace(explanation, evidence=evidence)
 
 
 def explanation_text(explanation: Explanation) -> str:

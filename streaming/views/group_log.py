@@ -69,8 +69,8 @@ def newest_records(
     of_group: dict[str, Any] = {"group": group_id, "since": since, "until": until, "limit": limit}
     records = history(reader, "group_records", **of_group).rows.to_pylist()
     commits = history(reader, "offset_commits", **of_group).rows.to_pylist()
-    found = [*map(_group_record, records), *map(_commit, commits)]
-    return sorted(found, key=_place, reverse=True)[:limit]
+    log_records = [*map(_group_record, records), *map(_commit, commits)]
+    return sorted(log_records, key=_place, reverse=True)[:limit]
 
 
 def record_at(

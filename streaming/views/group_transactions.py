@@ -48,20 +48,20 @@ def group_transactions(
             *(("producer_id", ">=", 0), ("outcome", "in", _ENDED)),
         ],
     )
-    found = commits.group_by(_KEY).aggregate(
+    transactions = commits.group_by(_KEY).aggregate(
         [
             *(("record_offset", "count"), ("record_offset", "min")),
             *(("record_timestamp", "min"), ("outcome_timestamp", "max")),
         ]
     )
-    found = found.rename_columns(
+    transactions = transactions.rename_columns(
         [*_KEY, "offsets", "record_offset", "record_timestamp", "outcome_timestamp"]
     )
     counts = dict.fromkeys(_ENDED, 0)
-    for outcome in found["outcome"].to_pylist():
+    for outcome in transactions["outcome"].to_pylist():
         counts[outcome] += 1
     order = [("record_timestamp", "descending"), ("record_offset", "descending")]
-    rows = rows_of(found.sort_by(order).slice(0, limit))
+    rows = rows_of(transactions.sort_by(order).slice(0, limit))
     names = _transactional_ids(reader, {row["producer_id"] for row in rows})
     for row in rows:
         row["transactional_id"] = names.get(row["producer_id"])
@@ -73,10 +73,10 @@ def _transactional_ids(reader: TableReader, producer_ids: set[int]) -> dict[int,
     if not producer_ids:
         return {}
     columns = ["producer_id", "transactional_id"]
-    found: pa.Table = reader.read(
+    transactions: pa.Table = reader.read(
         TRANSACTIONS.name, columns, [("producer_id", "in", sorted(producer_ids))]
     )
-    return dict(zip(*(found[name].to_pylist() for name in columns), strict=True))
+    return dict(zip(*(transactions[name].to_pylist() for name in columns), strict=True))
 
 
 def _duration_ms(began: datetime | None, ended: datetime | None) -> float | None:

@@ -159,5 +159,5 @@ def _nth_newest(times: pa.ChunkedArray, number: int) -> datetime | None:
     if len(known) < number:
         return None
     newest = pc.select_k_unstable(known, k=number, sort_keys=[("", "descending")])
-    found: datetime = known[newest[-1].as_py()].as_py()
-    return found
+    moment: datetime = known[newest[-1].as_py()].as_py()
+    return moment

@@ -88,8 +88,8 @@ def coordinator_error(reader: TableReader, log_partition: int) -> str:
 
 def _has_offsets(reader: TableReader, of_group: list[tuple[str, str, Any]]) -> bool:
     """Whether the group exists and its type commits offsets to `__consumer_offsets`."""
-    found = reader.read("groups", ["group_type"], of_group)["group_type"].to_pylist()
-    return bool(found) and found[0] != SHARE
+    group_types = reader.read("groups", ["group_type"], of_group)["group_type"].to_pylist()
+    return bool(group_types) and group_types[0] != SHARE
 
 
 def _rows(

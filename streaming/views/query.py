@@ -184,14 +184,14 @@ def _unique(names: Sequence[str]) -> list[str]:
     >>> _unique(["a", "b", "a"])
     ['a', 'b', 'a_1']
     """
-    found: list[str] = []
+    unique_names: list[str] = []
     for name in names:
         number, other = 0, name
-        while other in found:
+        while other in unique_names:
             number += 1
             other = f"{name}_{number}"
-        found.append(other)
-    return found
+        unique_names.append(other)
+    return unique_names
 
 
 @contextmanager

@@ -162,8 +162,8 @@ class Snapshot:
         """Sentences about stale tables and log partitions that are not current; None if neither."""
         loading = loading_notice(self.reader.load_states, self.reader.log_partitions)
         stale = notice_of(self.freshness, self.known_until, self.status_rules)
-        found = (stale, loading and f"{loading.capitalize()}.")
-        return " ".join(filter(None, found)) or None
+        notices = (stale, loading and f"{loading.capitalize()}.")
+        return " ".join(filter(None, notices)) or None
 
     @once
     def silent(self) -> Mapping[str, Sequence[Row]]:

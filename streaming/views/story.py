@@ -11,7 +11,7 @@ from streaming.tables.reader import TableReader
 from streaming.views.explanation import explanation_of
 
 
-def told(reader: TableReader, group_id: str, *, at: datetime | None = None) -> Story | None:
+def group_story(reader: TableReader, group_id: str, *, at: datetime | None = None) -> Story | None:
     """The story of a group of a snapshot, by default as of its moment; None for an unknown group.
 
     It reads the history of this group once, and rebuilds earlier states of this group only. That

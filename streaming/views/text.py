@@ -56,7 +56,7 @@ def from_printable(text: str) -> str:
     >>> from_printable(printable("a\\b\x1b[31m\u202e")) == "a\\b\x1b[31m\u202e"
     True
     """
-    return _ESCAPE.sub(lambda found: found[0].encode("ascii").decode("unicode_escape"), text)
+    return _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), text)
 
 
 def json_line(value: Any) -> str:

@@ -70,9 +70,9 @@ def _are_plain(column: pa.Array) -> bool:
 
 
 def _have_years(column: pa.Array) -> bool:
-    found = pc.min_max(column.cast(pa.int64())).as_py()
+    bounds = pc.min_max(column.cast(pa.int64())).as_py()
     per_s = _PER_S[column.type.unit]
-    return all(one is None or one // per_s in _YEARS_S for one in found.values())
+    return all(bound is None or bound // per_s in _YEARS_S for bound in bounds.values())
 
 
 def _moments(column: pa.Array) -> pa.Array:

@@ -225,13 +225,13 @@ class _Killing:
             if is_reached:
                 self._usual_s.append(time.monotonic() - began)
         name = tables.folder.name
-        what = point if is_reached else f"a random moment, for want of: {point}"
+        moment = point if is_reached else f"a random moment, for want of: {point}"
         if is_reached is None:
             write_note(f"{name}: ended before {point}")
             return False
         survived.kills[point if is_reached else RANDOM_MOMENT] += 1
         write_note(
-            f"kill {survived.kills.total()}, {name}: {what}"
+            f"kill {survived.kills.total()}, {name}: {moment}"
             f"{', --available-now' if available_now else ''}"
             f"{', checkpoint lost' if loses_checkpoint else ''}; "
             f"load_progress is at version {tables.version}"

@@ -24,16 +24,16 @@ def test_every_sink_is_told_of_beginning_and_end(
 ) -> None:
     rules = WatchedRules(sinks=SINKS, rule={"for": f"{hold}s", "repeat": "1m"})
     second, held_since = 0, None
-    for pause, what, broken in looks:
+    for pause, condition, broken in looks:
         second += pause
         rules.broken = broken
-        keys: list[AlertKey] = [BEHIND] if what == "holds" else []
-        rules.look(second, *keys, unknown=[BEHIND] if what == "unknown" else [])
-        if what == "holds":
+        keys: list[AlertKey] = [BEHIND] if condition == "holds" else []
+        rules.look(second, *keys, unknown=[BEHIND] if condition == "unknown" else [])
+        if condition == "holds":
             held_since = second if held_since is None else held_since
             is_due = second - held_since >= hold
             assert rules.state() is (AlertState.FIRING if is_due else AlertState.PENDING)
-        elif what == "not":
+        elif condition == "not":
             held_since = None
             assert rules.state() in (None, AlertState.RESOLVED)
     rules.broken = set()

@@ -49,7 +49,7 @@ def main(version: str, runs: int, seed: int, steps: int, replay: bool, verbose: 
             if verbose or outcome.error is not None:
                 click.echo(str(outcome))
     click.echo(f"{runs} sequences, {done} steps, {different} different")
-    click.echo(", ".join(f"{count} {what}" for what, count in sorted(seen.items())))
+    click.echo(", ".join(f"{count} {name}" for name, count in sorted(seen.items())))
     for reason, count in known.items():
         click.echo(f"{count} ended early: {reason}")
     sys.exit(1 if different else 0)

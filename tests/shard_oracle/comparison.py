@@ -45,8 +45,8 @@ _TIMER_NAMES: Final = {
 class Difference(AssertionError):
     """The model and Kafka are not of one mind."""
 
-    def __init__(self, what: str, model: Any, kafka: Any) -> None:
-        super().__init__(f"{what} differ\n  model: {model}\n  Kafka: {kafka}")
+    def __init__(self, subject: str, model: Any, kafka: Any) -> None:
+        super().__init__(f"{subject} differ\n  model: {model}\n  Kafka: {kafka}")
 
 
 class KnownDifference(Exception):

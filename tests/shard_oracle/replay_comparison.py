@@ -147,6 +147,6 @@ def _without_members_in_memory(held: Json) -> Json:
     return {**stored, "members": sorted(held["members"])}
 
 
-def _require_same(what: str, loaded: Any, held: Any) -> None:
+def _require_same(subject: str, loaded: Any, held: Any) -> None:
     if loaded != held:
-        raise Difference(what, loaded, held)
+        raise Difference(subject, loaded, held)

@@ -95,11 +95,13 @@ def _decode_frames(
 ) -> DecodedRecordSet:
     pieces: list[DecodedRecordSet] = []
     for is_damaged, run in groupby(frames, key=lambda frame: bool(frame.damage)):
-        found = list(run)
+        run_frames = list(run)
         if is_damaged:
-            pieces += (decode_corrupt_batch(read_frame(view, frame), offsets) for frame in found)
+            pieces += (
+                decode_corrupt_batch(read_frame(view, frame), offsets) for frame in run_frames
+            )
         else:
-            sound = view[found[0].start : found[-1].end]
+            sound = view[run_frames[0].start : run_frames[-1].end]
             decoder = _RecordSetDecoder(sound, offsets, is_compacting=is_compacting)
             pieces.append(decoder.decode())
     rows_found = _one_batch([piece.rows for piece in pieces])
@@ -176,37 +178,37 @@ class _RecordSetDecoder:
             self._records,
             np.empty((rows.ROW_COLUMNS, 1), dtype=np.int64),
         )
-        found = self._records[:, :count]
-        is_kept = found[records.RECORD_KIND] <= KIND_OTHER_OFFSET
+        record_table = self._records[:, :count]
+        is_kept = record_table[records.RECORD_KIND] <= KIND_OTHER_OFFSET
         self._records_read += int(np.count_nonzero(is_kept))
-        fallback = self._read_by_fallback(arena, found, np.flatnonzero(~is_kept))
+        fallback = self._read_by_fallback(arena, record_table, np.flatnonzero(~is_kept))
         if self._is_compacting:
-            is_kept &= ~self._superseded(arena, found, fallback)
+            is_kept &= ~self._superseded(arena, record_table, fallback)
         kept = np.flatnonzero(is_kept)
         piece = arrow_rows(
-            arena, self._table, self._rows(arena, found, kept), self._offsets.log_partition
+            arena, self._table, self._rows(arena, record_table, kept), self._offsets.log_partition
         )
         if fallback:
             piece = self._with_fallback(piece, kept, fallback)
         self._add_piece(piece)
 
-    def _rows(self, arena: Bytes, found: Integers, places: Integers) -> Integers:
+    def _rows(self, arena: Bytes, record_table: Integers, places: Integers) -> Integers:
         """Decode all columns of the records at these places."""
         decoded = np.empty((rows.ROW_COLUMNS, len(places)), dtype=np.int64)
         rows.decode_rows(
             arena,
             self._table,
-            found[records.RECORD_POSITION, places],
-            found[records.RECORD_BATCH, places],
+            record_table[records.RECORD_POSITION, places],
+            record_table[records.RECORD_BATCH, places],
             decoded,
         )
         return decoded
 
     def _superseded(
-        self, arena: Bytes, found: Integers, fallback: Mapping[int, Sequence[Row]]
+        self, arena: Bytes, record_table: Integers, fallback: Mapping[int, Sequence[Row]]
     ) -> Mask:
-        kinds = found[records.RECORD_KIND]
-        barriers = np.full(found.shape[1], self._barriers, dtype=np.int64)
+        kinds = record_table[records.RECORD_KIND]
+        barriers = np.full(record_table.shape[1], self._barriers, dtype=np.int64)
         for place, rows_there in fallback.items():
             has_records = any(map(is_modern_record, rows_there))
             if has_records and kinds[place] == records.KIND_FALLBACK_RECORD:
@@ -215,14 +217,14 @@ class _RecordSetDecoder:
                 barriers[:place] += 1
                 self._barriers += 1
                 self._needs_final_compaction = True
-        is_superseded = np.zeros(found.shape[1], dtype=np.bool_)
+        is_superseded = np.zeros(record_table.shape[1], dtype=np.bool_)
         self._keys, self._groups = mark_superseded(
             KeyedRows(
                 arena,
-                found[records.RECORD_KEY_POSITION],
-                found[records.RECORD_KEY_LENGTH],
+                record_table[records.RECORD_KEY_POSITION],
+                record_table[records.RECORD_KEY_LENGTH],
                 kinds,
-                found[records.RECORD_COMMITTED_OFFSET],
+                record_table[records.RECORD_COMMITTED_OFFSET],
                 barriers,
             ),
             is_superseded,
@@ -235,23 +237,23 @@ class _RecordSetDecoder:
         self, decoded: pa.RecordBatch, places: Integers, fallback: Mapping[int, Sequence[Row]]
     ) -> pa.RecordBatch:
         """Merge the rows of `log_decoder` into the decoded rows, in log order."""
-        fallback_places = [place for place, found in fallback.items() for _ in found]
-        found = [row for found in fallback.values() for row in found]
+        fallback_places = [place for place, rows_there in fallback.items() for _ in rows_there]
+        fallback_rows = [row for rows_there in fallback.values() for row in rows_there]
         all_places = np.concatenate([places, np.array(fallback_places, dtype=np.int64)])
         order = np.argsort(all_places, kind="stable")
-        return _one_batch([decoded, self._fallback_piece(found)]).take(pa.array(order))
+        return _one_batch([decoded, self._fallback_piece(fallback_rows)]).take(pa.array(order))
 
     def _read_by_fallback(
-        self, arena: Bytes, found: Integers, places: Integers
+        self, arena: Bytes, record_table: Integers, places: Integers
     ) -> dict[int, list[Row]]:
         """Decode the records and batches at these places with `log_decoder`."""
-        is_batch = found[records.RECORD_KIND, places] == records.KIND_FALLBACK_BATCH
-        decoded = self._rows(arena, found, places[~is_batch])
+        is_batch = record_table[records.RECORD_KIND, places] == records.KIND_FALLBACK_BATCH
+        decoded = self._rows(arena, record_table, places[~is_batch])
         of_records = dict(zip(places[~is_batch].tolist(), decoded.T.tolist(), strict=True))
         return {
             place: [self._row_of(arena, of_records[place])]
             if place in of_records
-            else list(self._rows_of_batch(arena, int(found[records.RECORD_BATCH, place])))
+            else list(self._rows_of_batch(arena, int(record_table[records.RECORD_BATCH, place])))
             for place in places.tolist()
         }
 

@@ -261,14 +261,16 @@ def _hash(data: Bytes, position: int, length: int) -> int:
 
 
 @inlined
-def _is_same(one: Bytes, one_position: int, other: Bytes, other_position: int, length: int) -> bool:
+def _is_same(
+    copies: Bytes, copy_position: int, other: Bytes, other_position: int, length: int
+) -> bool:
     index = 0
     while length - index >= 8:
-        if word(one, one_position + index) != word(other, other_position + index):
+        if word(copies, copy_position + index) != word(other, other_position + index):
             return False
         index += 8
     while index < length:
-        if uint8(one, one_position + index) != uint8(other, other_position + index):
+        if uint8(copies, copy_position + index) != uint8(other, other_position + index):
             return False
         index += 1
     return True

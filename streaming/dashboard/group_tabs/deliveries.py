@@ -28,10 +28,10 @@ _STATES: Final = {0: "available", 2: "acknowledged", 4: "archived"}
 
 def deliveries(group: ShownGroup) -> dict[str, Any]:
     """The page of share partitions that the address selects."""
-    found = group.snapshot.reader.read(
+    partitions = group.snapshot.reader.read(
         SHARE_PARTITIONS.name, _COLUMNS, of_groups([group.group_id])
     ).to_pylist()
-    rows = [_row(row) for row in found]
+    rows = [_row(row) for row in partitions]
     rows.sort(key=lambda row: (row["topic"] or row["topic_id"], row["partition"]))
     return {
         "deliveries": rows_page(
@@ -48,10 +48,10 @@ def _row(row: Row) -> Row:
         **row,
         "start_offset": row["start_offset"] if is_known else None,
         **records_by_state(batches),
-        "max_delivery_count": max((one["delivery_count"] for one in batches), default=None),
+        "max_delivery_count": max((batch["delivery_count"] for batch in batches), default=None),
         "batches": [
-            {**one, "state": _STATES.get(one["delivery_state"], str(one["delivery_state"]))}
-            for one in batches
+            {**batch, "state": _STATES.get(batch["delivery_state"], str(batch["delivery_state"]))}
+            for batch in batches
         ],
     }
 
@@ -62,9 +62,9 @@ def records_by_state(batches: Iterable[Row]) -> dict[str, int]:
     >>> records_by_state([{"first_offset": 3, "last_offset": 5, "delivery_state": 2}])
     {'available': 0, 'acknowledged': 3, 'archived': 0}
     """
-    found = dict.fromkeys(_STATES.values(), 0)
-    for one in batches:
-        state = _STATES.get(one["delivery_state"])
+    count_by_state = dict.fromkeys(_STATES.values(), 0)
+    for batch in batches:
+        state = _STATES.get(batch["delivery_state"])
         if state is not None:
-            found[state] += one["last_offset"] - one["first_offset"] + 1
-    return found
+            count_by_state[state] += batch["last_offset"] - batch["first_offset"] + 1
+    return count_by_state

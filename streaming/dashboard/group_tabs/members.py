@@ -65,9 +65,9 @@ def joined_at(group: ShownGroup, member_ids: Collection[str]) -> dict[str, datet
             ("member_id", "in", sorted(member_ids)),
         ],
     ).to_pylist()
-    found: dict[str, datetime] = {}
+    times: dict[str, datetime] = {}
     for row in rows:
         at = row["record_timestamp"]
-        if at is not None and at > found.get(row["member_id"], at.min.replace(tzinfo=at.tzinfo)):
-            found[row["member_id"]] = at
-    return found
+        if at is not None and at > times.get(row["member_id"], at.min.replace(tzinfo=at.tzinfo)):
+            times[row["member_id"]] = at
+    return times

@@ -48,8 +48,8 @@ def partitions(group: ShownGroup) -> dict[str, Any]:
 
 def member_labels(group: ShownGroup) -> dict[str, str]:
     """The labels of the members of a group, by member id."""
-    found = group.snapshot.reader.read(
+    members = group.snapshot.reader.read(
         "group_members", ["group_id", "member_id", "client_id"], of_groups([group.group_id])
     )
-    labels = labels_of(found.to_pylist())
+    labels = labels_of(members.to_pylist())
     return {member_id: label for (_, member_id), label in labels.items()}

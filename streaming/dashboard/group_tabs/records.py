@@ -31,7 +31,7 @@ def records() -> str:
     group_id = request.args.get("group", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
     period = period_of(snapshot.reader.moment)
-    found = newest_records(
+    log_records = newest_records(
         snapshot.reader, group_id, since=period.since, until=period.until, limit=MOST_RECORDS
     )
     return render_template(
@@ -41,7 +41,7 @@ def records() -> str:
         period=period,
         spans=SPANS,
         most=MOST_RECORDS,
-        records=[_row(record) for record in found],
+        records=[_row(record) for record in log_records],
     )
 
 
@@ -50,22 +50,22 @@ def record() -> str:
     group_id = request.args.get("group", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
     log_partition, record_offset = _number("log_partition"), _number("record_offset")
-    found = record_at(snapshot.reader, group_id, log_partition, record_offset, _day())
-    if found is None:
+    log_record = record_at(snapshot.reader, group_id, log_partition, record_offset, _day())
+    if log_record is None:
         abort(404, f"The history has no such record of group {group_id!r}.")
-    document = found.document
+    document = log_record.document
     return render_template(
         "group/record.html",
         snapshot=snapshot,
         group_id=group_id,
-        record=found,
+        record=log_record,
         shown=[
             (title, text[:_MOST_SHOWN], len(text) - _MOST_SHOWN)
             for title, text in (
                 ("Key and value", readable_json(document, indent=2)),
                 ("Members", _members_text(document)),
-                ("Bytes of the key", _hex(found.raw_key)),
-                ("Bytes of the value", _hex(found.raw_value)),
+                ("Bytes of the key", _hex(log_record.raw_key)),
+                ("Bytes of the value", _hex(log_record.raw_value)),
             )
             if text
         ],

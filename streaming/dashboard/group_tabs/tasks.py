@@ -56,13 +56,13 @@ def tasks(group: ShownGroup) -> dict[str, Any]:
 
 def _records(group: ShownGroup) -> Mapping[str, list[tuple[Row, Row]]]:
     """Key and value of the last records of the topology and of the members, by record type."""
-    found = group.snapshot.reader.own(
+    records = group.snapshot.reader.own(
         COORDINATOR_RECORDS.name,
         ["record_type_name", "record_key", "value", "is_tombstone"],
         [group.group_id],
     )
     by_type: dict[str, list[tuple[Row, Row]]] = defaultdict(list)
-    for row in found.to_pylist():
+    for row in records.to_pylist():
         if row["record_type_name"] in (_TOPOLOGY, _MEMBER) and not row["is_tombstone"]:
             pair = json.loads(row["record_key"]), json.loads(row["value"])
             by_type[row["record_type_name"]].append(pair)
@@ -75,10 +75,13 @@ def tasks_by_subtopology(tasks: Iterable[Row]) -> str:
     >>> tasks_by_subtopology({"subtopology_id": "0", "partition": n} for n in (0, 1, 3))
     '0_0-1, 3'
     """
-    found: dict[str, list[int]] = defaultdict(list)
+    partitions: dict[str, list[int]] = defaultdict(list)
     for task in tasks:
-        found[task["subtopology_id"]].append(task["partition"])
-    return "; ".join(f"{one}_{ranges_text(found[one])}" for one in sorted(found))
+        partitions[task["subtopology_id"]].append(task["partition"])
+    return "; ".join(
+        f"{subtopology}_{ranges_text(partitions[subtopology])}"
+        for subtopology in sorted(partitions)
+    )
 
 
 def tasks_by_type(tasks: Iterable[Row]) -> str:
@@ -88,8 +91,11 @@ def tasks_by_type(tasks: Iterable[Row]) -> str:
     'standby 1_2'
     """
     every = list(tasks)
-    found = {
-        one: tasks_by_subtopology(task for task in every if task["task_type"] == one)
-        for one in TASK_TYPES
+    text_by_type = {
+        task_type: tasks_by_subtopology(task for task in every if task["task_type"] == task_type)
+        for task_type in TASK_TYPES
     }
-    return ", ".join(f"{one} {text}" for one, text in found.items() if text) or "none"
+    return (
+        ", ".join(f"{task_type} {text}" for task_type, text in text_by_type.items() if text)
+        or "none"
+    )

@@ -29,7 +29,7 @@ def ended() -> str:
     group_id = request.args.get("group", "")
     snapshot: ServedSnapshot = g.cluster.opened(g.at)
     period = period_of(snapshot.reader.moment)
-    found = group_transactions(
+    ended_transactions = group_transactions(
         snapshot.reader,
         group_id,
         since=period.since,
@@ -42,8 +42,8 @@ def ended() -> str:
         group_id=group_id,
         period=period,
         spans=SPANS,
-        found=found,
-        total=sum(found.counts.values()),
+        ended_transactions=ended_transactions,
+        total=sum(ended_transactions.counts.values()),
     )
 
 

@@ -23,9 +23,9 @@ _WORKERS_SORTED_BY: Final = ("label", "url", "config_offset", "connectors", "tas
 
 def workers(group: ShownGroup) -> dict[str, Any]:
     """The connectors and the workers of a cluster of Kafka Connect."""
-    found = group.snapshot.reader.own("group_members", _COLUMNS, [group.group_id]).to_pylist()
-    labels = labels_of(found)
-    rows = [_worker(row, labels[group.group_id, row["member_id"]]) for row in found]
+    members = group.snapshot.reader.own("group_members", _COLUMNS, [group.group_id]).to_pylist()
+    labels = labels_of(members)
+    rows = [_worker(row, labels[group.group_id, row["member_id"]]) for row in members]
     connectors = _connectors(rows)
     sinks = group.snapshot.groups([f"{SINK_PREFIX}{row['connector']}" for row in connectors])
     for row in connectors:
@@ -56,7 +56,7 @@ def _worker(row: Row, label: str) -> Row:
         "is_leader": assignment.get("leader") == row["member_id"],
         "assigned": assigned,
         "connectors": sum(CONNECTOR in numbers for numbers in assigned.values()),
-        "tasks": sum(number != CONNECTOR for found in assigned.values() for number in found),
+        "tasks": sum(number != CONNECTOR for numbers in assigned.values() for number in numbers),
         "text": tasks_text(assigned),
         "revoked": tasks_text(_tasks(assignment.get("revoked"))),
         "delay_ms": assignment.get("delay") or None,
@@ -65,20 +65,20 @@ def _worker(row: Row, label: str) -> Row:
 
 
 def _tasks(assignment: Iterable[Row] | None) -> Mapping[str, Sequence[int]]:
-    return {one["connector"]: one["tasks"] for one in assignment or ()}
+    return {row["connector"]: row["tasks"] for row in assignment or ()}
 
 
 def _connectors(workers: Iterable[Row]) -> list[Row]:
     """Each connector with the worker that runs it, and its tasks by worker."""
-    found: dict[str, Row] = defaultdict(lambda: {"worker": None, "of_workers": []})
+    by_connector: dict[str, Row] = defaultdict(lambda: {"worker": None, "of_workers": []})
     for worker in workers:
         for connector, numbers in worker["assigned"].items():
             tasks = [number for number in numbers if number != CONNECTOR]
             if CONNECTOR in numbers:
-                found[connector]["worker"] = worker["label"]
+                by_connector[connector]["worker"] = worker["label"]
             if tasks:
-                found[connector]["of_workers"].append((worker["label"], ranges_text(tasks)))
-    return [{"connector": connector, **row} for connector, row in found.items()]
+                by_connector[connector]["of_workers"].append((worker["label"], ranges_text(tasks)))
+    return [{"connector": connector, **row} for connector, row in by_connector.items()]
 
 
 def tasks_text(assigned: Mapping[str, Sequence[int]]) -> str:

@@ -3,15 +3,15 @@
 "use strict";
 
 (() => {
-  async function copy(source, told) {
+  async function copy(source, output) {
     try {
       await navigator.clipboard.writeText(source.value ?? source.textContent);
-      told.textContent = "Copied";
+      output.textContent = "Copied";
     } catch {
       source.hidden = false;
       if (source.select) source.select();
       else getSelection().selectAllChildren(source);
-      told.textContent = "Press Ctrl+C or ⌘C to copy.";
+      output.textContent = "Press Ctrl+C or ⌘C to copy.";
     }
   }
 

@@ -11,8 +11,8 @@ function eventLane(data, width) {
     item.style.left = `${percentOf(marks[0].at, data)}%`;
     const link = document.createElement("a");
     link.href = marks.length === 1 ? marks[0].address : periodAddress(marks[0].at - 30, marks.at(-1).until + 30);
-    link.dataset.weight = marks.some((one) => one.is_heavy) ? "heavy" : "light";
-    link.title = marks.map((one) => `${localTime(new Date(1000 * one.at))}: ${one.text}`).join("; ");
+    link.dataset.weight = marks.some((mark) => mark.is_heavy) ? "heavy" : "light";
+    link.title = marks.map((mark) => `${localTime(new Date(1000 * mark.at))}: ${mark.text}`).join("; ");
     const text = document.createElement("span");
     text.className = "hidden";
     text.textContent = marks.length === 1 ? marks[0].name : `${marks.length} events`;
@@ -27,22 +27,22 @@ const percentOf = (at, data) => (100 * (at - data.begin)) / (data.until - data.b
 
 function clustersOf(data, width) {
   const apart = (MARK_PX / width) * 100;
-  const found = [];
-  for (const one of data.events) {
-    const last = found.at(-1);
-    if (last && percentOf(one.at, data) - percentOf(last[0].at, data) < apart) last.push(one);
-    else found.push([one]);
+  const clusters = [];
+  for (const event of data.events) {
+    const last = clusters.at(-1);
+    if (last && percentOf(event.at, data) - percentOf(last[0].at, data) < apart) last.push(event);
+    else clusters.push([event]);
   }
-  return found;
+  return clusters;
 }
 
 function drawMarks(plot, events, colours) {
   const { left, top, width, height } = plot.bbox;
   plot.ctx.lineWidth = devicePixelRatio;
-  for (const one of events) {
-    const at = Math.round(plot.valToPos(one.at, "x", true)) + 0.5;
+  for (const event of events) {
+    const at = Math.round(plot.valToPos(event.at, "x", true)) + 0.5;
     if (at < left || at > left + width) continue;
-    plot.ctx.strokeStyle = one.is_heavy ? colours.heavy : colours.light;
+    plot.ctx.strokeStyle = event.is_heavy ? colours.heavy : colours.light;
     plot.ctx.beginPath();
     plot.ctx.moveTo(at, top);
     plot.ctx.lineTo(at, top + height);

@@ -195,7 +195,7 @@ function asTable(data) {
 }
 
 function opened(place) {
-  return new Set([...place.querySelectorAll("details[open] summary")].map((one) => one.textContent));
+  return new Set([...place.querySelectorAll("details[open] summary")].map((summary) => summary.textContent));
 }
 
 function reopen(place, open) {

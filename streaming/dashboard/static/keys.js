@@ -37,8 +37,8 @@
   };
 
   function dialog() {
-    const found = document.getElementById("keys");
-    if (found) return found;
+    const keysDialog = document.getElementById("keys");
+    if (keysDialog) return keysDialog;
     const made = document.createElement("dialog");
     made.id = "keys";
     made.setAttribute("aria-labelledby", "keys-title");

@@ -54,23 +54,23 @@
     if (away.textContent !== trouble) away.textContent = trouble;
   }
 
-  function told(what) {
-    if (what === "refused") {
+  function receive(message) {
+    if (message === "refused") {
       isPolling = true;
       setTimeout(watch, TRY_STREAM_EVERY_MS);
       return;
     }
-    if (what !== "lost") {
+    if (message !== "lost") {
       isPolling = false;
-      changedAt = Number(what);
+      changedAt = Number(message);
     }
     // Something else than before: look at once.
-    if ((what === "lost") !== (trouble !== "") && isLive && !isLoading) refresh();
+    if ((message === "lost") !== (trouble !== "") && isLive && !isLoading) refresh();
     else tick();
   }
 
   function watch() {
-    stream ||= connectStream(document.body.dataset.live, told);
+    stream ||= connectStream(document.body.dataset.live, receive);
     stream.postMessage(isLive && !document.hidden ? "watch" : "leave");
   }
 

@@ -82,21 +82,21 @@ function expectPart(part, newer) {
 // their link, and kept elements by their data-keep.
 function identify(root) {
   const numbers = new Map();
-  for (const one of root.querySelectorAll("[data-part], [data-keep], tbody > tr, li")) {
-    const key = keyOf(one);
-    if (!key || (one.id && !one.id.startsWith("same:"))) continue;
+  for (const element of root.querySelectorAll("[data-part], [data-keep], tbody > tr, li")) {
+    const key = keyOf(element);
+    if (!key || (element.id && !element.id.startsWith("same:"))) continue;
     const number = numbers.get(key) || 0;
     numbers.set(key, number + 1);
-    one.id = `same:${encodeURIComponent(key)}:${number}`;
+    element.id = `same:${encodeURIComponent(key)}:${number}`;
   }
 }
 
-function keyOf(one) {
-  if (one.dataset.part) return `part ${one.dataset.part.split("?")[0]} ${one.closest("section")?.getAttribute("aria-labelledby")}`;
-  if (one.dataset.keep) return `keep ${one.dataset.keep}`;
-  const header = one.matches("tr") ? one.querySelector(":scope > th") : one;
-  const own = one.dataset.key || header?.querySelector("a")?.getAttribute("href") || (one.matches("tr") && header?.textContent);
-  return own && `${one.closest("table")?.caption?.textContent} ${own}`;
+function keyOf(element) {
+  if (element.dataset.part) return `part ${element.dataset.part.split("?")[0]} ${element.closest("section")?.getAttribute("aria-labelledby")}`;
+  if (element.dataset.keep) return `keep ${element.dataset.keep}`;
+  const header = element.matches("tr") ? element.querySelector(":scope > th") : element;
+  const own = element.dataset.key || header?.querySelector("a")?.getAttribute("href") || (element.matches("tr") && header?.textContent);
+  return own && `${element.closest("table")?.caption?.textContent} ${own}`;
 }
 
 // The selected text; null if there is none. Asking for it lays out the page, so ask once.
@@ -110,7 +110,7 @@ function isTyped(old, newer) {
   if (!(old instanceof Element) || !old.matches(FIELDS)) return false;
   if (old === document.activeElement) return true;
   if (old.matches("[type=checkbox], [type=radio]")) return old.checked !== old.defaultChecked;
-  const first = old.matches("select") ? ([...old.options].find((one) => one.defaultSelected) || old.options[0])?.value : old.defaultValue;
+  const first = old.matches("select") ? ([...old.options].find((option) => option.defaultSelected) || old.options[0])?.value : old.defaultValue;
   return old.value !== first && old.value !== newer.value;
 }
 
@@ -131,7 +131,7 @@ const isAnyHeld = () => [...document.querySelectorAll("main table")].some(isHeld
 function holdOrder(shown, next) {
   let isHolding = false;
   for (const table of [...shown.querySelectorAll("table")].filter(isHeld)) {
-    const newer = [...next.querySelectorAll("table")].find((one) => one.caption?.textContent === table.caption?.textContent);
+    const newer = [...next.querySelectorAll("table")].find((newTable) => newTable.caption?.textContent === table.caption?.textContent);
     for (const [number, body] of [...table.tBodies].entries()) {
       const rows = [...body.rows];
       const newRows = new Map([...(newer?.tBodies[number]?.rows || [])].map((row) => [row.id, row]));

@@ -63,7 +63,7 @@
   document.addEventListener("submit", (event) => {
     if (event.target.id !== "compare") return;
     const shown = new Set([...boxes()].map((box) => box.value));
-    for (const value of [...selected].filter((one) => !shown.has(one))) {
+    for (const value of [...selected].filter((groupId) => !shown.has(groupId))) {
       const field = document.createElement("input");
       Object.assign(field, { type: "hidden", name: "group", value });
       event.target.append(field);

@@ -47,7 +47,7 @@ class Stream {
 
 function sharedStream() {
   const ports = new Set();
-  const stream = new Stream(self.name, (what) => ports.forEach((port) => port.postMessage(what)));
+  const stream = new Stream(self.name, (message) => ports.forEach((port) => port.postMessage(message)));
   self.addEventListener("connect", ({ ports: [port] }) => {
     port.onmessage = ({ data }) => {
       if (data === "watch") ports.add(port);
@@ -58,16 +58,16 @@ function sharedStream() {
   });
 }
 
-// Something that takes "watch" and "leave", and calls `told` with the messages of the stream.
-function connectStream(address, told) {
+// Something that takes "watch" and "leave", and calls `tell` with the messages of the stream.
+function connectStream(address, tell) {
   if (window.SharedWorker) {
     const own = document.querySelector("script[src*='/stream.js']");
     const { port } = new SharedWorker(own.src, { name: address });
-    port.onmessage = ({ data }) => told(data);
+    port.onmessage = ({ data }) => tell(data);
     return port;
   }
-  const stream = new Stream(address, told);
-  return { postMessage: (what) => (what === "watch" ? stream.open() : stream.close()) };
+  const stream = new Stream(address, tell);
+  return { postMessage: (message) => (message === "watch" ? stream.open() : stream.close()) };
 }
 
 if (typeof SharedWorkerGlobalScope !== "undefined") sharedStream();

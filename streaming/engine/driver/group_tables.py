@@ -68,10 +68,10 @@ class GroupTables:
 
     def record_offsets(self, table: Table, groups: set[GroupId]) -> dict[GroupId, list[int]]:
         """Record offsets of the groups' rows in a table of offsets."""
-        found: dict[GroupId, list[int]] = {identity: [] for identity in groups}
+        offsets_by_group: dict[GroupId, list[int]] = {identity: [] for identity in groups}
         for row in self._rows_of(table, groups, ["record_offset"]).to_pylist():
-            found[row["log_partition"], row["group_id"]].append(row["record_offset"])
-        return found
+            offsets_by_group[row["log_partition"], row["group_id"]].append(row["record_offset"])
+        return offsets_by_group
 
     def record_offset_by_key(self, groups: set[GroupId]) -> dict[tuple[Any, ...], int]:
         """The record offset of each row of the groups in `group_offsets`, by key."""
@@ -106,13 +106,13 @@ class GroupTables:
     ) -> pa.Table:
         """Rows of groups: the given columns, with log partition and group id."""
         is_theirs = pc.field("group_id").isin(pa.array({name for _, name in groups}, pa.string()))
-        found = delta.read(
+        rows = delta.read(
             self.tables,
             table,
             list(dict.fromkeys([*_IDENTITY, *columns])),
             where=is_theirs if where is None else is_theirs & where,
         )
-        return found.join(_as_rows(groups), _IDENTITY, join_type="left semi")
+        return rows.join(_as_rows(groups), _IDENTITY, join_type="left semi")
 
 
 def _as_rows(groups: Collection[GroupId]) -> pa.Table:

@@ -54,9 +54,9 @@ class _Held:
 
     def report(self) -> Report:
         """All reports of the reload as one."""
-        found = dict(joined(self.reports))
-        found["records_superseded"] += self.rows.records_superseded
-        return found
+        report = dict(joined(self.reports))
+        report["records_superseded"] += self.rows.records_superseded
+        return report
 
 
 class Reloading:

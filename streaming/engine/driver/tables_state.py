@@ -47,8 +47,8 @@ class TablesState:
         committed = COMMITTED_SCHEMA.empty_table()
         if rules.with_history:
             columns, version = stored_names(COMMITTED_SCHEMA), versions[GROUP_OFFSETS.name]
-            found = delta.read(tables, GROUP_OFFSETS, columns, version=version)
-            committed = in_ms(found, COMMITTED_SCHEMA)
+            offsets = delta.read(tables, GROUP_OFFSETS, columns, version=version)
+            committed = in_ms(offsets, COMMITTED_SCHEMA)
         pending = delta.read(tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
         return cls(
             tables=tables,

@@ -57,7 +57,7 @@ A row of another topic has the packed rows of all its log partitions, `progress`
 """
 
 COUNTS = "counts"
-COUNTED = tuple(one.name for one in fields(RecordCounts))
+COUNTED = tuple(field.name for field in fields(RecordCounts))
 COUNTS_SCHEMA = pa.schema(
     [
         ("log_partition", pa.int32()),

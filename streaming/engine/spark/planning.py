@@ -141,8 +141,8 @@ class BucketPlan:
         named_by_id = [
             group.unnamed_topic_ids() for group in groups if isinstance(group, ModernGroup)
         ]
-        found = collected.topic_ids.union(*named_by_id)
-        return found - self.context.topic_names.keys()
+        topic_ids = collected.topic_ids.union(*named_by_id)
+        return topic_ids - self.context.topic_names.keys()
 
 
 def _state(stored: pa.Table, collected: Collected, release: Release) -> ApplyState:
@@ -171,9 +171,9 @@ def _state(stored: pa.Table, collected: Collected, release: Release) -> ApplySta
 def _tombstones(records: pa.Table, groups: set[GroupId]) -> dict[GroupId, int]:
     """The groups whose last GroupMetadata is a tombstone, with its record offset."""
     is_group = pc.equal(records["record_type"], GROUP_METADATA_TYPE)
-    found = records.filter(pc.and_(is_group, records["is_tombstone"]))
+    tombstones = records.filter(pc.and_(is_group, records["is_tombstone"]))
     names = ("log_partition", "group_id", "record_offset")
-    rows = zip(*(found[name].to_pylist() for name in names), strict=True)
+    rows = zip(*(tombstones[name].to_pylist() for name in names), strict=True)
     return {(p, group_id): at for p, group_id, at in rows if (p, group_id) in groups}
 
 

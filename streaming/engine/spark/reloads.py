@@ -86,8 +86,8 @@ class Reloads:
             f.first("report", ignorenulls=True).alias("report"),
             f.sum(f.size("groups")).alias("groups"),
         )
-        found = surveyed.toArrow().to_pylist()
-        reports = {row["log_partition"]: row["report"] for row in found}
+        surveyed_rows = surveyed.toArrow().to_pylist()
+        reports = {row["log_partition"]: row["report"] for row in surveyed_rows}
         progress.require_no_gap(reports.values())
         under_way = {p for p in reports if p in progress.rows and progress.rows[p].is_reloading}
         complete = {p for p in under_way if self._is_complete(p, reports[p], progress)}
@@ -96,16 +96,16 @@ class Reloads:
         if earlier := [p for p in complete if len(self._reports[p]) > 1]:
             is_earlier = f.col("log_partition").isin(earlier)
             frames = [
-                _of_offsets(one.read(session)).where(is_earlier) for one in self._kept.values()
+                _of_offsets(kept.read(session)).where(is_earlier) for kept in self._kept.values()
             ]
-            rows = reduce(lambda one, other: one.unionByName(other), frames, rows)
+            rows = reduce(lambda left, right: left.unionByName(right), frames, rows)
         if held:
             self._kept[folder] = staged
         return ReadyFrame(
             rows=rows,
             touched=rows.select("log_partition", f.explode("groups").alias("group_id")),
             # No state is read of the log partitions of a reload.
-            touched_at_most=sum(row["groups"] for row in found),
+            touched_at_most=sum(row["groups"] for row in surveyed_rows),
             reports=[
                 joined(self._reports.pop(p)) if p in complete else report
                 for p, report in reports.items()

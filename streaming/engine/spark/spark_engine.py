@@ -230,8 +230,8 @@ class SparkEngine:
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE, "table-write") as pool:
             futures = {table: pool.submit(write, table) for table in WRITTEN_TABLES}
-        errors = [error for one in futures.values() if (error := one.exception()) is not None]
+        errors = [error for future in futures.values() if (error := future.exception()) is not None]
         for error in sorted(errors, key=lambda error: not isinstance(error, WriterFenced)):
             raise error
-        versions = {table.name: one.result() for table, one in futures.items()}
+        versions = {table.name: future.result() for table, future in futures.items()}
         return {name: version for name, version in versions.items() if version is not None}

@@ -65,7 +65,7 @@ def stored_state(
     if with_pending:
         groups = groups.union(rows_of(PENDING_OFFSETS).select(_GROUP))
     state = reduce(
-        lambda one, other: one.unionByName(other, allowMissingColumns=True), map(state_of, needed)
+        lambda left, right: left.unionByName(right, allowMissingColumns=True), map(state_of, needed)
     )
     if broadcasts:
         groups = f.broadcast(groups)

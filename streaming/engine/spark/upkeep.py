@@ -31,8 +31,8 @@ def enable_deletion_vectors(session: SparkSession, tables: SparkTables) -> None:
         TablesUnavailable: a table cannot be read.
     """
     for table in MERGED:
-        found = delta.open_table(tables.folder, table).metadata().configuration
-        if found.get(deletion_vectors.PROPERTY) != "true":
+        properties = delta.open_table(tables.folder, table).metadata().configuration
+        if properties.get(deletion_vectors.PROPERTY) != "true":
             session.sql(
                 f"ALTER TABLE {tables.in_sql(table)} "
                 f"SET TBLPROPERTIES ('{deletion_vectors.PROPERTY}' = 'true')"

@@ -66,12 +66,12 @@ def read_report(
 ) -> DemoReport:
     """Ask both sides once; `verification` is the result of an earlier `verify`."""
     answers = TableAnswers(reader)
-    found = answers.answers()
+    replayed = answers.answers()
     broker = asked.answers(pending=answers.pending())
-    differing = compare(broker, found, broker).differing
+    differing = compare(broker, replayed, broker).differing
     return DemoReport(
-        groups=[_group(group, found, broker, differing) for group in DEMO_GROUPS],
-        pending=_pending(reader, found, broker),
+        groups=[_group(group, replayed, broker, differing) for group in DEMO_GROUPS],
+        pending=_pending(reader, replayed, broker),
         neighbour=_neighbour(reader),
         records=_records(reader),
         verification=verification,
@@ -168,8 +168,8 @@ def _neighbour(reader: TableReader) -> dict[str, Any]:
 
 def _record_offsets(reader: TableReader, table: str, group: DemoGroup) -> dict[str, int | None]:
     rows = reader.read(table, ["record_offset"], [("group_id", "=", group.group_id)])
-    found: dict[str, int | None] = pc.min_max(rows["record_offset"]).as_py()
-    return found
+    bounds: dict[str, int | None] = pc.min_max(rows["record_offset"]).as_py()
+    return bounds
 
 
 def _records(reader: TableReader) -> dict[str, int]:

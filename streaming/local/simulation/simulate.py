@@ -123,12 +123,15 @@ def _into_cluster(
     from streaming.local.simulation.topic import OffsetsTopic
 
     with OffsetsTopic(bootstrap_servers, kafka) as topic:
-        found = topic.log_partitions()
-        if (simulation.log_partitions or 0) > found:
+        log_partitions = topic.log_partitions()
+        if (simulation.log_partitions or 0) > log_partitions:
             raise ConfigurationError(
-                f"the cluster's {OFFSETS_TOPIC} has {found} partitions: remove --log-partitions"
+                f"the cluster's {OFFSETS_TOPIC} has {log_partitions} partitions: "
+                "remove --log-partitions"
             )
-        source = _source(replace(simulation, transactional_share=0.0), log_partitions=found)
+        source = _source(
+            replace(simulation, transactional_share=0.0), log_partitions=log_partitions
+        )
         size_bytes = 0
         for part in source.parts():
             topic.append((written.log_partition, written.batches) for written in part)

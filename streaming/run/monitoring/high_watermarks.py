@@ -63,7 +63,9 @@ class HighWatermarks:
         return young[0] if young else None
 
     def _young(self) -> list[Mapping[int, int]]:
-        return [found for asked_at, found in list(self._samples) if self._is_young(asked_at)]
+        return [
+            watermarks for asked_at, watermarks in list(self._samples) if self._is_young(asked_at)
+        ]
 
     def _is_young(self, asked_at: float) -> bool:
         return self.clock() - asked_at <= self.kept_for.total_seconds()

@@ -151,11 +151,11 @@ class ShownAnswer:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        found = pa.ipc.open_stream(file).read_all()
-        self.names: list[str] = found.column_names
-        self.kinds = [field.metadata[_KIND].decode() for field in found.schema]
-        self.is_cut = found.schema.metadata[_IS_CUT] == b"True"
-        columns = [column.to_pylist() for column in found.columns]
+        table = pa.ipc.open_stream(file).read_all()
+        self.names: list[str] = table.column_names
+        self.kinds = [field.metadata[_KIND].decode() for field in table.schema]
+        self.is_cut = table.schema.metadata[_IS_CUT] == b"True"
+        columns = [column.to_pylist() for column in table.columns]
         self.rows: list[tuple[str | None, ...]] = list(zip(*columns, strict=True))
 
 
@@ -171,9 +171,9 @@ def _with_finite_numbers(value: Any) -> Any:
         case float():
             return value if isfinite(value) else None
         case list():
-            return [_with_finite_numbers(one) for one in value]
+            return [_with_finite_numbers(member) for member in value]
         case dict():
-            return {name: _with_finite_numbers(one) for name, one in value.items()}
+            return {name: _with_finite_numbers(member) for name, member in value.items()}
     return value
 
 

@@ -15,14 +15,14 @@ class Slots:
     """Slots for operations of one kind.
 
     Args:
-        what: the operations, as the message of `Busy` names them.
+        kind: the operations, as the message of `Busy` names them.
         at_once: the maximum number of running operations.
         waiting: the maximum number of queued operations.
         wait_s: the maximum time in the queue.
     """
 
-    def __init__(self, what: str, at_once: int, *, waiting: int = 0, wait_s: float = 0) -> None:
-        self._what, self._at_once, self._wait_s = what, at_once, wait_s
+    def __init__(self, kind: str, at_once: int, *, waiting: int = 0, wait_s: float = 0) -> None:
+        self._kind, self._at_once, self._wait_s = kind, at_once, wait_s
         self._places = BoundedSemaphore(at_once + waiting)
         self._working = BoundedSemaphore(at_once)
 
@@ -47,6 +47,6 @@ class Slots:
 
     def _busy(self) -> Busy:
         return Busy(
-            f"{self._what}: at most {self._at_once} are computed at once, and no slot is free. "
+            f"{self._kind}: at most {self._at_once} are computed at once, and no slot is free. "
             "Retry in a few seconds."
         )

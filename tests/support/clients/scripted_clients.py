@@ -59,8 +59,8 @@ class ScriptedClients(Names):
     coordinator: BrokerClients | ModelClients
     answers: list[tuple[str, Any]] = field(default_factory=list)
 
-    def note(self, what: str, answer: Any) -> Any:
-        self.answers.append((what, self.named(answer)))
+    def note(self, request: str, answer: Any) -> Any:
+        self.answers.append((request, self.named(answer)))
         return answer
 
     # --- members

@@ -44,12 +44,12 @@ class ModernRecords:
         # A group is mostly of one type, or nothing would ever come of it.
         kind = KINDS[index % len(KINDS)] if choose.random() < 0.9 else choose.choice(KINDS)
         group_id, member = group_ids[index], choose.choice(MEMBERS)
-        what = choose.randrange(8)
-        if what == 0:
+        number = choose.randrange(8)
+        if number == 0:
             return self._join(kind, group_id, member)
-        if what == 1:
+        if number == 1:
             return self._leave(kind, group_id, member)
-        if what == 2:
+        if number == 2:
             return self._delete(kind, group_id)
         record_type = choose.choice(list(kind.parts))
         if choose.random() < 0.25:
@@ -162,7 +162,9 @@ class ModernRecords:
 
     def _target(self, kind: type[ModernGroup]) -> dict[str, Any]:
         if kind is StreamsGroup:
-            return {f"{what}Tasks": self._tasks() for what in ("active", "standby", "warmup")}
+            return {
+                f"{task_type}Tasks": self._tasks() for task_type in ("active", "standby", "warmup")
+            }
         return {"topicPartitions": self._partitions()}
 
     def _current(self, kind: type[ModernGroup]) -> dict[str, Any]:
@@ -173,9 +175,9 @@ class ModernRecords:
             "state": choose.choice([*kind.member_states, 9]),
         }
         if kind is StreamsGroup:
-            for what in ("active", "standby", "warmup"):
-                fields[f"{what}Tasks"] = self._tasks(epochs=what == "active")
-                fields[f"{what}TasksPendingRevocation"] = self._tasks()
+            for task_type in ("active", "standby", "warmup"):
+                fields[f"{task_type}Tasks"] = self._tasks(epochs=task_type == "active")
+                fields[f"{task_type}TasksPendingRevocation"] = self._tasks()
         else:
             fields["assignedPartitions"] = self._partitions()
         if kind is ConsumerGroup:

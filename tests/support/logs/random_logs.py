@@ -50,14 +50,14 @@ class RandomEvents:
     def draw(self, seed: int) -> list[Event]:
         """One event, or a few that belong together."""
         choose = random.Random(seed)
-        what = choose.randrange(10)
-        if what < 4:
+        number = choose.randrange(10)
+        if number < 4:
             return [self._commit(choose)]
-        if what == 4:
+        if number == 4:
             return [self._marker(choose)]
-        if what == 5:
+        if number == 5:
             return [self._classic_record(choose)]
-        if what == 6:
+        if number == 6:
             return [choose.choice(UNREADABLE)]
         return self._modern_records(choose)
 

@@ -83,7 +83,7 @@ def differences(
         *(
             f"load_progress: {row['records_read']} records read are not accounted for: {row}"
             for row in rows_by_table["load_progress"]
-            if row["records_read"] != sum(row[f"records_{what}"] for what in _ACCOUNTS)
+            if row["records_read"] != sum(row[f"records_{account}"] for account in _ACCOUNTS)
         ),
         *differing(
             "quarantine",
@@ -117,8 +117,8 @@ def differing(table: str, actual: list[Row], expected: list[Row]) -> list[str]:
     """Rows that are missing and rows that are too many."""
     there, wanted = Counter(map(_hashable, actual)), Counter(map(_hashable, expected))
     return [
-        f"{table}: {what} {row}"
-        for what, rows in (
+        f"{table}: {difference} {row}"
+        for difference, rows in (
             ("missing or different", wanted - there),
             ("too many or different", there - wanted),
         )

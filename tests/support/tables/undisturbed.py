@@ -67,9 +67,9 @@ def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: T
 def differences(actual: Rows, expected: Rows) -> Iterator[str]:
     """Every row that one side has and the other has not."""
     for name in expected:
-        for what, rows in (
+        for difference, rows in (
             ("missing or different", expected[name] - actual[name]),
             ("doubled or different", actual[name] - expected[name]),
         ):
             for row in rows.elements():
-                yield f"{name}: {what} {row}"
+                yield f"{name}: {difference} {row}"

@@ -96,13 +96,13 @@ def test_rows_can_be_chosen_by_group(tables: str) -> None:
     assert "no groups" in refused.stderr
 
 
-@pytest.mark.parametrize("what", VIEWS)
-def test_every_view_has_columns_that_its_table_has(what: str, tables: str) -> None:
-    (table,) = (table for table in (*TABLES, ALERTS) if table.name == VIEWS[what].table)
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_has_columns_that_its_table_has(view: str, tables: str) -> None:
+    (table,) = (table for table in (*TABLES, ALERTS) if table.name == VIEWS[view].table)
 
-    columns = {*VIEWS[what].columns, *VIEWS[what].order} - {MEMBER, *OWNER}
+    columns = {*VIEWS[view].columns, *VIEWS[view].order} - {MEMBER, *OWNER}
     assert columns <= set(table.schema.names)
-    assert call("show", what, "--tables", tables).stdout.startswith(VIEWS[what].columns[0])
+    assert call("show", view, "--tables", tables).stdout.startswith(VIEWS[view].columns[0])
 
 
 def test_every_table_has_a_view() -> None:
@@ -160,28 +160,28 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def shown(tables: str, what: str, *arguments: str) -> list[dict[str, Any]]:
-    return json_lines(call("show", what, "--tables", tables, "--output", "json", *arguments))
+def shown(tables: str, view: str, *arguments: str) -> list[dict[str, Any]]:
+    return json_lines(call("show", view, "--tables", tables, "--output", "json", *arguments))
 
 
 @pytest.mark.parametrize(
-    ("what", "more", "rest"),
+    ("view", "more", "rest"),
     [("events", "353", ", --folded shows a summary"), ("history", "50", "")],
 )
 def test_the_newest_hundred_are_shown_and_the_others_are_counted(
-    events: str, what: str, more: str, rest: str
+    events: str, view: str, more: str, rest: str
 ) -> None:
-    result = call("show", what, "--tables", events, "--output", "json")
+    result = call("show", view, "--tables", events, "--output", "json")
 
-    unlimited = shown(events, what, "--limit", "0")
+    unlimited = shown(events, view, "--limit", "0")
     assert len(unlimited) == 100 + int(more)
     assert json_lines(result) == unlimited[-100:]
     assert result.stderr == (
         f"{more} older rows are not shown: --limit 0 shows all, --since and --until select a "
         f"period{rest}\n"
     )
-    assert len(call("show", what, "--tables", events).stdout.splitlines()) == 101
-    assert len(shown(events, what, "--limit", "7")) == 7
+    assert len(call("show", view, "--tables", events).stdout.splitlines()) == 101
+    assert len(shown(events, view, "--limit", "7")) == 7
 
 
 def test_events_are_selected_by_period_name_and_group(events: str) -> None:
@@ -291,11 +291,11 @@ def test_a_partition_has_a_topic_and_a_number(tables: str, text: str) -> None:
 
 
 def test_stale_tables_are_noticed_beside_the_rows(tables_that_lag: str) -> None:
-    fresh = [call("show", what, "--tables", tables_that_lag) for what in ("lag", "status")]
+    fresh = [call("show", view, "--tables", tables_that_lag) for view in ("lag", "status")]
     assert [shown.stderr for shown in fresh] == ["", ""]
     lag_of(tables_that_lag, 5, seconds_ago=200)
-    for what in ("lag", "status"):
-        shown = call("show", what, "--tables", tables_that_lag)
+    for view in ("lag", "status"):
+        shown = call("show", view, "--tables", tables_that_lag)
         assert shown.stderr.startswith("Warning: Nothing written since ")
         assert shown.stderr.endswith(" ago). Is `run` running?\n")
         assert "Is `run` running?" not in shown.stdout
@@ -311,7 +311,7 @@ def first_load(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("what", "output"),
+    ("view", "output"),
     [
         ("groups", "text"),
         ("offsets", "json"),
@@ -320,8 +320,8 @@ def first_load(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("events", "json"),
     ],
 )
-def test_empty_rows_come_with_the_reason(first_load: str, what: str, output: str) -> None:
-    shown = call("show", what, "--tables", first_load, "--output", output, exit_code=1)
+def test_empty_rows_come_with_the_reason(first_load: str, view: str, output: str) -> None:
+    shown = call("show", view, "--tables", first_load, "--output", output, exit_code=1)
 
     assert shown.stderr == (
         "Warning: loading: 0 of 4 log partitions are current; rows of the other 4 are missing "

@@ -15,7 +15,7 @@ from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explanation_of
-from streaming.views.story import told
+from streaming.views.story import group_story
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND
@@ -36,7 +36,7 @@ IN_TICKET = (
 
 @pytest.mark.parametrize("group", [*(incident.group for incident in INCIDENTS), *HEALTHY])
 def test_a_story_has_at_most_five_lines_with_their_queries(demo: str, group: str) -> None:
-    story = told(TableReader(demo), group, at=END)
+    story = group_story(TableReader(demo), group, at=END)
     assert story is not None
     parts = [line.part for line in story.lines]
     assert len(parts) <= 5
@@ -94,7 +94,7 @@ def test_the_ticket_is_the_story_as_markdown(demo_client: FlaskClient) -> None:
 
 
 def test_the_command_of_a_plan_names_the_moment_before(demo: str) -> None:
-    story = told(TableReader(demo), "returns", at=END)
+    story = group_story(TableReader(demo), "returns", at=END)
     assert story is not None
     assert story.commands == [
         "coordinator-state plan reset returns --to-state-at 2026-03-02T08:30:09Z --tables tables "

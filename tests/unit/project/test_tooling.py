@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -54,6 +55,19 @@ def test_pre_commit_runs_the_commands_of_make_lint(repository: Path, makefile: s
     assert [hook["entry"] for hook in repo["hooks"]] == commands
     for hook in repo["hooks"]:
         assert (hook["language"], hook["pass_filenames"]) == ("system", False)
+
+
+def test_a_variable_has_the_name_of_its_contents(repository: Path) -> None:
+    folders = ("coordinator_state", "streaming", "bench", "docsite", "tests")
+    files = [file for folder in folders for file in (repository / folder).rglob("*.py")]
+    assert len(files) > 900
+    says_nothing = [
+        f"{file.relative_to(repository)}:{node.lineno}: {node.id}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Name) and node.id in ("found", "one", "told", "thing", "things")
+    ]
+    assert says_nothing == []
 
 
 @pytest.mark.parametrize("name", ["bug_report", "feature_request", "config"])
