@@ -25,7 +25,7 @@ from coordinator_state.insight.lag_trend import Floats, Trend, without_noise
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import judged_groups, judged_partitions
-from streaming.lag.judged_groups import JudgedGroups, Reason
+from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions, floats_of
 from streaming.lag.rows import PartitionStatusRow
 from streaming.once import once
@@ -279,14 +279,7 @@ class Evaluation:
         if self._judged is None:
             return rows
         reasons = self._judged[1].reasons(numbers)
-        types = {name: rows.schema.field(name).type for name in Reason._fields}
-        return with_columns(
-            rows,
-            {
-                name: pa.array([getattr(reason, name) for reason in reasons], data_type)
-                for name, data_type in types.items()
-            },
-        )
+        return with_columns(rows, {name: reasons[name] for name in reasons.column_names})
 
     def partition_status(self) -> pa.Table:
         """The view `partition_status`: some columns of `group_lag`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +37,10 @@ _TOTALS: Final = (
 )
 
 
-class Reason(NamedTuple):
-    """The reason of a group's status, and the partition with it; None if it is of the group."""
-
-    topic: str | None
-    partition: int | None
-    reason: str
+REASON: Final = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("reason", pa.string())]
+)
+"""The reason of a group's status, and the partition with it; null if it is of the group."""
 
 
 class JudgedGroups:
@@ -128,32 +126,37 @@ class JudgedGroups:
             return {name: pa.nulls(len(self), column.type) for name, column in trends.items()}
         return trends
 
-    def reasons(self, numbers: Int64s) -> list[Reason]:
-        """The reasons of the statuses of the groups with these numbers."""
+    def reasons(self, numbers: Int64s) -> pa.Table:
+        """The reasons (`REASON`) of the groups with these numbers."""
         stale = self._partitions.stale
         if stale is not None:
             # No partition has a status of its own.
-            return [Reason(None, None, stale.reason)] * numbers.size
+            rows = [{"reason": stale.reason}] * numbers.size
+            return pa.Table.from_pylist(rows, REASON)
         is_plain = self._is_plain[numbers]
-        sizes = (self._past - self._first)[numbers]
-        of_others = [np.arange(self._first[n], self._past[n]) for n in numbers[~is_plain]]
-        rows = iter(self._partitions.rows(np.concatenate([_NONE, *of_others])))
-        heads = iter(self._partitions.rows(self._first[numbers[is_plain]]))
-        reasons = []
-        for group, plain, size in zip(
-            rows_of(self.table.select(_OF_REASON).take(pa.array(numbers))),
-            is_plain,
-            sizes,
-            strict=True,
-        ):
-            if plain:
-                # It has nothing to read.
-                head = next(heads)
-                reasons.append(Reason(head["topic"], head["partition"], head["reason"]))
-            else:
-                own = [next(rows) for _ in range(size)]
-                reasons.append(_reason(group, own, self._verdicts.get(group["group_id"], ())))
-        return reasons
+        heads = self._first[numbers[is_plain]]
+        of_heads = self._partitions.columns.select(["topic", "partition"]).take(pa.array(heads))
+        plain = of_heads.append_column("reason", self._partitions.reasons(heads))
+        others = pa.Table.from_pylist(self._reasons_of_others(numbers[~is_plain]), REASON)
+        order = np.argsort(np.append(np.flatnonzero(is_plain), np.flatnonzero(~is_plain)))
+        return pa.concat_tables([plain.cast(REASON), others]).take(pa.array(order))
+
+    def _reasons_of_others(self, numbers: Int64s) -> list[Row]:
+        """The reasons of groups with something to read, without offsets, or with own verdicts."""
+        own_rows = [np.arange(self._first[n], self._past[n]) for n in numbers]
+        rows = iter(self._partitions.rows(np.concatenate([_NONE, *own_rows])))
+        return [
+            _reason(
+                group,
+                [next(rows) for _ in own],
+                self._verdicts.get(group["group_id"], ()),
+            )
+            for group, own in zip(
+                rows_of(self.table.select(_OF_REASON).take(pa.array(numbers))),
+                own_rows,
+                strict=True,
+            )
+        ]
 
     @cached_property
     def _is_plain(self) -> Any:
@@ -182,7 +185,7 @@ class JudgedGroups:
         return first, past
 
 
-def _reason(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> Reason:
+def _reason(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> Row:
     """The reason of a group's status; `verdicts` are those of the group itself."""
     # Of equally bad partitions, the one with the most records to read.
     worst = max(
@@ -190,11 +193,11 @@ def _reason(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> R
     )
     own = max(verdicts, key=lambda verdict: verdict.status.rank, default=Verdict(Status.IDLE, ""))
     if worst is None or own.status.rank > Status(worst["status"]).rank:
-        return Reason(None, None, own.reason)
+        return {"reason": own.reason}
     reason = worst["reason"]
     if len(partitions) > 1:
         reason = _reason_of_several(worst, partitions, group)
-    return Reason(worst["topic"], worst["partition"], reason)
+    return {"topic": worst["topic"], "partition": worst["partition"], "reason": reason}
 
 
 def _reason_of_several(worst: Row, partitions: list[Row], of_group: Row) -> str:

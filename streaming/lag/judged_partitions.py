@@ -67,6 +67,7 @@ class JudgedPartitions:
         self._rules = rules
         self.stale = stale
         self._is_well = facts["is_well"].to_numpy()
+        self._has_members = facts["has_members"].to_numpy()
         self.is_caught_up = self._is_well & pc.equal(facts["lag"], 0).fill_null(False).to_numpy()
         self.ranks: Int64s = self._ranks()
 
@@ -103,13 +104,19 @@ class JudgedPartitions:
         if self.stale is not None:
             return pa.repeat(self.stale.reason, numbers.size)
         reasons = np.full(numbers.size, None, object)
-        is_well = self._is_well[numbers]
-        names = ("lag", "time_lag_ms", "has_members")
-        well = self._facts.select(names).take(pa.array(numbers[is_well]))
-        reasons[is_well] = [
-            well_status(lag, oldest_ms, has_members=has_members).reason
-            for lag, oldest_ms, has_members in zip(
-                *(column.to_pylist() for column in well.columns), strict=True
+        is_well, is_caught_up = self._is_well[numbers], self.is_caught_up[numbers]
+        has_members = self._has_members[numbers]
+        for known in (False, True):
+            reason = well_status(0, 0, has_members=known).reason
+            reasons[is_caught_up & (has_members == known)] = reason
+        is_behind = is_well & ~is_caught_up
+        behind = self._facts.select(["lag", "time_lag_ms"]).take(pa.array(numbers[is_behind]))
+        reasons[is_behind] = [
+            well_status(*lags, has_members=known).reason
+            for *lags, known in zip(
+                *(column.to_pylist() for column in behind.columns),
+                has_members[is_behind],
+                strict=True,
             )
         ]
         reasons[~is_well] = [self._others[number][0].reason for number in numbers[~is_well]]

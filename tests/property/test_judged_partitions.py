@@ -138,7 +138,8 @@ def test_a_group_has_its_worst_status_and_its_totals(
     }
     judged_groups = JudgedGroups(groups, judged, verdicts)
     table = {row["group_id"]: row for row in judged_groups.table.to_pylist()}
-    reasons = judged_groups.reasons(np.arange(len(judged_groups)))
+    reasons = judged_groups.reasons(np.arange(len(judged_groups))).to_pylist()
+    by_number = judged.rows(np.arange(len(judged)))
     partitions = judged.columns.to_pylist()
     statuses = [Status(name) for name in judged.statuses.to_pylist()]
     for group_id, reason in zip(table, reasons, strict=True):
@@ -147,7 +148,18 @@ def test_a_group_has_its_worst_status_and_its_totals(
         own = [each.status for each in verdicts.get(group_id, ())]
         worst = max((*own, *(statuses[n] for n in numbers)), key=lambda status: status.rank)
         assert row["status"] == (verdict.status if verdict else worst).value
-        assert verdict is None or reason == (None, None, verdict.reason)
+        worst_rows = [by_number[n] for n in numbers if by_number[n]["status"] == row["status"]]
+        if verdict or not worst_rows:
+            assert (reason["topic"], reason["partition"]) == (None, None)
+            texts = [each.reason for each in verdicts.get(group_id, ())]
+            assert reason["reason"] in ([verdict.reason] if verdict else [*texts, ""])
+        else:
+            # Of equally bad partitions, the first of those with the most records to read.
+            first = max(worst_rows, key=lambda each: each["lag"] or 0)
+            assert (reason["topic"], reason["partition"]) == (first["topic"], first["partition"])
+            is_alone = len(numbers) == 1
+            if is_alone or (worst in {Status.OK, Status.IDLE} and not first["lag"]):
+                assert reason["reason"] == first["reason"]
         assert row["partitions"] == len(numbers)
         not_ok = [n for n in numbers if statuses[n] not in {Status.OK, Status.IDLE}]
         assert row["partitions_not_ok"] == len(not_ok)
@@ -160,8 +172,41 @@ def test_a_group_has_its_worst_status_and_its_totals(
         assert not stale or row["growth_per_s"] is None
 
 
+_WELL: dict[str, Any] = {
+    **dict.fromkeys(_HINTS, None),
+    **_USUAL,
+    **{"committed_offset": 5, "at_ms": 0, "same_commits": 1},
+    **{"commit_rate_per_s": 1.0, "produce_rate_per_s": 1.0},
+}
+
+
 def test_the_short_way_is_taken() -> None:
-    usual = dict.fromkeys(_HINTS, None) | _USUAL | {"committed_offset": 5, "at_ms": 0}
-    usual |= {"same_commits": 1, "commit_rate_per_s": 1.0, "produce_rate_per_s": 1.0}
-    facts = _table([usual, usual | {"lag": 7}, usual | {"lag": 7, "time_lag_ms": 90_000}])
+    late = _WELL | {"lag": 7, "time_lag_ms": 90_000}
+    facts = _table([_WELL, _WELL | {"lag": 7}, late])
     assert facts["is_well"].to_pylist() == [True, True, False]
+
+
+def test_the_reasons_of_groups_are_in_their_order() -> None:
+    """Those of groups that are caught up are made apart from the others."""
+    behind, left = _WELL | {"lag": 7}, _WELL | {"has_members": False}
+    rows = [behind, _WELL, _WELL, _WELL, behind, behind, left, left, _WELL]
+    judged = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), None)
+    groups = pa.table(
+        {
+            "group_id": [f"g{number}" for number in range(6)],
+            **{"group_type": ["classic"] * 6, "state": ["Stable"] * 6, "member_count": [1] * 6},
+        }
+    )
+    verdicts = {
+        "g4": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
+        "g5": [Verdict(Status.IDLE, "no offsets")],
+    }
+    reasons = JudgedGroups(groups, judged, verdicts).reasons(np.array([5, 4, 3, 2, 1, 0]))
+    assert [tuple(row.values()) for row in reasons.to_pylist()] == [
+        (None, None, "no offsets"),
+        (None, None, "rebalances"),
+        ("t", 6, "caught up; the group has no members"),
+        ("t", 4, "14 behind, oldest 0 s"),
+        ("t", 2, "caught up"),
+        ("t", 0, "7 behind, oldest 0 s"),
+    ]
