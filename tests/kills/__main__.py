@@ -49,6 +49,7 @@ KILLS_BETWEEN_COMPARISONS: Final = 25
 _PATIENCE_S: Final = 300.0
 # Lives end before the first micro-batch, in it, or some micro-batches later.
 _LIFE: Final = 1.5
+_LONGEST_S: Final = 60.0
 _USUAL_S: Final = 12.0
 _MOST_ATTEMPTS: Final = 6
 # Slower than the demo: the machine is there for the starts.
@@ -212,7 +213,7 @@ class _Killing:
         available_now = choose.random() < _WITH_AVAILABLE_NOW and point != RANDOM_MOMENT
         is_reached: bool | None = True
         if point == RANDOM_MOMENT:
-            tables.die_after(choose.uniform(1, _LIFE * max(self._usual_s)))
+            tables.die_after(choose.uniform(1, min(_LIFE * max(self._usual_s), _LONGEST_S)))
         else:
             number = min(self._most_passes, choose.choice((1, 1, 1, 2, 3)))
             if available_now or point in _ONCE:
