@@ -18,7 +18,7 @@ BROKER = "broker"
 CONTROLLER = "controller"
 
 _HEAP = ("-Xms256m", "-Xmx1g")
-_CLUSTER_HEAP = ("-Xms64m", "-Xmx384m")
+_CLUSTER_HEAP = ("-Xms64m", "-Xmx1g")
 # Below the ephemeral ports of Linux (32768) and macOS (49152): while the broker is down, no client
 # socket can occupy the port that the broker needs at its next start.
 _PORTS = range(20_000, 32_000)
