@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +79,7 @@ _RESTS_S: Final = 15.0
 """Between two evaluations of tables that nobody writes."""
 _READ: Final = (LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS)
 _DELETES: Final = "is_deleted"
+_NEVER: Final = datetime.max.replace(tzinfo=timezone.utc)
 
 
 @dataclass(slots=True)
@@ -102,6 +103,8 @@ class StatusEvaluation:
     """The moment of the last evaluation that was written."""
     _latest_at: datetime = BEGINNING
     """The greatest such moment: later than the last one if the clock was set back."""
+    _ahead_at: datetime = _NEVER
+    """The first change that was recorded while the clock was ahead, and whose time is to come."""
     _noted_at: datetime = BEGINNING
     """The moment of the last evaluation without groups that a property has."""
     _gaps: Sequence[EvaluationGap] = ()
@@ -164,9 +167,12 @@ class StatusEvaluation:
             WriterFenced: a newer writer has taken over.
             ConfigurationError: a table cannot be read or written.
         """
+        if evaluation.at < self._last_at or evaluation.at >= self._ahead_at:
+            # The clock was ahead, and is right now, or has come to the changes of that time.
+            self._kept = {}
         try:
             if not self._kept:
-                self._restore()
+                self._restore(evaluation.at)
             self._record_gap(evaluation.at)
             self._write(evaluation)
             self._note_empty(evaluation)
@@ -210,13 +216,24 @@ class StatusEvaluation:
             self._set_property(PROPERTY_STATUS_RULES, status_rules_text(rules))
             self._limits = rules
 
-    def _restore(self) -> None:
-        """Read the kept rows; a status that was recorded after them counts instead."""
-        reader = TableReader(self.writer.tables)
+    def _restore(self, at: datetime) -> None:
+        """Read the kept rows; the statuses are those of the recorded changes up to a moment."""
+        reader, now = TableReader(self.writer.tables), pa.scalar(at, TIMESTAMP)
+        ahead = _changes_after(reader, at)
+        self._ahead_at = pc.min(ahead["changed_at"]).as_py() or _NEVER
         for table in JUDGED_TABLES:
             schema = kept_schema(table.schema)
             rows = reader.read(table.name, schema.names).cast(schema)
-            self._kept[table] = _with_later_changes(table, rows, reader)
+            # Rows of the future have the time of a wrong clock.
+            is_past = pc.less_equal(rows["evaluated_at"], now)
+            evaluated_at = pc.max(rows["evaluated_at"].filter(is_past)).as_py()
+            if ahead.num_rows:
+                # Where no change before it is left, the status counts since now.
+                first = with_columns(ahead, {"changed_at": pa.repeat(now, ahead.num_rows)})
+                rows = _with_statuses(table, rows, first, "status_before", "first")
+                evaluated_at = None
+            later = _changes_after(reader, evaluated_at, at)
+            self._kept[table] = _with_statuses(table, rows, later, "status_after", "last")
         properties = properties_of(self.writer.tables, GROUP_STATUS)
         self._gaps = gaps_of(properties)
         # A release before this one kept rows, but no gaps.
@@ -279,24 +296,30 @@ def _recorded(changes: JudgedChanges, written: pa.Table, at: datetime) -> pa.Tab
     return columns_of(with_columns(rows, columns), STATUS_CHANGES.schema)
 
 
-def _with_later_changes(table: Table, rows: pa.Table, reader: TableReader) -> pa.Table:
-    """Kept rows, with the statuses that were recorded after them."""
-    # Rows of the future have the time of a wrong clock.
-    is_past = pc.less_equal(rows["evaluated_at"], pa.scalar(reader.moment, TIMESTAMP))
-    evaluated_at = pc.max(rows["evaluated_at"].filter(is_past)).as_py()
-    later: list[tuple[str, str, Any]] = [("changed_at", "<=", reader.moment)]
-    if evaluated_at is not None:
-        later += [("day", ">=", evaluated_at.date()), ("changed_at", ">", evaluated_at)]
-    changes = reader.read(STATUS_CHANGES.name, filters=later)
+def _changes_after(
+    reader: TableReader, since: datetime | None, until: datetime = _NEVER
+) -> pa.Table:
+    """The changes of status that were recorded after a moment, or all, up to another one."""
+    span: list[tuple[str, str, Any]] = [("changed_at", "<=", until)]
+    if since is not None:
+        span += [("day", ">=", since.date()), ("changed_at", ">", since)]
+    return reader.read(STATUS_CHANGES.name, filters=span).sort_by("changed_at")
+
+
+def _with_statuses(
+    table: Table, rows: pa.Table, changes: pa.Table, status: str, place: str
+) -> pa.Table:
+    """Kept rows, with a status of the first or the last of the changes of their key."""
     is_of_group = pc.is_null(changes["topic"])
     changes = changes.filter(is_of_group if table is GROUP_STATUS else pc.invert(is_of_group))
     if not changes.num_rows:
         return rows
     key = list(table.key)
-    last = changes.sort_by("changed_at").group_by(key, use_threads=False)
     with_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
-    last = last.aggregate([("status_after", "last", with_nulls), ("changed_at", "last")])
-    last = last.rename_columns([*key, "status", "status_since"])
-    last = columns_of(last.append_column("evaluated_at", last["status_since"]), rows.schema)
-    is_other = positions(rows.select(key), last.select(key)) == NOWHERE
-    return pa.concat_tables([rows.filter(pa.array(is_other)), last])
+    chosen = changes.group_by(key, use_threads=False).aggregate(
+        [(status, place, with_nulls), ("changed_at", place)]
+    )
+    chosen = chosen.rename_columns([*key, "status", "status_since"])
+    chosen = columns_of(chosen.append_column("evaluated_at", chosen["status_since"]), rows.schema)
+    is_other = positions(rows.select(key), chosen.select(key)) == NOWHERE
+    return pa.concat_tables([rows.filter(pa.array(is_other)), chosen])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 
+from streaming.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, JUDGED_TABLES, STATUS_CHANGES
 from tests.support.tables.tables_folder import Row
@@ -26,8 +28,15 @@ def current_rows(reader: TableReader) -> Mapping[Key, Row]:
     }
 
 
-def contradictions(reader: TableReader) -> Iterator[str]:
-    """Statuses, times and keys that do not follow from the recorded changes."""
+def contradictions(
+    reader: TableReader, at: datetime | None = None, ahead: Collection[datetime] = ()
+) -> Iterator[str]:
+    """Statuses, times and keys that do not follow from the changes up to a moment, now by default.
+
+    Changes of the future were recorded while the clock was ahead; those at the moments `ahead`,
+    too. They do not follow from the changes that were recorded later at earlier times.
+    """
+    until = at or utc_now()
     for table in JUDGED_TABLES:
         keys = [tuple(row.values()) for row in reader.read(table.name, table.key).to_pylist()]
         if len(set(keys)) < len(keys):
@@ -36,9 +45,12 @@ def contradictions(reader: TableReader) -> Iterator[str]:
     last: dict[Key, Row] = {}
     changes = reader.read(STATUS_CHANGES.name).sort_by("changed_at").to_pylist()
     for change in changes:
+        if change["changed_at"] > until:
+            break
         key = key_of(change)
         before = last.get(key)
-        if before is not None and before["status_after"] != change["status_before"]:
+        follows = before is None or before["status_after"] == change["status_before"]
+        if not follows and change["changed_at"] not in ahead:
             yield f"{key}: {change['status_before']} follows {before['status_after']}"
         if change["status_before"] == change["status_after"]:
             yield f"{key}: {change['status_after']} at {change['changed_at']} is no change"

@@ -282,6 +282,35 @@ def test_a_wrong_clock_makes_no_gap(
     ]
 
 
+@pytest.mark.parametrize("crashes", [(), range(1, 80, 2), range(0, 80, 3)], ids=str)
+def test_changes_that_were_recorded_while_the_clock_was_ahead_contradict_no_other(
+    snapshots: Snapshots,
+    tmp_path: Path,
+    crashes: Sequence[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither when the clock is right again, nor when it has come to their time."""
+    tables = create_tables(tmp_path / "tables")
+    writer = open_for_writing(tables, "test")
+    left = crash_at(crashes, monkeypatch)
+    kept = StatusEvaluation(writer)
+    # `pays` stops at 60, and goes on at 120; it was ahead twice.
+    for number, seconds in enumerate((-120, -60, 60, -30, 0, 300, 30, 90, 240, 330)):
+        evaluation = evaluation_at(snapshots, seconds)
+        if number == 8:
+            left.clear()
+        try:
+            kept.keep(evaluation)
+        except Crash:
+            kept = StatusEvaluation(writer)
+            continue
+        assert_kept(tables, evaluation)
+        ahead = {moment(60), moment(300)}
+        assert list(contradictions(TableReader(tables), evaluation.at, ahead)) == []
+        if number % 3 == 0:
+            kept = StatusEvaluation(writer)
+
+
 def test_evaluations_as_far_apart_as_the_interval_says_leave_no_gap(
     snapshots: Snapshots, tmp_path: Path
 ) -> None:
