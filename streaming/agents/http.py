@@ -21,6 +21,8 @@ _MOST_BODY_BYTES: Final = 1 << 20
 _CONNECTIONS: Final = 512
 _REQUEST_S: Final = 10.0
 """For the headers of a request to arrive, and for its body."""
+_UNREAD_S: Final = 10.0
+"""For a client to go on with reading its answer."""
 _SHUTDOWN_S: Final = 2
 _JOIN_S: Final = 10.0
 
@@ -70,9 +72,9 @@ def serving_agents(server: MCPServer[Any], access: AccessRules, port: int) -> It
 
 
 class _Connection(H11Protocol):
-    """A connection, which is closed if a request does not arrive in time.
+    """A connection, which is closed if a request or the reading of its answer takes too long.
 
-    With too many connections, the one without a request for the longest time is closed.
+    With too many connections, the one that is waited for the longest is closed.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -91,20 +93,39 @@ class _Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._is_answering and not self.flow.write_paused:
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        self._wait_for_request()
+        if not self.flow.write_paused:
+            self._wait_for_request()
         super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait(_UNREAD_S)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._is_answering:
+            self._stop_waiting()
+        else:
+            self._wait_for_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
 
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _wait_for_request(self) -> None:
+        self._wait(_REQUEST_S)
+
+    def _wait(self, seconds: float) -> None:
         self._stop_waiting()
-        self._deadline = self.loop.call_later(_REQUEST_S, self.transport.abort)
+        self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
@@ -156,8 +177,10 @@ class GuardedApp:
             return _Refusal(403, host)
         if _is_from_another_site(headers):
             return _Refusal(403, "Requests from other sites are refused.")
-        if scope["method"] == "GET" and "text/event-stream" not in headers.get("accept", ""):
-            return _Refusal(406, "This is a Model Context Protocol server: send POST requests.")
+        if scope["method"] == "GET":
+            # A stream of messages that the server sends unasked, which it never does.
+            text = "This is a Model Context Protocol server: send POST requests."
+            return _Refusal(405, text, ((b"allow", b"POST"),))
         proxy_header = self._access.auth_header
         if proxy_header is not None and not headers.get(proxy_header.lower()):
             return _Refusal(403, PROXY_ADVICE)

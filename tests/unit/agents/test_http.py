@@ -69,6 +69,10 @@ def test_on_stdio_it_ends_with_its_input_and_prints_nothing_else(tables: Dashboa
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def place_of(address: str) -> tuple[str, int]:
+    return "127.0.0.1", int(address.rpartition(":")[2].partition("/")[0])
+
+
 @pytest.mark.long
 def test_over_http_it_ends_with_ctrl_c(tables: DashboardTables) -> None:
     command = command_of("mcp", "--tables", tables.folder, "--port", "0")
@@ -82,11 +86,9 @@ def test_over_http_it_ends_with_ctrl_c(tables: DashboardTables) -> None:
             for mode in ("auto", "legacy"):
                 with connected(address, mode=mode) as agent:
                     require_an_answer(agent, tables)
-            # An open stream does not hold it up.
-            with requests.get(
-                address, headers={"Accept": "text/event-stream"}, stream=True, timeout=30
-            ) as stream:
-                assert stream.status_code == 200
+            # An open connection does not hold it up.
+            with socket.create_connection(place_of(address), timeout=30) as client:
+                client.sendall(POST)
                 process.send_signal(signal.SIGINT)
                 assert process.wait(30) == 0
             assert (process.stdout.read(), process.stderr.read()) == ("", "")
@@ -135,10 +137,9 @@ def test_slow_clients_leave_room_for_others(
     monkeypatch.setattr(http, "_CONNECTIONS", 16)
     monkeypatch.setattr(http, "_REQUEST_S", 600.0)
     with served(tables) as address, ExitStack() as stack:
-        place = ("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))
         clients = []
         for _ in range(64):
-            client = stack.enter_context(socket.create_connection(place, timeout=60))
+            client = stack.enter_context(socket.create_connection(place_of(address), timeout=60))
             clients.append(client)
             with suppress(OSError):
                 client.sendall(sent)
@@ -158,15 +159,40 @@ def test_a_request_that_does_not_arrive_has_a_deadline(
     tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(http, "_REQUEST_S", 0.1)
+    with (
+        served(tables) as address,
+        socket.create_connection(place_of(address), timeout=60) as client,
+    ):
+        client.sendall(sent)
+        answer = b""
+        with suppress(ConnectionResetError):
+            while part := client.recv(4096):
+                answer += part
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_answer_that_nobody_reads_has_a_deadline(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client sends further requests meanwhile, without the token."""
+    monkeypatch.setattr(http, "_UNREAD_S", 0.3)
+    monkeypatch.setattr(http, "_REQUEST_S", 600.0)
+    with served(tables, EVERY_ADDRESS, token=TOKEN) as address:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            client.settimeout(60)
+            client.connect(place_of(address))
+            host = b"Host: " + b"x" * 500
+            with pytest.raises(ConnectionError):
+                while True:
+                    client.sendall((POST + host + b"\r\nContent-Length: 0\r\n\r\n") * 100)
+        assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
+
+
+def test_a_stream_of_messages_is_refused(tables: DashboardTables) -> None:
     with served(tables) as address:
-        place = ("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))
-        with socket.create_connection(place, timeout=60) as client:
-            client.sendall(sent)
-            answer = b""
-            with suppress(ConnectionResetError):
-                while part := client.recv(4096):
-                    answer += part
-            assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
+        refused = requests.get(address, headers={"Accept": "text/event-stream"}, timeout=30)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
 def test_elsewhere_it_asks_for_the_token(tables: DashboardTables) -> None:
