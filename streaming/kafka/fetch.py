@@ -184,14 +184,14 @@ class LogClient:
         """Return the high watermark of log partitions, the end of the readable records."""
         return _offsets(self.log_ends(log_partitions))
 
-    def newest_timestamps(self, log_partitions: Collection[int]) -> dict[int, datetime]:
-        """Return the newest timestamp of the records of log partitions.
+    def newest_timestamps(self, from_offsets: Mapping[int, int]) -> dict[int, datetime]:
+        """Return the newest timestamp of each log, if its record is at or after a record offset.
 
-        The result omits empty log partitions. It is empty for brokers before 3.0, which do not
-        support the request (KIP-734).
+        The result omits logs whose newest timestamp is of an earlier record. It is empty for
+        brokers before 3.0, which do not support the request (KIP-734).
         """
         try:
-            answers = self._ask_offsets("list the newest timestamps", MAX_TIMESTAMP, log_partitions)
+            answers = self._ask_offsets("list the newest timestamps", MAX_TIMESTAMP, from_offsets)
         except LogChanged:
             raise
         except ConfigurationError as error:
@@ -200,7 +200,7 @@ class LogClient:
         return {
             p: datetime.fromtimestamp(min(data.timestamp, MAX_TIMESTAMP_MS) / 1000, timezone.utc)
             for p, data in answers.items()
-            if data.timestamp >= 0
+            if data.timestamp >= 0 and data.offset >= from_offsets[p]
         }
 
     def log_ends(self, log_partitions: Collection[int] | None = None) -> dict[int, OffsetAndEpoch]:

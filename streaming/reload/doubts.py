@@ -31,9 +31,9 @@ REQUESTED = "requested"
 class LogEnds:
     """The current log starts and ends of the log partitions that have a leader.
 
-    `newest_at` has the newest record timestamp of each log partition, from brokers that return it
-    (3.0 and later). `agreed_ends` has the record offset up to which each log agrees with the rows,
-    from leaders that know it (KIP-320).
+    `newest_at` has the newest record timestamp of each log partition if that record is not read
+    yet, from brokers that return it (3.0 and later). `agreed_ends` has the record offset up to
+    which each log agrees with the rows, from leaders that know it (KIP-320).
     """
 
     description: LogDescription
@@ -61,7 +61,13 @@ class LogEnds:
             log_starts=client.earliest_offsets(log_partitions),
             high_watermarks=client.high_watermarks(log_partitions),
             agreed_ends=client.agreed_ends(seen) if is_same and seen else {},
-            newest_at=client.newest_timestamps(log_partitions),
+            # Of a record with a time of the future, which was read, the log was read since.
+            newest_at=client.newest_timestamps(
+                {
+                    p: progress.rows[p].next_offset if p in progress.rows else 0
+                    for p in log_partitions
+                }
+            ),
         )
 
 
