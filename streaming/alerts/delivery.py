@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -31,6 +35,10 @@ _ATTEMPTS: Final = 3
 _GIVE_UP_AFTER_S: Final = 20
 _TRANSIENT: Final = frozenset({408, 429})
 _SUCCESS: Final = range(200, 300)
+
+T = TypeVar("T")
+_unfinished: dict[str, threading.Thread] = {}
+"""The last attempt that took too long, by address."""
 
 
 class DeliveryError(Exception):
@@ -76,7 +84,53 @@ def post_once(
             path may be a secret.
     """
     address = url.get_secret_value()
+    host = str(urlsplit(address).hostname)
+    code = within(
+        sum(timeout_s), address, lambda: _answer_code(address, body, headers, host, timeout_s)
+    )
+    if code in _TRANSIENT or code >= SERVER_ERROR:
+        raise TransientDeliveryError(f"{host} answered {code}")
+    if code not in _SUCCESS:
+        raise DeliveryError(f"{host} answered {code}")
+
+
+def within(timeout_s: float, address: str, attempt: Callable[[], T]) -> T:
+    """Return the result of an attempt that talks to an address, unless it takes too long.
+
+    The timeouts of a socket are those of each read: a host that sends a byte now and then would
+    hold the attempt for ever. Its thread goes on then, and does not hold up the end of the process.
+
+    Raises:
+        TransientDeliveryError: it took longer, or an earlier attempt there has not ended yet.
+        Exception: whatever the attempt raises.
+    """
     host = urlsplit(address).hostname
+    if (earlier := _unfinished.get(address)) is not None and earlier.is_alive():
+        raise TransientDeliveryError(f"{host}: the answer to an earlier attempt has not ended")
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(attempt())
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=run, name=f"sends to {host}", daemon=True)
+    thread.start()
+    try:
+        return outcome.result(timeout_s)
+    except FutureTimeoutError:
+        _unfinished[address] = thread
+        raise TransientDeliveryError(f"{host}: no whole answer within {timeout_s:g} s") from None
+
+
+def _answer_code(
+    address: str,
+    body: Any,
+    headers: dict[str, str] | None,
+    host: str,
+    timeout_s: tuple[float, float],
+) -> int:
     try:
         # `stream`: the body is not read. `auth`: requests adds no credentials of ~/.netrc.
         with requests.post(
@@ -88,10 +142,6 @@ def post_once(
             stream=True,
             auth=lambda request: request,
         ) as answer:
-            code = answer.status_code
+            return answer.status_code
     except (requests.RequestException, ValueError) as error:
         raise TransientDeliveryError(f"{host}: {type(error).__name__}") from None
-    if code in _TRANSIENT or code >= SERVER_ERROR:
-        raise TransientDeliveryError(f"{host} answered {code}")
-    if code not in _SUCCESS:
-        raise DeliveryError(f"{host} answered {code}")

@@ -28,11 +28,13 @@ from pydantic import (
 
 from streaming.alerts.delivery import (
     ANSWER_S,
+    CONNECT_S,
     SERVER_ERROR,
     DeliveryError,
     TransientDeliveryError,
     attempts,
     post,
+    within,
 )
 from streaming.alerts.notices import Notice, headline, sentences
 from streaming.clock import utc_now
@@ -231,7 +233,8 @@ class EmailSink(_Sink):
         mail.set_content("\n\n".join(map(printable, sentences(notices))) + "\n")
         for attempt in attempts():
             with attempt:
-                self._send(mail)
+                address = f"smtp://{self.host}:{self.port}"
+                within(CONNECT_S + ANSWER_S, address, lambda: self._send(mail))
 
     def _send(self, mail: EmailMessage) -> None:
         try:

@@ -6,9 +6,12 @@ import email
 import email.policy
 import json
 import shutil
+import socket
 import subprocess
+import sys
+import threading
 import urllib.request
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -347,3 +350,41 @@ def test_those_that_pagerduty_took_are_not_lost(receiver: HttpReceiver) -> None:
             pager.send(some)
             taken += some
     assert taken == [FIRING]
+
+
+def test_an_answer_that_does_not_end_has_a_deadline(tmp_path: Path) -> None:
+    """A byte now and then keeps each read short; the process ends although the host goes on."""
+    program = tmp_path / "sends.py"
+    program.write_text(
+        "import sys\n"
+        "from pydantic import SecretStr\n"
+        "from streaming.alerts.delivery import DeliveryError, post_once\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        post_once(SecretStr(sys.argv[1]), {}, timeout_s=(0.5, 0.5))\n"
+        "    except DeliveryError as error:\n"
+        "        print(error)\n"
+    )
+    ended = threading.Event()
+
+    def trickle(listening: socket.socket) -> None:
+        client, _ = listening.accept()
+        with client, suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not ended.wait(0.1):
+                client.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=trickle, args=[listening])
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/secret"
+            command = [sys.executable, str(program), url]
+            sent = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        finally:
+            ended.set()
+            thread.join()
+    assert sent.stdout.splitlines() == [
+        "127.0.0.1: no whole answer within 1 s",
+        "127.0.0.1: the answer to an earlier attempt has not ended",
+    ]
