@@ -67,7 +67,8 @@ def _document(text: str, path: str | Path, *, has_anchors: bool = True) -> Mappi
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
         raise ConfigurationError(f"{path}{line}: {_problem(error)}") from None
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (YAMLError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        # A tag such as !!bool has a parser that raises any of these.
         raise ConfigurationError(f"{path}: not valid YAML: {type(error).__name__}") from None
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{path}: expected a mapping with the key rules")

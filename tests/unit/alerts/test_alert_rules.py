@@ -141,6 +141,8 @@ RULES = "rules:\n- {name: a, lag: '> 1'}\n"
         ("rules:\n- {name: a, lag: '> 1', for: 5}\n", "2: rules.a.for: '5' is not a dur"),
         ("rules:\n- {name: a, lag: '> 1', for: 999999999999d}\n", "'999999999999d' is too long"),
         ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: not valid YAML: ValueError"),
+        ("rules: [{name: a, lag: !!bool x}]", "alerts.yaml: not valid YAML: KeyError"),
+        ("rules: [{name: a, lag: !!int ''}]", "alerts.yaml: not valid YAML: IndexError"),
         # Sinks.
         (f"sinks: {{s: {{type: slck}}}}\n{RULES}", "alerts.yaml:1: sinks.s: Input tag 'slck'"),
         (
