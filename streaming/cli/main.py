@@ -275,4 +275,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the console script."""
+    if sys.stdout is None:
+        # The shell closed it (`>&-`).
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process lives
     cli(prog_name="coordinator-state")

@@ -131,7 +131,9 @@ def _element(value: Any) -> str:
 
 def _show_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     """Print columns as wide as their widest cell; a pipe gets all text uncut."""
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    from streaming.views.text_columns import WIDEST
+
+    widths = [min(max(map(len, each)), WIDEST) for each in zip(columns, *cells, strict=True)]
     for line in (columns, *cells):
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo("  ".join(padded).rstrip())

@@ -8,6 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+WIDEST: Final = 200
+"""Characters to which a column is aligned: clients choose names of up to 32 kB."""
 _LINES_AT_ONCE: Final = 10_000
 _BYTES_AT_ONCE: Final = 16 << 20
 _BYTES_OF_CHARACTER: Final = 4
@@ -21,7 +23,8 @@ def aligned_lines(
 ) -> Iterator[str]:
     """Yield the header, then the lines of all rows, each column as wide as its widest cell.
 
-    One text may have many lines.
+    A cell wider than `WIDEST` is whole, and moves the cells behind it. One of these texts may have
+    many lines.
 
     Args:
         table: the rows.
@@ -33,13 +36,14 @@ def aligned_lines(
         _cells(table[name].combine_chunks() if name in table.column_names else nulls, cell)
         for name in columns
     ]
-    widths = [
+    longest = [
         max(len(name), pc.max(pc.utf8_length(column)).as_py() or 0)
         for name, column in zip(columns, cells, strict=True)
     ]
+    widths = [min(length, WIDEST) for length in longest]
     widths[-1:] = [0]
     yield "  ".join(map(str.ljust, columns, widths)).rstrip()
-    size = _BYTES_AT_ONCE // (_BYTES_OF_CHARACTER * (sum(widths) + len(widths)))
+    size = _BYTES_AT_ONCE // (_BYTES_OF_CHARACTER * (sum(longest) + len(longest)))
     size = min(max(size, 1), _LINES_AT_ONCE)
     for first in range(0, table.num_rows, size):
         padded = (

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.views.output import output_of
-from streaming.views.text_columns import aligned_lines
+from streaming.views.text_columns import WIDEST, aligned_lines
 
 _MOMENTS = st.integers(-33_700_000_000_000_000, 253_000_000_000_000_000)
 """The years 902 to 9987, in microseconds."""
@@ -73,10 +73,10 @@ def test_beside_a_wide_cell_few_lines_are_formatted_at_once() -> None:
     wide, others = "w" * 300_000, ["narrow"] * 9_999
     table = pa.table({"a": [wide, *others], "b": range(10_000)})
     header, lines = islice(aligned_lines(table, ["a", "b"], str), 2)
-    assert header == f"{'a'.ljust(len(wide))}  b"
+    assert header == f"{'a'.ljust(WIDEST)}  b"
     first, second, *rest = lines.split("\n")
     assert first == f"{wide}  0"
-    assert second == f"{'narrow'.ljust(len(wide))}  1"
+    assert second == f"{'narrow'.ljust(WIDEST)}  1"
     assert len(rest) < 20
 
 
