@@ -89,7 +89,7 @@ class Watch:
     def ages_s(self, acknowledged: list[tuple[int, int, float]]) -> list[float]:
         """How old each record was when it could be read."""
         return [
-            max(next(at for at, ends in self.seen if ends[p] > offset) - when, 0.0)
+            max(next(at for at, ends in self.seen if ends.get(p, 0) > offset) - when, 0.0)
             for p, offset, when in acknowledged
         ]
 

@@ -48,10 +48,9 @@ def contradictions(
         if change["changed_at"] > until:
             break
         key = key_of(change)
-        before = last.get(key)
-        follows = before is None or before["status_after"] == change["status_before"]
-        if not follows and change["changed_at"] not in ahead:
-            yield f"{key}: {change['status_before']} follows {before['status_after']}"
+        before = last.get(key, {}).get("status_after", change["status_before"])
+        if before != change["status_before"] and change["changed_at"] not in ahead:
+            yield f"{key}: {change['status_before']} follows {before}"
         if change["status_before"] == change["status_after"]:
             yield f"{key}: {change['status_after']} at {change['changed_at']} is no change"
         last[key] = change
