@@ -74,7 +74,7 @@ def serving_agents(server: MCPServer[Any], access: AccessRules, port: int) -> It
 class _Connection(H11Protocol):
     """A connection, which is closed if a request or the reading of its answer takes too long.
 
-    With too many connections, the one that is waited for the longest is closed.
+    With too many connections, the one whose client is the slowest is closed.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -103,7 +103,7 @@ class _Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._wait(_UNREAD_S)
+        self._wait_for_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -126,6 +126,17 @@ class _Connection(H11Protocol):
     def _wait(self, seconds: float) -> None:
         self._stop_waiting()
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _wait_for_reading(self) -> None:
+        self._stop_waiting()
+        unread_bytes = self.transport.get_write_buffer_size()
+        self._deadline = self.loop.call_later(_UNREAD_S, self._require_reading, unread_bytes)
+
+    def _require_reading(self, unread_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unread_bytes:
+            self._wait_for_reading()
+        else:
+            self.transport.abort()
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:

@@ -14,7 +14,7 @@ import requests
 from pydantic import SecretStr
 from tenacity import (
     Retrying,
-    retry_if_exception_type,
+    retry_if_exception,
     stop_after_attempt,
     stop_after_delay,
     wait_exponential,
@@ -49,10 +49,19 @@ class TransientDeliveryError(DeliveryError):
     """The sink is unreachable or overloaded: a later attempt may succeed."""
 
 
+class UnfinishedDeliveryError(TransientDeliveryError):
+    """An attempt has not ended, and may still succeed: one soon after might send a notice twice."""
+
+
+def _may_be_tried_again(error: BaseException) -> bool:
+    is_transient = isinstance(error, TransientDeliveryError)
+    return is_transient and not isinstance(error, UnfinishedDeliveryError)
+
+
 def attempts() -> Retrying:
     """Up to 3 attempts within 20 s, with back-off, after transient failures."""
     return Retrying(
-        retry=retry_if_exception_type(TransientDeliveryError),
+        retry=retry_if_exception(_may_be_tried_again),
         stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
         wait=wait_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S),
         reraise=True,
@@ -86,7 +95,7 @@ def post_once(
     address = url.get_secret_value()
     host = str(urlsplit(address).hostname)
     code = within(
-        sum(timeout_s), address, lambda: _answer_code(address, body, headers, host, timeout_s)
+        sum(timeout_s), host, address, lambda: _answer_code(address, body, headers, host, timeout_s)
     )
     if code in _TRANSIENT or code >= SERVER_ERROR:
         raise TransientDeliveryError(f"{host} answered {code}")
@@ -94,19 +103,18 @@ def post_once(
         raise DeliveryError(f"{host} answered {code}")
 
 
-def within(timeout_s: float, address: str, attempt: Callable[[], T]) -> T:
+def within(timeout_s: float, host: str, address: str, attempt: Callable[[], T]) -> T:
     """Return the result of an attempt that talks to an address, unless it takes too long.
 
     The timeouts of a socket are those of each read: a host that sends a byte now and then would
     hold the attempt for ever. Its thread goes on then, and does not hold up the end of the process.
 
     Raises:
-        TransientDeliveryError: it took longer, or an earlier attempt there has not ended yet.
+        UnfinishedDeliveryError: it took longer, or an earlier attempt there has not ended yet.
         Exception: whatever the attempt raises.
     """
-    host = urlsplit(address).hostname
     if (earlier := _unfinished.get(address)) is not None and earlier.is_alive():
-        raise TransientDeliveryError(f"{host}: the answer to an earlier attempt has not ended")
+        raise UnfinishedDeliveryError(f"{host}: the answer to an earlier attempt has not ended")
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -121,7 +129,7 @@ def within(timeout_s: float, address: str, attempt: Callable[[], T]) -> T:
         return outcome.result(timeout_s)
     except FutureTimeoutError:
         _unfinished[address] = thread
-        raise TransientDeliveryError(f"{host}: no whole answer within {timeout_s:g} s") from None
+        raise UnfinishedDeliveryError(f"{host}: no whole answer within {timeout_s:g} s") from None
 
 
 def _answer_code(

@@ -19,6 +19,8 @@ from streaming.kafka.secrets import is_text
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<name>[^}]*)\}")
 _MOST_FAULTS: Final = 5
+_OF_TAGS: Final = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError)
+"""Errors of the parsers of tags such as `!!bool`."""
 _MOST_LEVELS: Final = 20
 _TEXT: Final = "alerts.yaml"
 """The name of a text that is no file: its errors begin with `alerts.yaml:3`."""
@@ -67,8 +69,7 @@ def _document(text: str, path: str | Path, *, has_anchors: bool = True) -> Mappi
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
         raise ConfigurationError(f"{path}{line}: {_problem(error)}") from None
-    except (YAMLError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
-        # A tag such as !!bool has a parser that raises any of these.
+    except (YAMLError, RecursionError, *_OF_TAGS) as error:
         raise ConfigurationError(f"{path}: not valid YAML: {type(error).__name__}") from None
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{path}: expected a mapping with the key rules")

@@ -28,7 +28,6 @@ from pydantic import (
 
 from streaming.alerts.delivery import (
     ANSWER_S,
-    CONNECT_S,
     SERVER_ERROR,
     DeliveryError,
     TransientDeliveryError,
@@ -42,6 +41,9 @@ from streaming.views.text import dated, json_line, printable
 
 _MOST_AT_ONCE: Final = 100
 _SUBJECT_LENGTH: Final = 200
+_MAIL_S: Final = 30
+"""For all answers of a mail server, each of which may take `ANSWER_S`."""
+_GOODBYE_S: Final = 1
 _PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
 _PAGERDUTY_SUMMARY: Final = 1024
 _ALERTMANAGER_RESEND: Final = timedelta(minutes=1)
@@ -234,7 +236,7 @@ class EmailSink(_Sink):
         for attempt in attempts():
             with attempt:
                 address = f"smtp://{self.host}:{self.port}"
-                within(CONNECT_S + ANSWER_S, address, lambda: self._send(mail))
+                within(_MAIL_S, self.host, address, lambda: self._send(mail))
 
     def _send(self, mail: EmailMessage) -> None:
         try:
@@ -244,6 +246,8 @@ class EmailSink(_Sink):
             finally:
                 # The mail is already accepted or refused.
                 with suppress(smtplib.SMTPException, OSError):
+                    if server.sock is not None:
+                        server.sock.settimeout(_GOODBYE_S)
                     server.quit()
         except smtplib.SMTPResponseException as error:
             is_permanent = error.smtp_code >= SERVER_ERROR

@@ -61,7 +61,7 @@ class LogEnds:
             log_starts=client.earliest_offsets(log_partitions),
             high_watermarks=client.high_watermarks(log_partitions),
             agreed_ends=client.agreed_ends(seen) if is_same and seen else {},
-            # Of a record with a time of the future, which was read, the log was read since.
+            # A record that was read may have a time of the future.
             newest_at=client.newest_timestamps(
                 {
                     p: progress.rows[p].next_offset if p in progress.rows else 0

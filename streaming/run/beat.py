@@ -15,7 +15,7 @@ from streaming.errors import WriterFenced, first_line
 logger = logging.getLogger(__name__)
 
 _LONGEST_S: Final = 60.0
-"""The longest time between two starts, because an action takes long."""
+"""The interval of an action that takes long, at most; it may take longer than that itself."""
 
 
 @contextmanager

@@ -79,6 +79,7 @@ _RESTS_S: Final = 15.0
 """Between two evaluations of tables that nobody writes."""
 _READ: Final = (LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS)
 _DELETES: Final = "is_deleted"
+_OF_CHANGE: Final = [*GROUP_LAG.key, "status_before", "status_after", "changed_at"]
 _NEVER: Final = datetime.max.replace(tzinfo=timezone.utc)
 
 
@@ -220,6 +221,8 @@ class StatusEvaluation:
         """Read the kept rows; the statuses are those of the recorded changes up to a moment."""
         reader, now = TableReader(self.writer.tables), pa.scalar(at, TIMESTAMP)
         ahead = _changes_after(reader, at)
+        # Only after a time with a wrong clock.
+        earlier = _changes_after(reader, None, at) if ahead.num_rows else None
         self._ahead_at = pc.min(ahead["changed_at"]).as_py() or _NEVER
         for table in JUDGED_TABLES:
             schema = kept_schema(table.schema)
@@ -231,8 +234,7 @@ class StatusEvaluation:
                 # Where no change before it is left, the status counts since now.
                 first = with_columns(ahead, {"changed_at": pa.repeat(now, ahead.num_rows)})
                 rows = _with_statuses(table, rows, first, "status_before", "first")
-                evaluated_at = None
-            later = _changes_after(reader, evaluated_at, at)
+            later = _changes_after(reader, evaluated_at, at) if earlier is None else earlier
             self._kept[table] = _with_statuses(table, rows, later, "status_after", "last")
         properties = properties_of(self.writer.tables, GROUP_STATUS)
         self._gaps = gaps_of(properties)
@@ -303,7 +305,7 @@ def _changes_after(
     span: list[tuple[str, str, Any]] = [("changed_at", "<=", until)]
     if since is not None:
         span += [("day", ">=", since.date()), ("changed_at", ">", since)]
-    return reader.read(STATUS_CHANGES.name, filters=span).sort_by("changed_at")
+    return reader.read(STATUS_CHANGES.name, _OF_CHANGE, span).sort_by("changed_at")
 
 
 def _with_statuses(

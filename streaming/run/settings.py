@@ -189,7 +189,7 @@ class RunSettings(BaseModel):
     lag_interval: IntervalOrOff = Field(
         default="5 seconds",
         description="Shortest time between two offset samples of the topics that groups read, in "
-        "log_offsets; or off. Samples take at most a fifth of the time.",
+        "log_offsets; or off. A round of up to 12 s takes at most a fifth of the time.",
     )
     evaluation_interval: IntervalOrOff = Field(
         default="5 seconds",

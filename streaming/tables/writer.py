@@ -30,7 +30,9 @@ from streaming.tables.writer_epoch import NUMBER_BITS, WRITER, WriterEpoch, comm
 Action = Callable[[DeltaTable, CommitProperties], object]
 
 _SCHEMA_MODE: Final = "merge"
-"""A column that this release does not know is null in the rows that it writes."""
+"""A column that this release does not know is null in the rows that it writes.
+
+delta-rs would also add a column that the table lacks; a migration has added all of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,8 @@ RULES = "rules:\n- {name: a, lag: '> 1'}\n"
         ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: not valid YAML: ValueError"),
         ("rules: [{name: a, lag: !!bool x}]", "alerts.yaml: not valid YAML: KeyError"),
         ("rules: [{name: a, lag: !!int ''}]", "alerts.yaml: not valid YAML: IndexError"),
+        ("rules: !!set ''", "alerts.yaml: not valid YAML: AttributeError"),
+        ("? [{a: 1, b: 2}]\n: 1", "alerts.yaml: not valid YAML: TypeError"),
         # Sinks.
         (f"sinks: {{s: {{type: slck}}}}\n{RULES}", "alerts.yaml:1: sinks.s: Input tag 'slck'"),
         (

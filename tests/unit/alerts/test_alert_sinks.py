@@ -358,12 +358,16 @@ def test_an_answer_that_does_not_end_has_a_deadline(tmp_path: Path) -> None:
     program.write_text(
         "import sys\n"
         "from pydantic import SecretStr\n"
-        "from streaming.alerts.delivery import DeliveryError, post_once\n"
+        "from streaming.alerts.delivery import DeliveryError, post, post_once\n"
         "for _ in range(2):\n"
         "    try:\n"
         "        post_once(SecretStr(sys.argv[1]), {}, timeout_s=(0.5, 0.5))\n"
         "    except DeliveryError as error:\n"
         "        print(error)\n"
+        "try:\n"
+        "    post(SecretStr(sys.argv[1]), {})\n"
+        "except DeliveryError as error:\n"
+        "    print(error)\n"
     )
     ended = threading.Event()
 
@@ -386,5 +390,6 @@ def test_an_answer_that_does_not_end_has_a_deadline(tmp_path: Path) -> None:
             thread.join()
     assert sent.stdout.splitlines() == [
         "127.0.0.1: no whole answer within 1 s",
+        "127.0.0.1: the answer to an earlier attempt has not ended",
         "127.0.0.1: the answer to an earlier attempt has not ended",
     ]
