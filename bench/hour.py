@@ -205,14 +205,14 @@ class _Keys:
     def of(cls, shape: Shape) -> _Keys:
         size = shape.partitions_per_group
         group = np.repeat(np.arange(shape.groups), size)
-        of_groups = [
+        log_partitions = [
             partition_for(f"group-{number}", LOG_PARTITIONS) for number in range(shape.groups)
         ]
         return cls(
             group,
             np.arange(group.size) % shape.topic_partitions,
-            np.array(of_groups)[group],
-            of_groups,
+            np.array(log_partitions)[group],
+            log_partitions,
         )
 
     def first(self, at: datetime) -> dict[str, Any]:

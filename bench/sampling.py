@@ -10,7 +10,7 @@ import logging
 import re
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -85,7 +85,7 @@ class _Measurement:
     cores: float
     rounds: float
     round_s: float
-    is_equal: bool = field(compare=False)
+    is_equal: bool
 
     def row(self) -> dict[str, str]:
         p50_s, p99_s = np.quantile(self.fresh_s, (0.5, 0.99)).tolist()
@@ -115,14 +115,13 @@ def _measured(traffic: Traffic, folder: Path, seconds: float, *options: str) -> 
         traffic.go_on(seconds, watch.look)
         busy_s, after = used_s(times_s, processor_s(query.pid)), _sampling(port)
         watch.look_until(query, traffic.ends())
-        measurement = _Measurement(
+        return _Measurement(
             fresh_s=watch.ages_s(traffic.acknowledged),
             cores=busy_s / seconds,
             rounds=after.get("total", 0) - before.get("total", 0),
             round_s=after.get("seconds", 0),
             is_equal=committed_offsets(watch.tables) == traffic.committed,
         )
-    return measurement
 
 
 def _sampling(port: int) -> dict[str, float]:

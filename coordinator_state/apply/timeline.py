@@ -109,7 +109,7 @@ class _Cuts:
     on.
     """
 
-    of_log_partitions: Mapping[int, tuple[Int64s, Int64s]]
+    times_by_log_partition: Mapping[int, tuple[Int64s, Int64s]]
 
     @classmethod
     def of(cls, base: Base, history: HistoryAfter) -> _Cuts:
@@ -127,20 +127,20 @@ class _Cuts:
         log_partitions, offsets, times_us = (
             np.concatenate(columns).astype(np.int64) for columns in zip(*sources, strict=True)
         )
-        of_log_partitions = {}
+        times_by_log_partition = {}
         for log_partition in np.unique(log_partitions).tolist():
             mask = log_partitions == log_partition
             mask &= offsets >= base.next_offsets.get(log_partition, 0)
             order = np.argsort(times_us[mask], kind="stable")
             least = np.minimum.accumulate(offsets[mask][order][::-1])[::-1]
-            of_log_partitions[log_partition] = times_us[mask][order], least
-        return cls(of_log_partitions)
+            times_by_log_partition[log_partition] = times_us[mask][order], least
+        return cls(times_by_log_partition)
 
     def at(self, moment: datetime) -> dict[int, int]:
         """For each log partition, the record offset of its first record after a moment."""
         moment_us = epoch_us(moment)
         cut = {}
-        for log_partition, (times_us, least) in self.of_log_partitions.items():
+        for log_partition, (times_us, least) in self.times_by_log_partition.items():
             first = int(np.searchsorted(times_us, moment_us, side="right"))
             if first < least.size:
                 cut[log_partition] = int(least[first])

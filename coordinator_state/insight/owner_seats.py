@@ -61,8 +61,8 @@ class Seats:
             and (instance is not None or (seat.client_id == member["client_id"]))
             and not seat.present
         ]
-        of_host = (seat for seat in seats if seat.host == member["client_host"])
-        return next(of_host, seats[0] if seats else None)
+        seats_of_host = (seat for seat in seats if seat.host == member["client_host"])
+        return next(seats_of_host, seats[0] if seats else None)
 
     def _new(self, member: Mapping[str, Any]) -> Seat:
         seat = Seat(member["client_id"], member["group_instance_id"], member["client_host"])

@@ -119,9 +119,9 @@ class PlainCommits:
 
     @cached_property
     def _by_log_partition(self) -> Sequence[Integers]:
-        of_commit = self._by_group[self._key_numbers // PARTITIONS_PER_GROUP]
-        order = np.argsort(of_commit, kind="stable")
-        ends = np.cumsum(np.bincount(of_commit, minlength=self.log_partitions))
+        log_partition_by_commit = self._by_group[self._key_numbers // PARTITIONS_PER_GROUP]
+        order = np.argsort(log_partition_by_commit, kind="stable")
+        ends = np.cumsum(np.bincount(log_partition_by_commit, minlength=self.log_partitions))
         return np.split(order, ends[:-1])
 
     @cached_property
@@ -148,8 +148,8 @@ class PlainCommits:
         first = self._generator(0).permutation(self.key_count)
         rest = self._generator(1).integers(0, self.key_count, max(self.count - self.key_count, 0))
         if self.busy_share:
-            of_key = self._by_group.repeat(PARTITIONS_PER_GROUP)[: self.key_count]
-            busy_keys = np.flatnonzero(of_key == of_key[0])
+            log_partition_by_key = self._by_group.repeat(PARTITIONS_PER_GROUP)[: self.key_count]
+            busy_keys = np.flatnonzero(log_partition_by_key == log_partition_by_key[0])
             is_busy = self._generator(6).random(len(rest)) < self.busy_share
             rest = np.where(is_busy, busy_keys[rest % len(busy_keys)], rest)
         return np.concatenate([first, rest])[: self.count]

@@ -47,7 +47,7 @@ def event_marks(reader: TableReader, group_id: str, since: datetime, until: date
         most=_MOST_EVENTS,
     )
     apart = (until - since) / _PLACES
-    folded = [run for of_kind in summary.rows for run in _split(of_kind, apart, summary.labels)]
+    folded = [run for row in summary.rows for run in _split(row, apart, summary.labels)]
     rebalances = [run for run in folded if not _is_heavy(run)]
     marked = [run for run in folded if _is_heavy(run)][:_MOST_MARKS]
     if sum(run.count for run in rebalances) <= _FEW_REBALANCES:

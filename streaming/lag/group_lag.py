@@ -100,14 +100,14 @@ def group_lag(
     first, *further = (*(window for window in _WINDOWS if window < history), history)
     histories = logs.histories(reader, since=now - first, until=now)
     is_sampled = histories.sampled_at_ms is not None
-    of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
-    known_until = _known_until(reader, histories, of_own, progress, moment_ms(now))
+    read_logs, own_logs = np.split(logs.of_rows, [committed.num_rows])
+    known_until = _known_until(reader, histories, own_logs, progress, moment_ms(now))
     measures = Measures.unknown(committed.num_rows)
     offsets, delivered = committed["committed_offset"].to_numpy(), None
     if shares is not None:
         offsets, delivered = shares.first_undelivered, shares.delivered
     measures.measure(
-        np.arange(committed.num_rows), histories, of_committed, offsets, moment_ms(now), delivered
+        np.arange(committed.num_rows), histories, read_logs, offsets, moment_ms(now), delivered
     )
     if shares is not None:
         measures.forget(shares.has_no_count, NO_DELIVERY_COUNT)
@@ -119,8 +119,8 @@ def group_lag(
             break
         remaining = Logs.of(committed.take(rows))
         histories = remaining.histories(reader, since=now - window, until=now, of_all=False)
-        of_rows = None if delivered is None else delivered[rows]
-        measures.measure(rows, histories, remaining.of_rows, offsets[rows], moment_ms(now), of_rows)
+        counts = None if delivered is None else delivered[rows]
+        measures.measure(rows, histories, remaining.of_rows, offsets[rows], moment_ms(now), counts)
     if not is_sampled:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
@@ -299,8 +299,8 @@ def _with_owners(rows: pa.Table, assigned: pa.Table) -> pa.Table:
     key = ["log_partition", *_KEY]
     numbered = assigned.select(key).append_column("owner", pa.array(np.arange(len(assigned))))
     rows = rows.join(numbered, key, join_type="left outer")
-    of_rows = assigned.drop_columns(key).take(rows["owner"])
-    for name, column in zip(of_rows.column_names, of_rows.columns, strict=True):
+    assignments = assigned.drop_columns(key).take(rows["owner"])
+    for name, column in zip(assignments.column_names, assignments.columns, strict=True):
         rows = rows.append_column(name, column)
     return rows.drop_columns("owner")
 
@@ -324,10 +324,10 @@ def _rates(
         then = _committed_in(before, wanted, committed, shares)
         commit_rate = (committed["committed_offset"].to_numpy() - then) / window.total_seconds()
         ends = logs.histories(reader, since=now - window - _MAX_SAMPLE_AGE, until=now - window)
-        of_rows = logs.of_rows[: committed.num_rows]
-        grown = measures.offsets["log_end_offset"] - ends.newest.log_end_offset[of_rows]
-        took_ms = measures.offsets["sampled_at_ms"] - ends.newest.sampled_at_ms[of_rows]
-        is_known = ends.is_known[of_rows] & (measures.offsets["sampled_at_ms"] != UNKNOWN)
+        read_logs = logs.of_rows[: committed.num_rows]
+        grown = measures.offsets["log_end_offset"] - ends.newest.log_end_offset[read_logs]
+        took_ms = measures.offsets["sampled_at_ms"] - ends.newest.sampled_at_ms[read_logs]
+        is_known = ends.is_known[read_logs] & (measures.offsets["sampled_at_ms"] != UNKNOWN)
         is_known &= (grown >= 0) & (took_ms > 0)
         produce_rate[is_known] = 1000 * grown[is_known] / took_ms[is_known]
         break

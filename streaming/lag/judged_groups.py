@@ -135,8 +135,8 @@ class JudgedGroups:
             return pa.Table.from_pylist(rows, REASON)
         is_plain = self._is_plain[numbers]
         heads = self._first[numbers[is_plain]]
-        of_heads = self._partitions.columns.select(["topic", "partition"]).take(pa.array(heads))
-        plain = of_heads.append_column("reason", self._partitions.reasons(heads))
+        places = self._partitions.columns.select(["topic", "partition"]).take(pa.array(heads))
+        plain = places.append_column("reason", self._partitions.reasons(heads))
         others = pa.Table.from_pylist(self._reasons_of_others(numbers[~is_plain]), REASON)
         order = np.argsort(np.append(np.flatnonzero(is_plain), np.flatnonzero(~is_plain)))
         return pa.concat_tables([plain.cast(REASON), others]).take(pa.array(order))

@@ -75,12 +75,12 @@ class LoadProgress(TopicProgress):
         progress.updated_at = max(progress.updated_at, reader.written_at)
         for row in reader.read(TOPIC_PROGRESS.name).to_pylist():
             topic = row["log_topic"]
-            of_topic = progress.others.setdefault(
+            other_topic = progress.others.setdefault(
                 topic, TopicProgress(topic=topic, topic_id=row["topic_id"])
             )
-            of_topic.updated_at = max(of_topic.updated_at, row["updated_at"])
+            other_topic.updated_at = max(other_topic.updated_at, row["updated_at"])
             own = {name: row[name] for name in _TOPIC_COLUMNS}
-            of_topic.rows[row["log_partition"]] = Progress(**own)
+            other_topic.rows[row["log_partition"]] = Progress(**own)
         progress.reported_offset_total = sum(row.next_offset for row in progress.every_row)
         return progress
 
@@ -132,17 +132,17 @@ class LoadProgress(TopicProgress):
         """
         rows = [
             {
-                "log_topic": of_topic.topic,
-                "topic_id": of_topic.topic_id,
+                "log_topic": other_topic.topic,
+                "topic_id": other_topic.topic_id,
                 "log_partition": log_partition,
                 **{name: getattr(row, name) for name in _TOPIC_COLUMNS},
                 "updated_at": now,
             }
-            for of_topic in self.others.values()
-            for log_partition, row in sorted(of_topic.rows.items())
+            for other_topic in self.others.values()
+            for log_partition, row in sorted(other_topic.rows.items())
         ]
-        for of_topic in self.others.values():
-            of_topic.updated_at = now
+        for other_topic in self.others.values():
+            other_topic.updated_at = now
         version = writer.overwrite(
             TOPIC_PROGRESS, pa.Table.from_pylist(rows, schema=TOPIC_PROGRESS.schema)
         )

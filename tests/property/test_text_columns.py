@@ -80,6 +80,15 @@ def test_beside_a_wide_cell_few_lines_are_formatted_at_once() -> None:
     assert len(rest) < 20
 
 
+def test_rows_and_tables_are_aligned_to_the_same_width(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"a": "w" * (WIDEST + 1), "b": 1}, {"a": "narrow", "b": 2}]
+    output_of("text").rows(rows, ["a", "b"])
+    lines = capsys.readouterr().out
+    assert lines.splitlines()[1:] == [f"{'w' * (WIDEST + 1)}  1", f"{'narrow'.ljust(WIDEST)}  2"]
+    output_of("text").table(pa.Table.from_pylist(rows), ["a", "b"])
+    assert capsys.readouterr().out == lines
+
+
 def test_moments_that_python_cannot_show_are_refused_in_any_company() -> None:
     moments = pa.array([0, 1 << 60], pa.timestamp("us", "UTC"))
     with pytest.raises(OverflowError):

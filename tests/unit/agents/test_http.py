@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -187,6 +188,15 @@ def test_an_answer_that_nobody_reads_has_a_deadline(
                 while True:
                     client.sendall((POST + host + b"\r\nContent-Length: 0\r\n\r\n") * 100)
         assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
+
+
+@pytest.mark.parametrize(("unread_bytes", "is_read"), [(1_000, True), (999, False)])
+def test_a_client_that_reads_slowly_keeps_its_connection(unread_bytes: int, is_read: bool) -> None:
+    connection = Mock()
+    connection.transport.get_write_buffer_size.return_value = 999
+    http._Connection._require_reading(connection, unread_bytes)
+    assert connection._wait_for_reading.called is is_read
+    assert connection.transport.abort.called is not is_read
 
 
 def test_a_stream_of_messages_is_refused(tables: DashboardTables) -> None:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 import trustme
 from pydantic import TypeAdapter
 
+from streaming.alerts import sinks
 from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
 from streaming.alerts.delivery import DeliveryError
 from streaming.alerts.notices import Notice, headline
@@ -352,6 +354,41 @@ def test_those_that_pagerduty_took_are_not_lost(receiver: HttpReceiver) -> None:
     assert taken == [FIRING]
 
 
+@contextmanager
+def answering_without_end(begin: bytes) -> Iterator[int]:
+    """The port of a server that sends the begin of an answer, and then a byte now and then."""
+    ended = threading.Event()
+
+    def answer(listening: socket.socket) -> None:
+        client, _ = listening.accept()
+        with client, suppress(OSError):
+            client.sendall(begin)
+            while not ended.wait(0.1):
+                client.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, args=[listening])
+        thread.start()
+        try:
+            yield int(listening.getsockname()[1])
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_mail_server_that_does_not_end_its_answer_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sinks, "_MAIL_S", 0.5)
+    with answering_without_end(b"220 ") as port:
+        mail = sink(
+            **{"type": "email", "host": "127.0.0.1", "port": port, "security": "none"},
+            **{"from": "a@b.example", "to": "c@d.example"},
+        )
+        with pytest.raises(DeliveryError, match=r"127\.0\.0\.1: no whole answer within 0\.5 s"):
+            send(mail, FIRING)
+
+
 def test_an_answer_that_does_not_end_has_a_deadline(tmp_path: Path) -> None:
     """A byte now and then keeps each read short; the process ends although the host goes on."""
     program = tmp_path / "sends.py"
@@ -369,25 +406,9 @@ def test_an_answer_that_does_not_end_has_a_deadline(tmp_path: Path) -> None:
         "except DeliveryError as error:\n"
         "    print(error)\n"
     )
-    ended = threading.Event()
-
-    def trickle(listening: socket.socket) -> None:
-        client, _ = listening.accept()
-        with client, suppress(OSError):
-            client.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-            while not ended.wait(0.1):
-                client.sendall(b"a")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=trickle, args=[listening])
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}/secret"
-            command = [sys.executable, str(program), url]
-            sent = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        finally:
-            ended.set()
-            thread.join()
+    with answering_without_end(b"HTTP/1.1 200 OK\r\nX: ") as port:
+        command = [sys.executable, str(program), f"http://127.0.0.1:{port}/secret"]
+        sent = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert sent.stdout.splitlines() == [
         "127.0.0.1: no whole answer within 1 s",
         "127.0.0.1: the answer to an earlier attempt has not ended",

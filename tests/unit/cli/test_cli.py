@@ -14,6 +14,7 @@ import streaming.run.query
 from streaming.cli.main import STREAMING_EXTRA, cli
 from streaming.errors import ConfigurationError
 from tests.support.clients.command_line import COMMANDS, RUN, VERIFY, call
+from tests.support.tables.every_table import create
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS.items())
@@ -61,6 +62,19 @@ def test_a_missing_argument_is_named_by_its_words_once() -> None:
     assert line.startswith("Error: Missing argument '{groups|members|")
     assert line.count("members|") == 1
     assert "\\" not in line
+
+
+def test_a_closed_standard_output_is_no_error(tmp_path: Path) -> None:
+    create(str(tmp_path))
+    program = "from streaming.cli.main import main; main()"
+
+    def ended(redirection: str) -> tuple[int, str]:
+        shown = f'"$0" -c "$1" show groups --tables "$2" {redirection}'
+        command = ["sh", "-c", shown, sys.executable, program, str(tmp_path)]
+        process = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        return process.returncode, process.stderr
+
+    assert ended(">&-") == ended(">/dev/null")
 
 
 def test_without_a_command_the_help_is_shown() -> None:

@@ -18,7 +18,7 @@ from coordinator_state.replay.releases import Release
 from streaming.errors import LogChanged, TopicMissing
 from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import LoaderRules
-from streaming.run import log_watch
+from streaming.run import beat, log_watch
 from streaming.run.beat import beating
 from streaming.run.log_watch import LogWatch
 from streaming.run.other_topics import OtherTopic, OtherTopics
@@ -340,13 +340,22 @@ def test_it_beats_until_the_block_ends(eventually: Eventually) -> None:
     assert len(beats) == count
 
 
-def test_an_action_that_takes_long_has_a_longer_interval(eventually: Eventually) -> None:
+def test_an_action_that_takes_long_has_a_longer_interval(
+    eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began_s: list[float] = []
+    shares: list[float] = []
+
+    def longer_s(_duration_s: float, most_share: float) -> float:
+        shares.append(most_share)
+        return 0.25
+
+    monkeypatch.setattr(beat, "shortest_interval_s", longer_s)
 
     def act() -> None:
         began_s.append(time.monotonic())
-        time.sleep(0.05)
 
     with beating("a-beat", timedelta(milliseconds=10), act, most_share=0.2):
         eventually(lambda: len(began_s) >= 3)
-    assert min(b - a for a, b in pairwise(began_s)) >= 0.05 / 0.2
+    assert min(later - earlier for earlier, later in pairwise(began_s)) >= 0.25
+    assert set(shares) == {0.2}
