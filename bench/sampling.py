@@ -7,9 +7,10 @@ samples all of them while commits arrive at a steady rate, and another one sampl
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import numpy as np
 import requests
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.freshness import Traffic
 from bench.live import Watch, committed_offsets, running_query
@@ -43,7 +45,7 @@ _BROKER_PROPERTIES = {
 _TIMEOUT_S = 600.0
 _WARM_UP_S = 20.0
 _EXIT_DIFFERENT = 1
-_METRIC = re.compile(r"^coordinator_state_run_sampling_(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.M)
+_SAMPLING = "coordinator_state_run_sampling_"
 
 
 @click.command()
@@ -118,19 +120,20 @@ def _measured(traffic: Traffic, folder: Path, seconds: float, *options: str) -> 
         return _Measurement(
             fresh_s=watch.ages_s(traffic.acknowledged),
             cores=busy_s / seconds,
-            rounds=after.get("total", 0) - before.get("total", 0),
-            round_s=after.get("seconds", 0),
+            rounds=after["total"] - before["total"],
+            round_s=after["seconds"],
             is_equal=committed_offsets(watch.tables) == traffic.committed,
         )
 
 
-def _sampling(port: int) -> dict[str, float]:
+def _sampling(port: int) -> Mapping[str, float]:
     """The metrics of samples by the end of their names; outcomes are added up."""
-    sums: dict[str, float] = {}
-    for name, value in _METRIC.findall(
-        requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
-    ):
-        sums[name] = sums.get(name, 0) + float(value)
+    text = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+    sums: dict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name.startswith(_SAMPLING):
+                sums[sample.name.removeprefix(_SAMPLING)] += sample.value
     return sums
 
 
