@@ -28,11 +28,11 @@ def described_sources(text: str) -> str:
             column = named["name"]
         elif described and len(described["indent"]) > _TABLE:
             description = column_description(table, column) if column else table_description(table)
-            line = f"{described['indent']}description: {_scalar(description)}"
+            line = f"{described['indent']}description: {scalar(description)}"
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def _scalar(text: str) -> str:
+def scalar(text: str) -> str:
     """Text as a scalar of YAML; JSON is YAML."""
     return json.dumps(text, ensure_ascii=False) if _NOT_PLAIN.search(text) else text

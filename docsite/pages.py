@@ -9,6 +9,7 @@ from typing import Final
 from docsite.api_reference import api_reference
 from docsite.command_line import command_line
 from docsite.dbt_sources import described_sources
+from docsite.dbt_views import dbt_views
 from docsite.explained_columns import explained_columns
 from docsite.metrics_reference import metrics_reference
 from docsite.options import options
@@ -23,8 +24,9 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/api-reference.md": api_reference,
     "docs/metrics-reference.md": metrics_reference,
     "docs/record-types.md": record_types,
+    **dbt_views(),
 }
-"""Pages that are generated as a whole."""
+"""Pages and files that are generated as a whole."""
 PARTS: Final[Mapping[str, Callable[[str], str]]] = {
     "docs/lag.md": explained_columns,
     "docs/alerts.md": explained_columns,

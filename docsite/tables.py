@@ -9,10 +9,15 @@ import pyarrow as pa
 
 from coordinator_state.apply.columns import nullable, schema_of
 from docsite.markdown import anchor, code, page, paragraph, table
-from streaming.lag.rows import ExpiringOffsetRow, PartitionStatusRow, TopicRow
+from streaming.lag.rows import PartitionStatusRow, TopicRow
 from streaming.tables.descriptions import column_description, table_description, table_note
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
-from streaming.views.definitions import VIEWS, OpenTransactionRow, SimpleGroupRow
+from streaming.views.definitions import (
+    VIEWS,
+    ExpiringOffsetRow,
+    OpenTransactionRow,
+    SimpleGroupRow,
+)
 
 ROWS_OF_VIEWS: Final[Mapping[str, type]] = {
     "partition_status": PartitionStatusRow,

@@ -76,7 +76,7 @@ def partition_facts(
         "rewind_ago_ms": pc.subtract(now_ms, _ms(lag_rows["rewind_at"])),
         # The owner, if Kafka did not record who committed.
         "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
-        "expires_in_ms": pc.subtract(_ms(lag_rows["expires_at"]), now_ms),
+        "expires_in_ms": pc.subtract(lag_rows["expires_at_ms"], now_ms),
     }
     is_well = pc.and_not(_is_well(columns, rules), is_held)
     suspects = pc.unique(lag_rows["group_id"].filter(pc.invert(is_well)))
@@ -209,10 +209,10 @@ def _expiries(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, rules: StatusRules
 ) -> pa.Table:
     until = now + timedelta(milliseconds=rules.expiring_within_ms)
-    offsets = expiring_offsets(reader, group_ids=group_ids, until=until)
+    offsets = expiring_offsets(reader, until, group_ids=group_ids)
     # An orphan in another log partition may expire, too.
-    offsets = offsets.group_by(KEY).aggregate([("expires_at", "max")])
-    return offsets.rename_columns([*KEY, "expires_at"])
+    offsets = offsets.group_by(KEY).aggregate([("expires_at_ms", "max")])
+    return offsets.rename_columns([*KEY, "expires_at_ms"])
 
 
 _REWINDS: Final = pa.schema(

@@ -64,19 +64,3 @@ class TopicRow:
     produce_rate_per_s: float | None
     partitions: int
     partitions_unread: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiringOffsetRow:
-    """The time at which a committed offset expires."""
-
-    group_id: str
-    topic: str
-    partition: Int32
-    log_partition: Int32
-    group_type: str | None
-    state: str | None
-    committed_offset: int
-    commit_timestamp: datetime
-    expires_at: datetime | None
-    reason: str

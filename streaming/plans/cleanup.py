@@ -23,7 +23,6 @@ from coordinator_state.insight.group_commands import (
 )
 from coordinator_state.insight.group_status import count_text
 from coordinator_state.replay.partitioner import partition_for
-from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness
 from streaming.plans.activity import GroupPlace, last_activity, last_clients
 from streaming.plans.committed_offsets import committed_offsets
@@ -31,6 +30,7 @@ from streaming.plans.group_plan import OTHER_TOOLS
 from streaming.plans.sampled_logs import sampled_logs
 from streaming.plans.wanted_offsets import place_of
 from streaming.tables.reader import TableReader
+from streaming.views.expiring_offsets import expiring_offsets
 
 DEFAULT_UNUSED_FOR: Final = timedelta(days=7)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from streaming.errors import ConfigurationError, first_line
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
-from streaming.views.definitions import SELECTS
+from streaming.views.definitions import SELECTS, with_retention
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,8 +69,10 @@ def register(session: SparkSession, tables: str, database: str) -> str:
                 _register_table(session, table, tables)
             if DeltaTable.is_deltatable(ALERTS.path(tables)):
                 _register_table(session, ALERTS, tables)
+            retention_ms = TableReader(tables).offsets_retention_ms
             for view, select in SELECTS.items():
-                in_spark = select.replace("moment()", "current_timestamp()")
+                in_spark = with_retention(select, retention_ms)
+                in_spark = in_spark.replace("moment()", "current_timestamp()")
                 session.sql(f"CREATE OR REPLACE VIEW {view} AS {in_spark}")
     except PySparkException as error:
         raise ConfigurationError(

@@ -42,9 +42,8 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.lag.evaluation import GROUP_STATUS_ROW, Evaluation
-from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import lag_totals
-from streaming.lag.rows import ExpiringOffsetRow, LagTotalsRow, PartitionStatusRow, TopicRow
+from streaming.lag.rows import LagTotalsRow, PartitionStatusRow, TopicRow
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import (
@@ -58,7 +57,8 @@ from streaming.tables.rows import (
     TopicProgressRow,
 )
 from streaming.verify.verification import Verification
-from streaming.views.definitions import OpenTransactionRow, SimpleGroupRow
+from streaming.views.definitions import ExpiringOffsetRow, OpenTransactionRow, SimpleGroupRow
+from streaming.views.expiring_offsets import expiring_offsets
 from streaming.views.explanation import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
@@ -332,7 +332,7 @@ class CoordinatorTables:
     ) -> Rows[ExpiringOffsetRow]:
         """The expiry of committed offsets, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
-        offsets = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
+        offsets = expiring_offsets(self.reader, retention_ms, group_id=group)
         return Rows(offsets, ExpiringOffsetRow)
 
     def simple_groups(self, group: str | None = None) -> Rows[SimpleGroupRow]:

@@ -1,9 +1,9 @@
 """The views on the tables: their columns, and their SELECT if SQL can express them.
 
-`streaming.views.snapshot` computes `group_lag`, `group_status`, `topics` and `expiring_offsets`
-with rules of the core; the first two have the columns of the tables that `run` keeps. Each other
-view is a SELECT that DuckDB and Spark both understand: an engine with the tables in its catalog can
-use it without this program.
+`streaming.views.snapshot` computes `group_lag`, `group_status` and `topics` with rules of the core;
+the first two have the columns of the tables that `run` keeps. Each other view is a SELECT that
+DuckDB and Spark both understand: an engine with the tables in its catalog can use it without this
+program.
 """
 
 from __future__ import annotations
@@ -17,10 +17,25 @@ import pyarrow as pa
 
 from coordinator_state.apply.columns import Int32, nullable, schema_of
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
-from streaming.lag.expiring_offsets import EXPIRING_OFFSETS
 from streaming.lag.rows import PartitionStatusRow
 from streaming.lag.topics import TOPICS
 from streaming.tables.schemas import ALERTS, ALL_TABLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiringOffsetRow:
+    """The time at which a committed offset expires."""
+
+    group_id: str
+    topic: str
+    partition: Int32
+    log_partition: Int32
+    group_type: str | None
+    state: str | None
+    committed_offset: int
+    commit_timestamp: datetime
+    expires_at: datetime | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +76,7 @@ VIEWS: Final[Mapping[str, pa.Schema]] = {
     "group_status": GROUP_STATUS_ROW,
     "partition_status": nullable(schema_of(PartitionStatusRow)),
     "topics": TOPICS,
-    "expiring_offsets": EXPIRING_OFFSETS,
+    "expiring_offsets": nullable(schema_of(ExpiringOffsetRow)),
     "simple_groups": nullable(schema_of(SimpleGroupRow)),
     "open_transactions": nullable(schema_of(OpenTransactionRow)),
     "hanging_transactions": nullable(schema_of(OpenTransactionRow)),
@@ -117,10 +132,61 @@ _OPEN_TRANSACTIONS: Final = """
         FROM owned
     """
 
+# The rules are those of `coordinator_state.replay.expiry`. Not every engine can show a later time
+# than that of the last literal.
+_EXPIRING_OFFSETS: Final = """
+        WITH held AS (
+          SELECT DISTINCT p.log_partition, p.group_id, p.topic, p.partition
+          FROM pending_offsets AS p
+          JOIN load_progress AS l ON l.log_partition = p.log_partition
+          WHERE l.semantics = 'coordinator'
+        ), ruled AS (
+          SELECT o.group_id, o.topic, o.partition, o.log_partition, g.group_type, g.state,
+                 o.committed_offset, o.commit_timestamp, o.expire_timestamp, g.state_timestamp,
+                 CASE
+                   WHEN g.group_id IS NULL
+                     THEN 'never: the group is deleted'
+                   WHEN g.group_type = 'share'
+                     THEN 'never: share groups have no offsets here'
+                   WHEN g.group_type = 'classic' AND g.state <> 'Empty' AND (
+                     g.state <> 'Stable' OR coalesce(g.protocol_type, '') <> 'consumer'
+                     OR g.subscribed_topics IS NULL)
+                     THEN 'never: the group has members, and their subscription is unknown'
+                   WHEN array_contains(g.subscribed_topics, o.topic)
+                     THEN 'never: the group subscribes to the topic'
+                   WHEN h.group_id IS NOT NULL
+                     THEN 'never: a transactional commit is pending'
+                   WHEN o.expire_timestamp IS NOT NULL
+                     THEN concat('the commit', chr(39), 's own expire timestamp')
+                   WHEN g.group_type = 'classic' AND g.state = 'Empty'
+                     AND coalesce(g.protocol_type, '') <> '' AND g.state_timestamp IS NOT NULL
+                     THEN 'retention after the group became Empty'
+                   ELSE 'retention after the commit'
+                 END AS reason
+          FROM group_offsets AS o
+          LEFT JOIN groups AS g ON g.log_partition = o.log_partition AND g.group_id = o.group_id
+          LEFT JOIN held AS h ON h.log_partition = o.log_partition AND h.group_id = o.group_id
+            AND h.topic = o.topic AND h.partition = o.partition
+          WHERE coalesce(g.group_type, '') <> 'external'
+        )
+        SELECT group_id, topic, partition, log_partition, group_type, state, committed_offset,
+               commit_timestamp,
+               CASE WHEN reason NOT LIKE 'never:%' THEN least(
+                 CASE reason
+                   WHEN 'retention after the commit' THEN commit_timestamp + offsets_retention()
+                   WHEN 'retention after the group became Empty'
+                     THEN state_timestamp + offsets_retention()
+                   ELSE expire_timestamp
+                 END, TIMESTAMP '9999-12-31 23:59:59.999Z') END AS expires_at,
+               reason
+        FROM ruled
+    """
+
 SELECTS: Final[Mapping[str, str]] = {
     "partition_status": """
         SELECT group_id, topic, partition, status, reason FROM group_lag
     """,
+    "expiring_offsets": _EXPIRING_OFFSETS,
     "simple_groups": """
         SELECT g.log_partition, g.group_id, count(o.topic) AS offsets,
                max(o.commit_timestamp) AS last_commit_timestamp
@@ -136,4 +202,10 @@ SELECTS: Final[Mapping[str, str]] = {
         "FROM owned", "FROM owned WHERE since < moment() - INTERVAL '15' MINUTE"
     ),
 }
-"""`moment()` is the time of the snapshot; 15 minutes are `StatusRules.hanging_after_ms`."""
+"""`moment()` is the time of the snapshot, `offsets_retention()` the cluster's retention of offsets;
+15 minutes are `StatusRules.hanging_after_ms`."""
+
+
+def with_retention(select: str, offsets_retention_ms: int) -> str:
+    """A SELECT with the retention of offsets in it."""
+    return select.replace("offsets_retention()", f"INTERVAL {offsets_retention_ms} MILLISECONDS")

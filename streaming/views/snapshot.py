@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.lag.evaluation import Evaluation
-from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.judged_partitions import rows_of
 from streaming.lag.recent_commits import KEY
@@ -25,7 +24,7 @@ from streaming.once import once
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
-from streaming.views.definitions import SELECTS, VIEWS
+from streaming.views.definitions import SELECTS, VIEWS, with_retention
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried
@@ -36,7 +35,6 @@ _COMPUTED: Final = {
     "group_lag": "evaluation",
     "group_status": "evaluation",
     "topics": "topics",
-    "expiring_offsets": "expiring",
 }
 """The cached attribute of `Snapshot` behind each computed view."""
 
@@ -101,7 +99,6 @@ class Snapshot:
             "group_lag": lambda: self.evaluation.queried_lags(),
             "group_status": lambda: self.evaluation.group_status(),
             "topics": lambda: self.topics,
-            "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
         }
         self._found: dict[str, Queried] = dict(views or {})
@@ -181,11 +178,6 @@ class Snapshot:
         """The view `topics`."""
         return topics_of(self.evaluation.lag_columns(OF_LAGS), self.unread, self.silent)
 
-    @once
-    def expiring(self) -> pa.Table:
-        """The view `expiring_offsets`."""
-        return expiring_offsets(self.reader)
-
     def queried(self, name: str) -> Queried:
         """A table or view for an engine that selects rows and columns itself."""
         if name not in self._found:
@@ -196,4 +188,5 @@ class Snapshot:
     def _selected(self, name: str) -> pa.Table:
         from streaming.views.query import query
 
-        return query(SELECTS[name], self).cast(VIEWS[name])
+        select = with_retention(SELECTS[name], self.reader.offsets_retention_ms)
+        return query(select, self).cast(VIEWS[name])

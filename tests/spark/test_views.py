@@ -132,6 +132,7 @@ def test_tables_and_views_have_names(session: SparkSession, tmp_path: Path) -> N
     assert session.catalog.currentDatabase() == "default"
     expected_rows = {"simple_groups": 2, "open_transactions": 2, "hanging_transactions": 1}
     expected_rows["partition_status"] = evaluation.lags.num_rows
+    expected_rows["expiring_offsets"] = 4
     assert {name: snapshot.queried(name).num_rows for name in SELECTS} == expected_rows
 
 

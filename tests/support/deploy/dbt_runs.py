@@ -28,13 +28,12 @@ class Dbt:
 
     def run(self, *command: str, tables: str, **variables: Any) -> subprocess.CompletedProcess[str]:
         """Run a command of dbt on a tables folder."""
-        views = {"coordinator_state_views": str(self.folder / "views")}
         program: list[str | Path] = [deploy_packages() / "dbt", "--no-use-colors", *command]
         return subprocess.run(
             [
                 *program,
                 *("--project-dir", self.project, "--profiles-dir", PACKAGE),
-                *("--vars", json.dumps(views | variables)),
+                *("--vars", json.dumps(variables)),
             ],
             env={
                 **os.environ,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +35,7 @@ from streaming.tables.schemas import (
     STATE_LOADING,
     STATE_WAITING,
 )
-from streaming.views.definitions import SCHEMAS, VIEWS
+from streaming.views.definitions import SCHEMAS, SELECTS, VIEWS
 from streaming.views.questions import QUESTIONS
 from tests.support.deploy.dbt_runs import PACKAGE, Dbt
 from tests.support.tables.asked_tables import create_asked_tables
@@ -56,9 +54,9 @@ ACCEPTED = {
     ("log_offsets", "state"): ("present", "gone", "unauthorised", "unavailable"),
     ("alerts", "state"): tuple(state.value for state in AlertState),
     ("group_status", "status"): STATUSES,
-    ("partition_status", "status"): STATUSES,
+    ("group_lag", "status"): STATUSES,
 }
-RELATION = re.compile(r"\{\{ source\('(\w+)', '(\w+)'\) \}\}")
+RELATION = re.compile(r"\{\{ (?:source\('coordinator_state', |ref\()'(\w+)'\) \}\}")
 
 
 def long(test: Any) -> Any:
@@ -79,11 +77,9 @@ def sources() -> dict[str, dict[str, Any]]:
     return tables
 
 
-def test_sources_have_the_columns_of_the_tables_and_views(
-    sources: dict[str, dict[str, Any]],
-) -> None:
+def test_sources_have_the_columns_of_the_tables(sources: dict[str, dict[str, Any]]) -> None:
+    assert sources.keys() == {"coordinator_state"}
     assert sources["coordinator_state"].keys() == TABLES.keys()
-    assert sources["coordinator_state_views"].keys() == VIEWS.keys() - TABLES.keys()
     for tables in sources.values():
         for name, table in tables.items():
             assert table["description"]
@@ -121,15 +117,24 @@ def test_accepted_values_are_those_of_the_code(sources: dict[str, dict[str, Any]
 def test_models_are_the_documented_questions() -> None:
     described = models()
     assert list(described) == [question.text for question in QUESTIONS]
-    files = {file.stem: file.read_text() for file in (PACKAGE / "models").rglob("*.sql")}
+    files = {file.stem: file.read_text() for file in (PACKAGE / "models/questions").glob("*.sql")}
     assert files.keys() == set(described.values())
     for question in QUESTIONS:
         model = files[described[question.text]]
-        for source, name in RELATION.findall(model):
-            assert (source == "coordinator_state_views") == (name not in TABLES)
+        assert {name for name in RELATION.findall(model) if f"ref('{name}')" in model} == {
+            name for name in RELATION.findall(model) if name not in TABLES
+        }
         assert (
-            RELATION.sub(r"\2", model).replace("{{ moment() }}", "moment()") == f"{question.sql}\n"
+            RELATION.sub(r"\1", model).replace("{{ moment() }}", "moment()") == f"{question.sql}\n"
         )
+
+
+def test_the_views_are_models() -> None:
+    files = {file.stem for file in (PACKAGE / "models/views").glob("*.sql")}
+    described = {model["name"]: model["columns"] for model in load("views/views.yml")["models"]}
+    assert files == described.keys() == SELECTS.keys()
+    for name, columns in described.items():
+        assert [column["name"] for column in columns] == VIEWS[name].names
 
 
 def models() -> dict[str, str]:
@@ -159,9 +164,6 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 def built(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> Dbt:
     """After `dbt build`, which makes every model and runs every test."""
     dbt = Dbt(tmp_path_factory.mktemp("dbt"))
-    export = (sys.executable, PACKAGE / "export_views.py", asked.tables, dbt.folder / "views")
-    exported = subprocess.run([*export, asked.as_of], capture_output=True, text=True, check=False)
-    assert exported.returncode == 0, exported.stderr
     done = dbt.run("build", tables=asked.tables, coordinator_state_moment=asked.as_of)
     assert done.returncode == 0, done.stdout
     return dbt
@@ -178,6 +180,11 @@ def test_every_model_answers_as_the_program_does(asked: Asked, built: Dbt) -> No
             expected = program.sql(question.sql).arrow
             assert answer.column_names == expected.column_names
             assert rows_of(answer) == rows_of(expected) != [], question.text
+        for view in SELECTS:
+            answer = connection.sql(f"FROM {view}").to_arrow_table()
+            expected = program.sql(f"FROM {view}").arrow
+            assert answer.column_names == expected.column_names
+            assert rows_of(answer) == rows_of(expected), view
 
 
 def rows_of(table: pa.Table) -> list[str]:
@@ -192,7 +199,8 @@ def test_every_test_runs_and_passes(built: Dbt) -> None:
         kinds[name.partition(".")[0]] += 1
         assert status in ("success", "pass"), name
     # The table `alerts` has two tests and a column with accepted values; it is not there.
-    assert kinds == {"model": len(QUESTIONS), "test": 2 * len(ALL_TABLES) + len(ACCEPTED) - 1 + 1}
+    tests = 2 * len(ALL_TABLES) + len(ACCEPTED) - 1 + 1
+    assert kinds == {"model": len(QUESTIONS) + len(SELECTS), "test": tests}
 
 
 @pytest.mark.release
@@ -253,8 +261,9 @@ def test_the_example_of_the_docs_is_what_dbt_prints(
     page = (repository / "docs" / "dbt.md").read_text()
     passed = len(built.results())
     assert f"PASS={passed} WARN=0 ERROR=0 SKIP=0 NO-OP=0 TOTAL={passed}\n" in page
-    tests = passed - len(QUESTIONS)
-    assert f"Found {len(QUESTIONS)} models, {tests} data tests, {len(SCHEMAS) - 1} sources" in page
+    models_run = len(QUESTIONS) + len(SELECTS)
+    tests = passed - models_run
+    assert f"Found {models_run} models, {tests} data tests, {len(TABLES)} sources" in page
     (shown,) = re.findall(r"dbt (--quiet show .*)\n((?:\|.*\n)+)", page)
     done = built.run(*shown[0].split(), tables=asked.tables)
     assert done.stdout.strip() == shown[1].strip()

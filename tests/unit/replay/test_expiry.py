@@ -6,21 +6,29 @@ OffsetMetadataManagerTest.java, ClassicGroupTest.java and OffsetExpirationCondit
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from coordinator_state.apply.columns import nullable
 from coordinator_state.replay.expiry import Expiry, ExpiryReason, expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
-from streaming.lag.expiring_offsets import EXPIRING_OFFSETS, expiring_offsets
+from streaming.clock import moment_ms
 from streaming.tables.reader import TableReader
+from streaming.views.definitions import SCHEMAS, SELECTS, VIEWS, with_retention
+from streaming.views.expiring_offsets import expiring_offsets
+from streaming.views.query import query
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
+NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
 COMMITTED, EMPTIED, RETENTION = 1_000, 5_000, 100
 
 
@@ -115,7 +123,7 @@ def test_of_an_offset_beside_a_pending_one() -> None:
 
 def test_the_view_over_the_tables(tmp_path: Path) -> None:
     tables = create_tables(tmp_path, log_partitions="4")
-    now = datetime(2026, 11, 21, tzinfo=timezone.utc)
+    now = NOW
 
     def offset(group_id: str, topic: str, days: int, **fields: Any) -> dict[str, Any]:
         return {
@@ -152,7 +160,7 @@ def test_the_view_over_the_tables(tmp_path: Path) -> None:
     )
     table = expiring_offsets(TableReader(tables), retention_ms=7 * 86_400_000)
 
-    assert table.schema == EXPIRING_OFFSETS
+    assert table.schema == VIEWS["expiring_offsets"]
     columns = ("group_id", "topic", "expires_at", "reason")
     assert list(zip(*(table[name].to_pylist() for name in columns), strict=True)) == [
         ("live", "u", now + timedelta(hours=1), ExpiryReason.EXPLICIT.value),
@@ -161,5 +169,102 @@ def test_the_view_over_the_tables(tmp_path: Path) -> None:
         ("live", "t", None, ExpiryReason.SUBSCRIBED.value),
         ("simple", "p", None, ExpiryReason.PENDING.value),
     ]
-    some = expiring_offsets(TableReader(tables), retention_ms=1, group_ids=["gone"])
-    assert some["group_id"].to_pylist() == ["gone"]
+    of_group = expiring_offsets(TableReader(tables), retention_ms=1, group_id="gone")
+    assert of_group["group_id"].to_pylist() == ["gone"]
+
+
+TYPES = ("classic", "consumer", "share", "streams")
+PROTOCOLS = (None, "", "consumer", "connect")
+SUBSCRIPTIONS = (None, ["u"], ["t", "u"])
+TIMES = (None, NOW + timedelta(seconds=5))
+
+
+@dataclass
+class Kept:
+    """Tables in memory."""
+
+    at: datetime
+    tables: Mapping[str, pa.Table]
+
+    def queried(self, name: str) -> pa.Table:
+        return self.tables[name]
+
+
+def ms(time: datetime | None) -> int | None:
+    return None if time is None else moment_ms(time)
+
+
+def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
+    """Log partition 0 has the semantics `coordinator`, and 1 the semantics `scala`."""
+    kinds = product(
+        *((0, 1), (*TYPES, None), ("Empty", "Stable", "PreparingRebalance"), PROTOCOLS),
+        *(SUBSCRIPTIONS, TIMES, TIMES, (False, True)),
+    )
+    rows: dict[str, list[dict[str, Any]]] = {
+        "load_progress": [
+            {"log_partition": 0, "semantics": "coordinator"},
+            {"log_partition": 1, "semantics": "scala"},
+        ],
+        **{name: [] for name in ("groups", "group_offsets", "pending_offsets")},
+    }
+    expected = {}
+    for number, kind in enumerate(kinds):
+        log_partition, group_type, state, protocol, topics, emptied, explicit, is_pending = kind
+        key = {"log_partition": log_partition, "group_id": str(number), "topic": "t"}
+        rows["group_offsets"].append(
+            {**key, "partition": 0, "commit_timestamp": NOW, "expire_timestamp": explicit}
+        )
+        if is_pending:
+            rows["pending_offsets"] += [{**key, "partition": 0, "producer_id": n} for n in (7, 8)]
+        if group_type is not None:
+            rows["groups"].append(
+                {
+                    **{**key, "group_type": group_type, "state": state, "protocol_type": protocol},
+                    **{"state_timestamp": emptied, "subscribed_topics": topics},
+                }
+            )
+        expected[str(number)] = expiry(
+            None
+            if group_type is None
+            else Group(
+                group_id="",
+                group_type=group_type,
+                state=state,
+                protocol_type=protocol or "",
+                state_timestamp_ms=ms(emptied),
+                subscribed_topics=None if topics is None else tuple(topics),
+            ),
+            "t",
+            commit_timestamp_ms=moment_ms(NOW),
+            expire_timestamp_ms=ms(explicit),
+            is_pending=is_pending,
+            retention_ms=RETENTION,
+            semantics=(Semantics.COORDINATOR, Semantics.SCALA)[log_partition],
+        )
+    tables = {
+        name: pa.Table.from_pylist(of_table, nullable(SCHEMAS[name]))
+        for name, of_table in rows.items()
+    }
+    view = query(with_retention(SELECTS["expiring_offsets"], RETENTION), Kept(NOW, tables))
+    answers = {
+        row["group_id"]: Expiry(at_ms=ms(row["expires_at"]), reason=ExpiryReason(row["reason"]))
+        for row in view.to_pylist()
+    }
+    assert answers == expected
+    assert {answer.reason for answer in answers.values()} == set(ExpiryReason)
+
+
+def test_an_expiry_time_that_no_engine_can_show_is_the_last_one(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    late = datetime(9999, 12, 1, tzinfo=timezone.utc)
+    apply_micro_batch(
+        tables,
+        groups=[{"group_id": "g"}],
+        group_offsets=[
+            {"group_id": "g", "topic": "t", "partition": 0}
+            | {"committed_offset": 5, "commit_timestamp": late}
+        ],
+        progress=[{"next_offset": 9}],
+    )
+    (row,) = expiring_offsets(TableReader(tables), 31 * 86_400_000).to_pylist()
+    assert row["expires_at"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, timezone.utc)

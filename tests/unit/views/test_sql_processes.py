@@ -79,7 +79,7 @@ def test_views_that_are_computed_already_are_taken(
     tables: CoordinatorTables, shared: SqlProcesses
 ) -> None:
     assert tables.snapshot.lags
-    views = tables.snapshot.computed({"group_lag", "expiring_offsets"})
+    views = tables.snapshot.computed({"group_lag", "topics"})
     assert set(views) == {"group_lag"}
     mine = views["group_lag"].slice(0, 1)
     asked = replace(question(tables, "FROM group_lag"), views={"group_lag": mine})

@@ -1,4 +1,4 @@
 SELECT group_id, topic, partition, committed_offset, expires_at, reason
-FROM {{ source('coordinator_state_views', 'expiring_offsets') }}
+FROM {{ ref('expiring_offsets') }}
 WHERE expires_at < {{ moment() }} + INTERVAL 7 DAYS
 ORDER BY expires_at

@@ -1,4 +1,4 @@
 SELECT transactional_id, producer_id, group_id, client_id, since, offsets,
        abort_timestamp, is_marker_lost
-FROM {{ source('coordinator_state_views', 'open_transactions') }}
+FROM {{ ref('open_transactions') }}
 ORDER BY since
