@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_status import Status, Verdict, reason_of
-from coordinator_state.insight.lag import Int64s
+from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.insight.lag_text import details_text
 from coordinator_state.insight.lag_trend import without_noise
 from streaming.lag.judged_partitions import STATUS_NAMES, JudgedPartitions, floats_of, rows_of
@@ -20,8 +20,9 @@ from streaming.lag.judged_partitions import STATUS_NAMES, JudgedPartitions, floa
 Row = dict[str, Any]
 
 _OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
-_OF_REASON: Final = ("group_id", "lag", "max_time_lag_ms", "max_time_lag_at_least_ms")
-_NONE: Final = np.zeros(0, np.int64)
+_OF_REASON: Final = [
+    *("group_id", "partitions", "lag", "max_time_lag_ms", "max_time_lag_at_least_ms")
+]
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
     ("is_not_ok", "sum", "partitions_not_ok"),
@@ -70,10 +71,7 @@ class JudgedGroups:
     def ranks(self) -> Int64s:
         """The rank of each group's status."""
         ranks = np.full(len(self), Status.IDLE.rank)
-        starts = self._first[self._past > self._first]
-        if starts.size:
-            worst_ranks = np.maximum.reduceat(self._partitions.ranks, starts)
-            ranks[self._past > self._first] = worst_ranks
+        ranks[self._has_offsets] = self._of_each(np.maximum, self._partitions.ranks)
         for number, group_id in enumerate(self._groups["group_id"].to_pylist()):
             for verdict in self._verdicts.get(group_id, ()):
                 ranks[number] = max(ranks[number], verdict.status.rank)
@@ -143,29 +141,62 @@ class JudgedGroups:
 
     def _reasons_of_others(self, numbers: Int64s) -> list[Row]:
         """The reasons of groups with something to read, without offsets, or with own verdicts."""
-        own_rows = [np.arange(self._first[n], self._past[n]) for n in numbers]
-        rows = iter(self._partitions.rows(np.concatenate([_NONE, *own_rows])))
+        has_offsets = self._has_offsets[numbers]
+        worst = iter(self._partitions.rows(self._worst[numbers[has_offsets]]))
+        groups = self.table.select(_OF_REASON).take(pa.array(numbers))
+        groups = groups.append_column("total_growth_per_s", self._growths.take(pa.array(numbers)))
         return [
             _reason(
-                group,
-                [next(rows) for _ in own],
-                self._verdicts.get(group["group_id"], ()),
+                group, next(worst) if has_own else None, self._verdicts.get(group["group_id"], ())
             )
-            for group, own in zip(
-                rows_of(self.table.select(_OF_REASON).take(pa.array(numbers))),
-                own_rows,
-                strict=True,
-            )
+            for group, has_own in zip(rows_of(groups), has_offsets, strict=True)
         ]
+
+    @cached_property
+    def _growths(self) -> pa.Array:
+        """The growth of the lag of each group, with noise; null if no partition has one."""
+        growths = floats_of(self._partitions.trends["growth_per_s"])
+        totals = np.full(len(self), np.nan)
+        totals[self._has_offsets] = np.where(
+            self._of_each(np.logical_or, ~np.isnan(growths)),
+            self._of_each(np.add, np.nan_to_num(growths)),
+            np.nan,
+        )
+        return pa.array(totals, from_pandas=True)
+
+    @cached_property
+    def _worst(self) -> Int64s:
+        """The number of the worst partition of each group.
+
+        Of equally bad ones it is the one with the most records to read, and then the first.
+        """
+        ranks, lags = self._partitions.ranks, self._partitions.columns["lag"]
+        sizes = (self._past - self._first)[self._has_offsets]
+        is_worst = ranks == np.repeat(self._of_each(np.maximum, ranks), sizes)
+        records = np.where(is_worst, lags.fill_null(0).to_numpy(), UNKNOWN)
+        is_worst &= records == np.repeat(self._of_each(np.maximum, records), sizes)
+        numbers = np.arange(len(ranks))
+        worst = np.full(len(self), UNKNOWN)
+        worst[self._has_offsets] = self._of_each(
+            np.minimum, np.where(is_worst, numbers, len(ranks))
+        )
+        return worst
+
+    @cached_property
+    def _has_offsets(self) -> Bools:
+        """Whether the group has a committed offset."""
+        return self._past > self._first
+
+    def _of_each(self, function: np.ufunc, values: Int64s) -> Int64s:
+        """A function of the rows of each group with offsets."""
+        starts = self._first[self._has_offsets]
+        return function.reduceat(values, starts) if starts.size else starts
 
     @cached_property
     def _is_plain(self) -> Any:
         """Whether the group has offsets, and nothing to read in any partition."""
-        is_plain = self._past > self._first
-        if not is_plain.any():
-            return np.zeros(len(self), np.bool_)
-        starts = self._first[is_plain]
-        is_plain[is_plain] = np.logical_and.reduceat(self._partitions.is_caught_up, starts)
+        is_plain = self._has_offsets.copy()
+        is_plain[is_plain] = self._of_each(np.logical_and, self._partitions.is_caught_up)
         has_verdict = [
             group_id in self._verdicts for group_id in self._groups["group_id"].to_pylist()
         ]
@@ -185,32 +216,33 @@ class JudgedGroups:
         return first, past
 
 
-def _reason(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> Row:
-    """The reason of a group's status; `verdicts` are those of the group itself."""
-    # Of equally bad partitions, the one with the most records to read.
-    worst = max(
-        partitions, key=lambda row: (Status(row["status"]).rank, row["lag"] or 0), default=None
-    )
+def _reason(group: Row, worst: Row | None, verdicts: Sequence[Verdict]) -> Row:
+    """The reason of a group's status.
+
+    Args:
+        group: the columns `_OF_REASON`, and `total_growth_per_s`.
+        worst: its worst partition; None without a committed offset.
+        verdicts: those of the group itself.
+    """
     own = max(verdicts, key=lambda verdict: verdict.status.rank, default=Verdict(Status.IDLE, ""))
     if worst is None or own.status.rank > Status(worst["status"]).rank:
         return {"reason": own.reason}
     reason = worst["reason"]
-    if len(partitions) > 1:
-        reason = _reason_of_several(worst, partitions, group)
+    if group["partitions"] > 1:
+        reason = _reason_of_several(worst, group)
     return {"topic": worst["topic"], "partition": worst["partition"], "reason": reason}
 
 
-def _reason_of_several(worst: Row, partitions: list[Row], of_group: Row) -> str:
+def _reason_of_several(worst: Row, of_group: Row) -> str:
     """The reason of the worst partition under its name, then the lag of the whole group."""
     reason: str = worst["reason"]
     status = Status(worst["status"])
     if status is Status.UNKNOWN or (status in _OK_STATUSES and not worst["lag_text"]):
         return reason
     is_ok = status in _OK_STATUSES
-    growths = [row["growth_per_s"] for row in partitions if row["growth_per_s"] is not None]
-    growth = sum(growths) if growths and not is_ok else None
     at_least_ms = of_group["max_time_lag_at_least_ms"]
     is_known = at_least_ms == of_group["max_time_lag_ms"]
+    growth = None if is_ok else of_group["total_growth_per_s"]
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
     whole = f"{of_group['lag'] or 0:,} behind{details}"
     if is_ok:
