@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
+
+_LOGGED_WARNINGS: Final = 10
+"""Of a micro-batch: a client may write any number of such records."""
 
 
 @dataclass(slots=True)
@@ -99,7 +102,7 @@ class DriverEngine:
             state.before(collected, ready.replaced),
             self.rules.context(self._topics.naming(collected.topic_ids)),
         )
-        for warning in applied.warnings:
+        for warning in applied.warnings[:_LOGGED_WARNINGS]:
             logger.info(
                 "log partition %(log_partition)s: a broker would not load record offset "
                 "%(record_offset)s: %(reason)s",
@@ -108,6 +111,13 @@ class DriverEngine:
                     "record_offset": warning.record_offset,
                     "reason": warning.reason,
                 },
+            )
+        others = len(applied.warnings) - _LOGGED_WARNINGS
+        if others > 0:
+            logger.info(
+                "a broker would not load %(others)s more records of this micro-batch; their groups "
+                "have a replay_warning",
+                {"others": f"{others:,}"},
             )
         return applied
 

@@ -6,19 +6,31 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.log_partitions import Applied, apply_collected
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_value
 from streaming.dashboard.app import create_app
 from streaming.engine.driver import driver_engine
 from streaming.engine.progress import ProgressEvent
 from streaming.metrics.collector import TablesCollector
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
 from tests.support.clients.command_line import call, json_lines
-from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, progress_row, table_of
+from tests.support.logs.log_rows import (
+    LOG_PARTITION,
+    Row,
+    commit,
+    marker,
+    progress_row,
+    record,
+    table_of,
+)
 from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import ENGINES, SPARK_ENGINE, Crash, start_apply
 
@@ -151,3 +163,25 @@ def test_one_too_many_does_not_make_up_for_one_too_few(
     assert unaccounted(tables) == 2
     assert "do not add up" in health_page(tables)
     assert len(said(caplog)) == 2
+
+
+def test_records_that_a_broker_would_not_load_do_not_fill_the_log(
+    tables: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client may write any number of them."""
+    twice = [{"topicId": UUID(int=1), "partitions": [0]}] * 2
+    kind = RECORD_TYPES[7]
+    raw_value = encode_value(kind, 0, {"topicPartitions": twice})
+    with caplog.at_level(logging.INFO, driver_engine.__name__):
+        apply_rows(tables, 0, 0, *(record(n, raw_value, 7, memberId="m") for n in range(1_000)))
+    *lines, last = caplog.messages
+    assert len(lines) == 10
+    assert lines[0].startswith(
+        f"log partition {LOG_PARTITION}: a broker would not load record offset 0: Duplicate key "
+    )
+    assert last == (
+        "a broker would not load 990 more records of this micro-batch; their groups have a "
+        "replay_warning"
+    )
+    (group,) = TableReader(tables).read("groups", ["replay_warning"]).to_pylist()
+    assert group["replay_warning"].startswith("record offset 999: Duplicate key ")
