@@ -220,6 +220,13 @@ def _bound(
     used = names_in(sql)
     for name in used:
         connection.register(name, named(name))
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        # Python makes such characters of bytes that the locale does not know.
+        raise ConfigurationError(
+            "the query is not valid Unicode: use a locale with UTF-8, such as LC_ALL=C.UTF-8"
+        ) from error
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ConfigurationError("only a single SELECT is allowed")

@@ -160,6 +160,12 @@ def test_each_row_is_a_document_with_exact_numbers(tables: CoordinatorTables) ->
         json_of(tables, "FROM range(11)")
 
 
+def test_a_query_that_the_locale_cannot_read_is_refused(tables: CoordinatorTables) -> None:
+    undecodable = b"SELECT '\xc3\xa9'".decode("ascii", "surrogateescape")
+    with pytest.raises(ConfigurationError, match=r"^the query is not valid Unicode: use a locale"):
+        query(undecodable, tables.snapshot)
+
+
 def test_the_command_has_text_json_csv_and_parquet(folder: str, tmp_path: Path) -> None:
     select = "SELECT group_id, lag FROM group_lag WHERE topic = 't' ORDER BY ALL LIMIT 2"
 
