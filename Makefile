@@ -61,7 +61,7 @@ lint: venv ## ruff, mypy and the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-reference: venv ## Write the generated pages of docs/ and the dbt sources from the code
+reference: venv ## Write the generated pages of docs/, and the sources and views of dbt
 	$(BIN)/python -m docsite
 
 docs: venv ## Build the documentation site into site/; a broken link is an error

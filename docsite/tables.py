@@ -88,8 +88,9 @@ def tables() -> str:
             "`streaming.tables.reader.TableReader` do this themselves ([sql.md](sql.md))."
         ),
         paragraph(
-            "Computed views are no Delta tables. `sql`, `show`, Python and Spark compute them from "
-            "the tables, now or at a past moment ([sql.md](sql.md), [lag.md](lag.md))."
+            "Views are no Delta tables. `sql`, `show`, Python and Spark compute them from "
+            "the tables, now or at a past moment ([sql.md](sql.md), [lag.md](lag.md)). A catalog "
+            "and [dbt](dbt.md) have all but `topics`, for the newest tables."
         ),
         *_overview(),
         *(_section(name) for names in _KINDS.values() for name in names),

@@ -173,7 +173,7 @@ class JudgedGroups:
         ranks, lags = self._partitions.ranks, self._partitions.columns["lag"]
         sizes = (self._past - self._first)[self._has_offsets]
         is_worst = ranks == np.repeat(self._of_each(np.maximum, ranks), sizes)
-        records = np.where(is_worst, lags.fill_null(0).to_numpy(), UNKNOWN)
+        records = np.where(is_worst, lags.fill_null(0).to_numpy(), np.iinfo(np.int64).min)
         is_worst &= records == np.repeat(self._of_each(np.maximum, records), sizes)
         numbers = np.arange(len(ranks))
         worst = np.full(len(self), UNKNOWN)

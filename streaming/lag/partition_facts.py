@@ -20,7 +20,7 @@ from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.clock import moment_ms
-from streaming.lag.expiring_offsets import expiring_offsets
+from streaming.lag.expiries import expiries
 from streaming.lag.open_transactions import open_transactions, pending_owners
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
 from streaming.tables.filters import of_groups
@@ -209,7 +209,7 @@ def _expiries(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, rules: StatusRules
 ) -> pa.Table:
     until = now + timedelta(milliseconds=rules.expiring_within_ms)
-    offsets = expiring_offsets(reader, until, group_ids=group_ids)
+    offsets = expiries(reader, until, group_ids=group_ids)
     # An orphan in another log partition may expire, too.
     offsets = offsets.group_by(KEY).aggregate([("expires_at_ms", "max")])
     return offsets.rename_columns([*KEY, "expires_at_ms"])

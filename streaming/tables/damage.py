@@ -115,7 +115,21 @@ def _plan_cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
     def is_snapshot_whole(version: int) -> bool:
         return progress.is_whole(version) and None not in whole_versions(version).values()
 
-    snapshot = progress.newest(is_snapshot_whole)
+    try:
+        snapshot = progress.newest(is_snapshot_whole)
+    except TablesUnavailable as error:
+        newest = progress.newest_version
+        if newest is None or not progress.is_whole(newest):
+            raise
+        lost = [table.name for table, version in whole_versions(newest).items() if version is None]
+        if not lost:
+            raise
+        raise TablesUnavailable(
+            f"{progress.tables}: files of the last snapshots are missing or damaged "
+            f"({', '.join(lost)}), and no power loss is the cause. VACUUM without a retention "
+            "deletes them if a micro-batch is unfinished: restore the folder from a backup, or "
+            "move it away and start `run`, which loads the log from its start"
+        ) from error
     is_newest = snapshot == progress.newest_version
     if not is_newest or not all(logs[t].is_whole(logs[t].newest_version or 0) for t in TABLES):
         for table, version in whole_versions(snapshot).items():

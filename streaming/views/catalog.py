@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from streaming.errors import ConfigurationError, first_line
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
-from streaming.views.definitions import SELECTS, with_retention
+from streaming.views.definitions import SELECTS, in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,9 +71,8 @@ def register(session: SparkSession, tables: str, database: str) -> str:
                 _register_table(session, ALERTS, tables)
             retention_ms = TableReader(tables).offsets_retention_ms
             for view, select in SELECTS.items():
-                in_spark = with_retention(select, retention_ms)
-                in_spark = in_spark.replace("moment()", "current_timestamp()")
-                session.sql(f"CREATE OR REPLACE VIEW {view} AS {in_spark}")
+                text = in_spark(select, retention_ms)
+                session.sql(f"CREATE OR REPLACE VIEW {view} AS {text}")
     except PySparkException as error:
         raise ConfigurationError(
             f"cannot register the tables in {database}: {first_line(error)}"

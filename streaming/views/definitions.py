@@ -167,7 +167,6 @@ _EXPIRING_OFFSETS: Final = """
           LEFT JOIN groups AS g ON g.log_partition = o.log_partition AND g.group_id = o.group_id
           LEFT JOIN held AS h ON h.log_partition = o.log_partition AND h.group_id = o.group_id
             AND h.topic = o.topic AND h.partition = o.partition
-          WHERE coalesce(g.group_type, '') <> 'external'
         )
         SELECT group_id, topic, partition, log_partition, group_type, state, committed_offset,
                commit_timestamp,
@@ -206,6 +205,15 @@ SELECTS: Final[Mapping[str, str]] = {
 15 minutes are `StatusRules.hanging_after_ms`."""
 
 
-def with_retention(select: str, offsets_retention_ms: int) -> str:
-    """A SELECT with the retention of offsets in it."""
+def in_duckdb(select: str, offsets_retention_ms: int) -> str:
+    """A SELECT for DuckDB; `moment()` is a macro there."""
     return select.replace("offsets_retention()", f"INTERVAL {offsets_retention_ms} MILLISECONDS")
+
+
+def in_spark(select: str, offsets_retention_ms: int) -> str:
+    """A SELECT for Spark; `moment()` is the time of each query."""
+    # Spark adds the days of an interval literal in the time zone of the session, where a day may
+    # have 23 or 25 hours.
+    retention = f"make_interval(0, 0, 0, 0, 0, 0, {offsets_retention_ms / 1000})"
+    in_words = select.replace("moment()", "current_timestamp()")
+    return in_words.replace("offsets_retention()", retention)

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from coordinator_state.insight.sql_literal import sql_literal
 from streaming.tables.reader import TableReader
-from streaming.views.definitions import SELECTS, VIEWS, with_retention
-from streaming.views.query import query
+from streaming.views.definitions import SELECTS, VIEWS, in_duckdb
+from streaming.views.query import asking
 from streaming.views.snapshot import Snapshot
 
 _VIEW = "expiring_offsets"
@@ -28,7 +28,9 @@ def expiring_offsets(
     """
     if retention_ms is None:
         retention_ms = reader.offsets_retention_ms
-    relation = f"({with_retention(SELECTS[_VIEW], retention_ms)})"
+    relation = f"({in_duckdb(SELECTS[_VIEW], retention_ms)})"
     where = "" if group_id is None else f" WHERE group_id = {sql_literal(group_id)}"
     order = " ORDER BY expires_at NULLS LAST, group_id, topic, partition"
-    return query(f"FROM {relation}{where}{order}", Snapshot(reader)).cast(VIEWS[_VIEW])
+    # No broker deletes offsets that are outside Kafka.
+    with asking(Snapshot(reader.of_kafka()).queried) as ask:
+        return ask(f"FROM {relation}{where}{order}").cast(VIEWS[_VIEW])

@@ -24,7 +24,7 @@ from streaming.once import once
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
-from streaming.views.definitions import SELECTS, VIEWS, with_retention
+from streaming.views.definitions import SELECTS, VIEWS, in_duckdb
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried
@@ -188,5 +188,9 @@ class Snapshot:
     def _selected(self, name: str) -> pa.Table:
         from streaming.views.query import query
 
-        select = with_retention(SELECTS[name], self.reader.offsets_retention_ms)
-        return query(select, self).cast(VIEWS[name])
+        source = self
+        if name == "expiring_offsets":
+            # No broker deletes offsets that are outside Kafka.
+            source = Snapshot(self.reader.of_kafka(), at=self.at)
+        select = in_duckdb(SELECTS[name], self.reader.offsets_retention_ms)
+        return query(select, source).cast(VIEWS[name])

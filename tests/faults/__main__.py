@@ -205,7 +205,9 @@ class _Trial:
                     if fault == SUSPEND:
                         self._suspend(process)
                     elif fault == VACUUM:
-                        # A micro-batch without an end could not be rolled back then.
+                        # A micro-batch without an end could not be rolled back then. Nor could one
+                        # of the run before, which the start of this one rolls back.
+                        self.endured.differences += filter(None, [self._await_fresh(process)])
                         process.terminate()
                         process.wait(_PATIENCE_S)
                     run.close()

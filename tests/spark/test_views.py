@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import PySparkException
 
@@ -146,6 +147,31 @@ def test_a_registered_folder_shows_later_rows_and_gives_its_name_to_no_other(
     assert session.table(f"{DATABASE}.groups").count() == 0
     with pytest.raises(ConfigurationError, match=r"is already registered at .*/tables/.*, not at"):
         register(session, create_tables(tmp_path / "others"), DATABASE)
+
+
+def test_offsets_expire_at_the_same_time_in_every_time_zone(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Seven days from this commit, New York's clocks were set back."""
+    tables = create_tables(tmp_path / "tables")
+    row: dict[str, Any] = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 5}
+    row["commit_timestamp"] = datetime(2026, 10, 28, 12, tzinfo=timezone.utc)
+    apply_micro_batch(
+        tables, groups=[{"group_id": "g"}], group_offsets=[row], progress=[{"next_offset": 9}]
+    )
+    register(session, tables, DATABASE)
+    expected = Snapshot(TableReader(tables)).queried("expiring_offsets")
+    assert expected["expires_at"].to_pylist() == [row["commit_timestamp"] + timedelta(days=7)]
+    before = session.conf.get("spark.sql.session.timeZone") or "UTC"
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        milliseconds = session.sql(
+            f"SELECT unix_millis(expires_at) AS at FROM {DATABASE}.expiring_offsets"  # noqa: S608
+        ).toArrow()
+    finally:
+        session.conf.set("spark.sql.session.timeZone", before)
+    at = pc.cast(expected["expires_at"], pa.timestamp("ms", "UTC")).cast(pa.int64())
+    assert milliseconds["at"].to_pylist() == at.to_pylist()
 
 
 def test_a_schema_is_made_once_and_has_a_location(session: SparkSession) -> None:

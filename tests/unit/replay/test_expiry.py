@@ -22,11 +22,14 @@ from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
 from streaming.clock import moment_ms
+from streaming.lag.evaluation import Evaluation
+from streaming.lag.expiries import expiries
 from streaming.tables.reader import TableReader
-from streaming.views.definitions import SCHEMAS, SELECTS, VIEWS, with_retention
+from streaming.views.definitions import SCHEMAS, SELECTS, VIEWS, in_duckdb
 from streaming.views.expiring_offsets import expiring_offsets
 from streaming.views.query import query
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+from streaming.views.snapshot import Snapshot
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
 COMMITTED, EMPTIED, RETENTION = 1_000, 5_000, 100
@@ -245,13 +248,45 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
         name: pa.Table.from_pylist(of_table, nullable(SCHEMAS[name]))
         for name, of_table in rows.items()
     }
-    view = query(with_retention(SELECTS["expiring_offsets"], RETENTION), Kept(NOW, tables))
+    view = query(in_duckdb(SELECTS["expiring_offsets"], RETENTION), Kept(NOW, tables))
     answers = {
         row["group_id"]: Expiry(at_ms=ms(row["expires_at"]), reason=ExpiryReason(row["reason"]))
         for row in view.to_pylist()
     }
     assert answers == expected
     assert {answer.reason for answer in answers.values()} == set(ExpiryReason)
+
+
+@pytest.mark.parametrize("minutes", [2**31 - 1, 1])
+def test_a_retention_of_any_length_is_evaluated(tmp_path: Path, minutes: int) -> None:
+    """Clusters that keep offsets for ever have the greatest one."""
+    tables = create_tables(tmp_path, offsets_retention_ms=str(minutes * 60_000))
+    apply_micro_batch(
+        tables,
+        groups=[{"group_id": "g"}],
+        group_offsets=[{"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 5}],
+        progress=[{"next_offset": 9}],
+    )
+    reader = TableReader(tables)
+    assert expiries(reader, reader.moment).num_rows == (minutes == 1)
+    assert Evaluation.of(reader).lags.num_rows == 1
+    assert expiring_offsets(reader).num_rows == 1
+
+
+def test_an_external_group_does_not_hide_the_offsets_of_a_group_of_its_name(
+    tmp_path: Path,
+) -> None:
+    tables = create_tables(tmp_path, external="true")
+    row: dict[str, Any] = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 5}
+    apply_micro_batch(tables, group_offsets=[row], progress=[{"next_offset": 9}])
+    batch = {"query_id": "q", "batch_id": 1, "is_repeat": False}
+    batch |= {"commit_timestamp": NOW, "day": NOW.date()}
+    write_rows(tables, "external_offsets", [row | batch])
+    reader = TableReader(tables)
+    assert reader.read("groups")["group_id"].to_pylist() == ["g"]
+    reasons = [ExpiryReason.NO_GROUP.value]
+    assert expiring_offsets(reader)["reason"].to_pylist() == reasons
+    assert Snapshot(reader).queried("expiring_offsets")["reason"].to_pylist() == reasons
 
 
 def test_an_expiry_time_that_no_engine_can_show_is_the_last_one(tmp_path: Path) -> None:

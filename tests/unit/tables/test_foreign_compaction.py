@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_EVENTS,
     GROUP_OFFSETS,
+    LOAD_PROGRESS,
     OFFSET_COMMITS,
     QUARANTINE,
     TABLES,
@@ -82,6 +85,21 @@ def test_below_an_unfinished_micro_batch(tables: str) -> None:
     rows = delta.read(tables, OFFSET_COMMITS)
     writer.append(OFFSET_COMMITS, rows)
     goes_on(tables)
+
+
+def test_an_unfinished_micro_batch_that_cannot_be_rolled_back_is_refused(tables: str) -> None:
+    """A VACUUM after its writes deletes the files of the snapshot; one line says so."""
+    writer = Writer.of(WriterEpoch.take(tables, "test", at_least=1))
+    writer.overwrite(GROUP_OFFSETS, delta.read(tables, GROUP_OFFSETS).slice(1))
+    compact(tables, GROUP_OFFSETS)
+    hour_ago = time.time() - 3_600
+    for entry in sorted(Path(LOAD_PROGRESS.path(tables), "_delta_log").glob("*.json"))[:-1]:
+        os.utime(entry, (hour_ago, hour_ago))
+    entries = sorted(Path(tables).rglob("_delta_log/*.json"))
+    message = r"snapshots are missing or damaged \(group_offsets\).* VACUUM without a retention "
+    with pytest.raises(TablesUnavailable, match=message), locked(tables):
+        pass
+    assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
 
 
 def test_beside_damage(tables: str) -> None:

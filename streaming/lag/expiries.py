@@ -1,4 +1,4 @@
-"""The committed offsets that may expire until a time, for the status of their partitions.
+"""The committed offsets that expire soon, for the status of their partitions.
 
 The view `expiring_offsets` has all offsets.
 """
@@ -6,13 +6,12 @@ The view `expiring_offsets` has all offsets.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.replay.expiry import expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
@@ -31,10 +30,10 @@ EXPIRIES: Final = pa.schema(
 """The key of an offset, and its expiry time in milliseconds since the epoch."""
 
 
-def expiring_offsets(
+def expiries(
     reader: TableReader, until: datetime, *, group_ids: Collection[str] | None = None
 ) -> pa.Table:
-    """The offsets that expire, without most of those that expire after a time (`EXPIRIES`)."""
+    """Every offset that expires by `until`, and some that expire later (`EXPIRIES`)."""
     retention_ms = reader.offsets_retention_ms
     # No broker deletes offsets that are outside Kafka.
     reader = reader.of_kafka()
@@ -42,7 +41,7 @@ def expiring_offsets(
     columns = [*_KEY, "commit_timestamp", "expire_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
     # The retention begins at the commit or later.
-    latest = pa.scalar(until - timedelta(milliseconds=retention_ms), TIMESTAMP)
+    latest = pa.scalar(moment_ms(until) - retention_ms, pa.int64()).cast(pa.timestamp("ms", "UTC"))
     may = pc.less_equal(offsets["commit_timestamp"], latest)
     offsets = offsets.filter(pc.or_(may, pc.is_valid(offsets["expire_timestamp"])))
     if not offsets.num_rows:
