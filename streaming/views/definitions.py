@@ -207,7 +207,7 @@ SELECTS: Final[Mapping[str, str]] = {
 
 def in_duckdb(select: str, offsets_retention_ms: int) -> str:
     """A SELECT for DuckDB; `moment()` is a macro there."""
-    return select.replace("offsets_retention()", f"INTERVAL {offsets_retention_ms} MILLISECONDS")
+    return select.replace("offsets_retention()", f"to_milliseconds({offsets_retention_ms})")
 
 
 def in_spark(select: str, offsets_retention_ms: int) -> str:
