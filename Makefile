@@ -15,7 +15,6 @@ TWO_FILES  := -n 2 --dist loadfile --no-loadscope-reorder
 # One worker has all tests with a JVM (tests/conftest.py).
 TWO_HALVES := -n 2 --dist loadgroup --no-loadscope-reorder
 LINT_LOG   := .cache/lint.log
-PYTHONS_LOG := .cache/every-python.log
 COMPILE    := $(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes \
               --no-emit-index-url --custom-compile-command 'make lock' --quiet
 
@@ -88,11 +87,9 @@ test: check-java venv ## Lint beside the tests of every module, about 9 minutes 
 	wait $$! || { cat $(LINT_LOG); echo "Error: make lint fails"; exit 1; }; \
 	exit $$tests
 
-test-long: check-java venv ## The long tests beside some unit tests on the oldest and newest Python (PYTEST_ARGS=...)
-	@$(BIN)/python -m tests.every_python $(PYTEST_ARGS) >$(PYTHONS_LOG) 2>&1 & \
-	$(PYTEST) $(TWO_FILES) -m "long and not cluster and not release" $(PYTEST_ARGS); tests=$$?; \
-	pythons=0; wait $$! || pythons=$$?; cat $(PYTHONS_LOG); \
-	[ $$tests = 0 ] && exit $$pythons
+test-long: check-java venv ## Some unit tests on the oldest and newest Python, then the long tests (PYTEST_ARGS=...)
+	@pythons=0; $(BIN)/python -m tests.every_python $(PYTEST_ARGS) || pythons=$$?; \
+	$(PYTEST) $(TWO_FILES) -m "long and not cluster and not release" $(PYTEST_ARGS) && exit $$pythons
 
 test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
 	$(PYTEST) -m cluster $(PYTEST_ARGS)

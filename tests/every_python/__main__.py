@@ -15,7 +15,6 @@ No Python begins within 15 minutes of LONG_TESTS_UNTIL, a Unix time that CI sets
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -53,8 +52,6 @@ sys.exit(sys.version_info[:2] != (3, {minor}))
 
 def main(arguments: list[str]) -> int:
     """Print a line about each Python; 1 if tests failed on one, else 0."""
-    # A shell lets background jobs ignore Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     is_all = "--all" in arguments
     pytest_arguments = [argument for argument in arguments if argument != "--all"]
     results = []
