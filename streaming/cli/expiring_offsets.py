@@ -1,4 +1,4 @@
-"""The command `expiring-offsets`; its Python API is `streaming.views.expiring_offsets`."""
+"""The command `expiring-offsets`; its Python API is `CoordinatorTables.expiring_offsets`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def expiring_offsets(
     Applies the coordinator's expiration rules for the type and state of the group. "-" means never.
     A broker checks only every offsets.retention.check.interval.ms, and writes a tombstone for each
     expired offset. Exits with status 1 and a warning if the group of --group does not exist. Python
-    API: expiring_offsets in streaming.views.expiring_offsets.
+    API: CoordinatorTables.expiring_offsets.
 
     \b
     Examples:
@@ -64,13 +64,13 @@ def expiring_offsets(
       coordinator-state expiring-offsets --tables tables --retention 30d
     """
     from streaming.tables.reader import TableReader
-    from streaming.views.expiring_offsets import expiring_offsets as view
+    from streaming.views.snapshot import Snapshot
     from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of)
     write_rebuilt_note(reader)
     retention_ms = None if retention is None else round(retention * 1000)
-    rows = view(reader, retention_ms, group_id=group).to_pylist()
+    rows = Snapshot(reader).expiring_offsets(retention_ms, group_id=group).to_pylist()
     if within is not None:
         last = utc_now() + timedelta(seconds=within)
         rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]

@@ -30,7 +30,7 @@ from streaming.plans.group_plan import OTHER_TOOLS
 from streaming.plans.sampled_logs import sampled_logs
 from streaming.plans.wanted_offsets import place_of
 from streaming.tables.reader import TableReader
-from streaming.views.expiring_offsets import expiring_offsets
+from streaming.views.snapshot import Snapshot
 
 DEFAULT_UNUSED_FOR: Final = timedelta(days=7)
 
@@ -107,7 +107,7 @@ class _Facts:
     def of(cls, reader: TableReader, bootstrap_servers: str | None) -> _Facts:
         groups = reader.own("groups", ["group_type", "member_count"]).to_pylist()
         offsets = defaultdict(list)
-        for row in expiring_offsets(reader).to_pylist():
+        for row in Snapshot(reader).expiring_offsets().to_pylist():
             offsets[row["log_partition"], row["group_id"]].append(row)
         return cls(
             reader=reader,

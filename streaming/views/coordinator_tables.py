@@ -58,7 +58,6 @@ from streaming.tables.rows import (
 )
 from streaming.verify.verification import Verification
 from streaming.views.definitions import ExpiringOffsetRow, OpenTransactionRow, SimpleGroupRow
-from streaming.views.expiring_offsets import expiring_offsets
 from streaming.views.explanation import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
@@ -332,7 +331,7 @@ class CoordinatorTables:
     ) -> Rows[ExpiringOffsetRow]:
         """The expiry of committed offsets, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
-        offsets = expiring_offsets(self.reader, retention_ms, group_id=group)
+        offsets = self.snapshot.expiring_offsets(retention_ms, group_id=group)
         return Rows(offsets, ExpiringOffsetRow)
 
     def simple_groups(self, group: str | None = None) -> Rows[SimpleGroupRow]:

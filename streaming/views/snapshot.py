@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.sql_literal import sql_literal
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
 from streaming.lag.judged_partitions import rows_of
@@ -100,6 +101,7 @@ class Snapshot:
             "group_status": lambda: self.evaluation.group_status(),
             "topics": lambda: self.topics,
             **{name: partial(self._selected, name) for name in SELECTS},
+            "expiring_offsets": self.expiring_offsets,
         }
         self._found: dict[str, Queried] = dict(views or {})
 
@@ -178,6 +180,26 @@ class Snapshot:
         """The view `topics`."""
         return topics_of(self.evaluation.lag_columns(OF_LAGS), self.unread, self.silent)
 
+    def expiring_offsets(
+        self, retention_ms: int | None = None, *, group_id: str | None = None
+    ) -> pa.Table:
+        """The view `expiring_offsets`: the soonest first, offsets that never expire last.
+
+        Args:
+            retention_ms: overrides the cluster's `offsets.retention.minutes`.
+            group_id: only this group.
+        """
+        from streaming.views.query import asking
+
+        if retention_ms is None:
+            retention_ms = self.reader.offsets_retention_ms
+        select = in_duckdb(SELECTS["expiring_offsets"], retention_ms)
+        where = "" if group_id is None else f"WHERE group_id = {sql_literal(group_id)}"
+        order = "ORDER BY expires_at NULLS LAST, group_id, topic, partition"
+        # No broker deletes offsets that are outside Kafka.
+        with asking(self.reader.of_kafka().dataset) as ask:
+            return ask(f"FROM ({select}) {where} {order}").cast(VIEWS["expiring_offsets"])
+
     def queried(self, name: str) -> Queried:
         """A table or view for an engine that selects rows and columns itself."""
         if name not in self._found:
@@ -188,9 +210,4 @@ class Snapshot:
     def _selected(self, name: str) -> pa.Table:
         from streaming.views.query import query
 
-        source = self
-        if name == "expiring_offsets":
-            # No broker deletes offsets that are outside Kafka.
-            source = Snapshot(self.reader.of_kafka(), at=self.at)
-        select = in_duckdb(SELECTS[name], self.reader.offsets_retention_ms)
-        return query(select, source).cast(VIEWS[name])
+        return query(SELECTS[name], self).cast(VIEWS[name])

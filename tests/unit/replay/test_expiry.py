@@ -26,7 +26,6 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiries import expiries
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SCHEMAS, SELECTS, VIEWS, in_duckdb
-from streaming.views.expiring_offsets import expiring_offsets
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
@@ -161,7 +160,7 @@ def test_the_view_over_the_tables(tmp_path: Path) -> None:
         pending_offsets=[offset("simple", "p", days=0)],
         progress=[{"log_partition": n, "next_offset": 9} for n in range(4)],
     )
-    table = expiring_offsets(TableReader(tables), retention_ms=7 * 86_400_000)
+    table = Snapshot(TableReader(tables)).expiring_offsets(retention_ms=7 * 86_400_000)
 
     assert table.schema == VIEWS["expiring_offsets"]
     columns = ("group_id", "topic", "expires_at", "reason")
@@ -172,7 +171,7 @@ def test_the_view_over_the_tables(tmp_path: Path) -> None:
         ("live", "t", None, ExpiryReason.SUBSCRIBED.value),
         ("simple", "p", None, ExpiryReason.PENDING.value),
     ]
-    of_group = expiring_offsets(TableReader(tables), retention_ms=1, group_id="gone")
+    of_group = Snapshot(TableReader(tables)).expiring_offsets(retention_ms=1, group_id="gone")
     assert of_group["group_id"].to_pylist() == ["gone"]
 
 
@@ -270,7 +269,7 @@ def test_a_retention_of_any_length_is_evaluated(tmp_path: Path, minutes: int) ->
     reader = TableReader(tables)
     assert expiries(reader, reader.moment).num_rows == (minutes == 1)
     assert Evaluation.of(reader).lags.num_rows == 1
-    assert expiring_offsets(reader).num_rows == 1
+    assert Snapshot(reader).expiring_offsets().num_rows == 1
 
 
 def test_an_external_group_does_not_hide_the_offsets_of_a_group_of_its_name(
@@ -285,7 +284,7 @@ def test_an_external_group_does_not_hide_the_offsets_of_a_group_of_its_name(
     reader = TableReader(tables)
     assert reader.read("groups")["group_id"].to_pylist() == ["g"]
     reasons = [ExpiryReason.NO_GROUP.value]
-    assert expiring_offsets(reader)["reason"].to_pylist() == reasons
+    assert Snapshot(reader).expiring_offsets()["reason"].to_pylist() == reasons
     assert Snapshot(reader).queried("expiring_offsets")["reason"].to_pylist() == reasons
 
 
@@ -301,5 +300,5 @@ def test_an_expiry_time_that_no_engine_can_show_is_the_last_one(tmp_path: Path) 
         ],
         progress=[{"next_offset": 9}],
     )
-    (row,) = expiring_offsets(TableReader(tables), 31 * 86_400_000).to_pylist()
+    (row,) = Snapshot(TableReader(tables)).expiring_offsets(31 * 86_400_000).to_pylist()
     assert row["expires_at"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, timezone.utc)
