@@ -247,6 +247,7 @@ def _compacted(rows: list[Row]) -> list[Row]:
       who moved the offset back, and from where;
     - the commits before and after a tombstone or transactional commit of their key;
     - the first commit of each key: it may be a step back from a commit before `rows`;
+    - the last two commits of each key: the time between them shows the pace of the group;
     - the last commit of a key before a record of its group: the effect of that record may depend on
       whether a commit created the group.
 
@@ -256,6 +257,7 @@ def _compacted(rows: list[Row]) -> list[Row]:
     later_records: Counter[str] = Counter()
     steps_back = 0
     following: dict[tuple[str, str, int], _Commit] = {}
+    with_two: set[tuple[str, str, int]] = set()
     for index in reversed(range(len(rows))):
         row = rows[index]
         if not is_offset(row):
@@ -270,8 +272,10 @@ def _compacted(rows: list[Row]) -> list[Row]:
                 following[key] = later._replace(committed_offset=-math.inf)
             continue
         commit = _Commit(index, row["committed_offset"], later_records[row["group_id"]])
-        if later is None or later.later_records != commit.later_records:
+        if key not in with_two or later is None or later.later_records != commit.later_records:
             kept.add(index)
+        if later is not None:
+            with_two.add(key)
         is_step_back = later is not None and commit.committed_offset > later.committed_offset
         if later is not None and is_step_back and steps_back < MOST_STEPS_BACK:
             steps_back += 1

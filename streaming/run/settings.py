@@ -228,7 +228,7 @@ class RunSettings(BaseModel):
     )
     history: HistoryMode = Field(
         default="sampled",
-        description="Commits that offset_commits keeps: none, at least the last one of each key "
+        description="Commits that offset_commits keeps: none, at least the last two of each key "
         "per micro-batch, or all.",
     )
     max_records_per_trigger: int | None = Field(

@@ -47,8 +47,8 @@ _RECORD_BYTES: Final = 200
 _LAST_OFFSET_DELTA: Final = 23
 _RECORDS_COUNT: Final = 57
 """Places in the header of a record batch."""
-_ROWS_PER_KEY: Final = 2
-"""The first and the last commit."""
+_ROWS_PER_KEY: Final = 3
+"""The first commit and the last two."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,9 @@ _NEXT_OFFSET: Final = 3
 transactional commit of the key comes before that commit."""
 _NEXT_ROW: Final = 4
 """The row of that commit, if it is among the current rows."""
-_SLOT_COLUMNS: Final = 5
+_HAS_TWO: Final = 5
+"""Whether the key has two later plain commits, or only one."""
+_SLOT_COLUMNS: Final = 6
 _LENGTH_BITS: Final = 20
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 """Large enough for a key of two strings of 32767 bytes each."""
@@ -95,6 +97,7 @@ def mark_superseded(
       who moved the offset back, and from where;
     - the commits before and after a tombstone or transactional commit of their key;
     - the first commit of each key in `rows`: it may be a step back from an earlier commit;
+    - the last two commits of each key: the time between them shows the pace of the group;
     - one commit of each key before and one after each record of its group: the effect of that
       record may depend on whether a commit created the group;
     - one commit of each key before and one after each barrier: the batch there may contain a commit
@@ -160,7 +163,8 @@ def _mark_rows(
             is_step_back = committed_offset > slots[slot, _NEXT_OFFSET]
             is_kept_pair = is_step_back and steps_back < MOST_STEPS_BACK
             steps_back += int(is_kept_pair)
-            is_superseded[place] = slots[slot, _EPOCH] == epoch and not is_kept_pair
+            is_dispensable = slots[slot, _HAS_TWO] == 1 and slots[slot, _EPOCH] == epoch
+            is_superseded[place] = is_dispensable and not is_kept_pair
             if is_kept_pair or slots[slot, _EPOCH] >> 32 != rows.barriers[place]:
                 _keep_next(slots, int(slot), is_superseded)
         else:
@@ -170,6 +174,7 @@ def _mark_rows(
             slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
             copies_end = copy_bytes(rows.data, position, length, copies, copies_end)
             count += 1
+        slots[slot, _HAS_TWO] = int(is_known)
         slots[slot, _EPOCH] = epoch
         slots[slot, _NEXT_OFFSET] = committed_offset
         slots[slot, _NEXT_ROW] = row

@@ -371,25 +371,25 @@ def group_tombstone(record_type: int, group: str) -> tuple[bytes, None]:
 
 COMPACTED: dict[str, tuple[list[Any], list[int]]] = {
     # The first commit stays: an earlier record set may have a later committed offset of its key.
-    "a later commit supersedes": ([V, V, V, V], [0, 3]),
+    "a later commit supersedes": ([V, V, V, V], [0, 2, 3]),
     "the record type is no part of the key": (
-        [V, (offset_key("g", "t", 3, record_type=0), VALUE), V],
-        [0, 2],
+        [V, (offset_key("g", "t", 3, record_type=0), VALUE), V, V],
+        [0, 2, 3],
     ),
     "other keys": (
         [V, *((offset_key(*key), VALUE) for key in (("h", "t", 3), ("g", "u", 3), ("g", "t", 4)))],
         [0, 1, 2, 3],
     ),
-    "tombstones and the commit before one": ([V, V, V, TOMBSTONE, TOMBSTONE], [0, 2, 3, 4]),
-    "commits behind a tombstone": ([V, V, V, TOMBSTONE, V, V, V], [0, 2, 3, 4, 6]),
+    "tombstones and the commit before one": ([V, V, V, V, TOMBSTONE, TOMBSTONE], [0, 2, 3, 4, 5]),
+    "commits behind a tombstone": ([V, V, V, TOMBSTONE, V, V, V, V], [0, 2, 3, 4, 6, 7]),
     "both sides of a rewind": (
         [(KEY, offset_value(offset)) for offset in (10, 20, 30, 5, 15, 40, 50)],
-        [0, 2, 3, 6],
+        [0, 2, 3, 5, 6],
     ),
     **{
         f"records of producers neither go nor supersede: {', '.join(batch)}": (
-            [V, (*V, batch), (*V, batch), V, V, V],
-            [0, 1, 2, 3, 5],
+            [V, (*V, batch), (*V, batch), V, V, V, V],
+            [0, 1, 2, 3, 5, 6],
         )
         for batch in PRODUCERS
     },
@@ -403,8 +403,8 @@ COMPACTED: dict[str, tuple[list[Any], list[int]]] = {
     ),
     # A tombstone of a consumer group makes one of a group that has nothing but offsets.
     "a record that may find a simple group": ([V, V, group_tombstone(8, "g"), V], [0, 1, 2, 3]),
-    "a record of another group": ([V, V, group_tombstone(8, "h"), V], [0, 2, 3]),
-    "a record of a classic group": ([V, V, group_tombstone(2, "g"), V], [0, 2, 3]),
+    "a record of another group": ([V, V, V, group_tombstone(8, "h"), V], [0, 2, 3, 4]),
+    "a record of a classic group": ([V, V, V, group_tombstone(2, "g"), V], [0, 2, 3, 4]),
 }
 
 
@@ -424,6 +424,6 @@ def test_compaction_drops_superseded_commits(records: list[Any], kept: list[int]
 
 
 def test_compaction_looks_at_the_range_only() -> None:
-    raw = b"".join(write_record_batch(offset, [(0, 9, KEY, VALUE)]) for offset in range(4))
-    decoded = decode(raw, compact=True, to_offset=3)
-    assert decoded.rows.column("record_offset").to_pylist() == [0, 2]
+    raw = b"".join(write_record_batch(offset, [(0, 9, KEY, VALUE)]) for offset in range(5))
+    decoded = decode(raw, compact=True, to_offset=4)
+    assert decoded.rows.column("record_offset").to_pylist() == [0, 2, 3]
