@@ -198,7 +198,7 @@ def check(error_code: int, operation: str, acl: str | None = None) -> None:
     raise kind(f"cannot {operation}")
 
 
-def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
     """Yield the items in lists of at most `size`."""
     rest = iter(items)
     while chunk := list(islice(rest, size)):

@@ -41,7 +41,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Samples of a log end, and of the number of transaction markers right before it."""
+    """Samples of a log end, and of the number of offsets without a record right before it."""
 
     ends: Steps
     markers: Steps
@@ -70,7 +70,7 @@ class PartitionSteps:
         behind = np.maximum(self.log_end(grid) - self.committed.at(grid), 0)
         if self.log is None:
             return behind
-        # If only transaction markers are left to read, the lag is 0.
+        # If no record is left to read, the lag is 0.
         return np.where(behind <= np.nan_to_num(self.log.markers.at(grid)), behind * 0, behind)
 
 

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 
 CONFIRM_EVERY: Final = timedelta(seconds=60)
+MAX_SAMPLE_AGE: Final = 1.5 * CONFIRM_EVERY
+"""The newest sample of a log is at most so much older than that of any log."""
 
 
 class Sample(NamedTuple):

@@ -20,7 +20,7 @@ from streaming.lag.group_lag import RATE_WINDOWS
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.last_writes import newest_sample
 from streaming.lag.offset_samples import Logs
-from streaming.lag.sample_runs import CONFIRM_EVERY
+from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 
@@ -36,9 +36,6 @@ UNREAD_LOGS: Final = pa.schema(
 )
 """The columns are those of `group_lag`; `state` is that of the newest sample."""
 
-# An unchanged log end is sampled again every CONFIRM_EVERY.
-_MAX_SAMPLE_AGE: Final = 1.5 * CONFIRM_EVERY
-
 
 def unread_logs(reader: TableReader, at: datetime, lags: pa.Table) -> pa.Table:
     """The partitions of the last samples that have no row in `lags`, without internal topics.
@@ -51,14 +48,14 @@ def unread_logs(reader: TableReader, at: datetime, lags: pa.Table) -> pa.Table:
     newest = newest_sample(reader, at)
     if newest is None:
         return UNREAD_LOGS.empty_table()
-    rows = _sampled_since(reader, newest - _MAX_SAMPLE_AGE, newest)
+    rows = _sampled_since(reader, newest - MAX_SAMPLE_AGE, newest)
     is_internal = pc.is_in(rows["topic"], pa.array([OFFSETS_TOPIC, *OTHER_TOPICS]))
     is_unread = Logs.of(lags).numbers(rows) == UNKNOWN
     rows = rows.filter(pc.and_not(pa.array(is_unread), is_internal.combine_chunks()))
     if not rows.num_rows:
         return UNREAD_LOGS.empty_table()
     logs = Logs.of(rows)
-    histories = logs.histories(reader, since=newest - _MAX_SAMPLE_AGE, until=newest, of_all=False)
+    histories = logs.histories(reader, since=newest - MAX_SAMPLE_AGE, until=newest, of_all=False)
     topics, partitions = logs.keys
     columns = {
         **{"topic": topics, "partition": partitions},
@@ -83,7 +80,7 @@ def _produce_rates(
     rates = np.full(len(logs), np.nan)
     for window in RATE_WINDOWS:
         before = newest - window
-        then = logs.histories(reader, since=before - _MAX_SAMPLE_AGE, until=before, of_all=False)
+        then = logs.histories(reader, since=before - MAX_SAMPLE_AGE, until=before, of_all=False)
         is_known = histories.is_known & then.is_known
         grown = histories.newest.log_end_offset - then.newest.log_end_offset
         took_ms = histories.newest.sampled_at_ms - then.newest.sampled_at_ms

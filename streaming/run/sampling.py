@@ -24,14 +24,20 @@ from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
+from streaming.lag.last_writes import newest_sample
 from streaming.lag.owners import owners
-from streaming.lag.sample_runs import SampleRuns
+from streaming.lag.sample_runs import MAX_SAMPLE_AGE, SampleRuns
 from streaming.lag.share_offsets import share_progress
 from streaming.lag.unwritten_samples import UnwrittenSamples
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, SHARE_PARTITIONS
+from streaming.tables.schemas import (
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    LOG_OFFSETS,
+    SHARE_PARTITIONS,
+)
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -39,7 +45,8 @@ logger = logging.getLogger(__name__)
 _RETRY_TIMEOUT_S: Final = 2.0
 _LIST_EVERY_S: Final = 60.0
 """Time between two lists of all topics."""
-_MAX_MARKERS: Final = 16
+_NEAR: Final = 10_000
+"""The end of an idle log is read for a group that is at most so many offsets from it."""
 
 
 @dataclass(slots=True)
@@ -65,7 +72,7 @@ class LogOffsetsSampling:
     _members_version: int = -1
     _listed: frozenset[TopicPartition] = frozenset()
     _list_at_s: float = 0.0
-    _ends: dict[TopicPartition, _End] = field(default_factory=dict)
+    _ends: dict[TopicPartition, _End] | None = None
     _is_failing: bool = False
     _dropped: int = 0
 
@@ -160,7 +167,9 @@ class LogOffsetsSampling:
         return self._listed
 
     def _with_markers(self, samples: list[LogOffsets]) -> list[LogOffsets]:
-        """Add the number of markers at the end of idle logs, if a group is close to the end."""
+        """Add the number of offsets without a record at the end of idle logs near a group."""
+        if self._ends is None:
+            self._ends = self._known_ends()
         before, self._ends = self._ends, {}
         idle = {}
         for sample in samples:
@@ -168,12 +177,12 @@ class LogOffsetsSampling:
             if end is None or end != sample.last_stable_offset:
                 continue
             known = before.get(at)
-            is_idle = known is not None and known.offset == end
-            self._ends[at] = known if known is not None and is_idle else _End(end)
-            if is_idle and not self._ends[at].was_asked:
+            rests = known is not None and known.is_of(sample)
+            self._ends[at] = known if known is not None and rests else _End(end, sample.topic_id)
+            if rests and not self._ends[at].was_asked:
                 idle[at] = end
         for at, markers in self._ask_markers(idle).items():
-            self._ends[at] = _End(idle[at], was_asked=True, markers=markers)
+            self._ends[at] = replace(self._ends[at], was_asked=True, markers=markers)
         self._unreadable &= {_place(sample) for sample in samples}
         markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
         if not markers_of:
@@ -183,6 +192,23 @@ class LogOffsetsSampling:
             for sample in samples
             for at in (_place(sample),)
         ]
+
+    def _known_ends(self) -> dict[TopicPartition, _End]:
+        """Return the ends that an earlier run has read: their records may be deleted since."""
+        reader = TableReader(self.writer.tables)
+        newest = newest_sample(reader, reader.moment)
+        if newest is None:
+            return {}
+        since = newest - MAX_SAMPLE_AGE
+        during = [("day", ">=", since.date()), ("sampled_at", ">=", since), ("end_markers", ">", 0)]
+        columns = ["topic", "partition", "topic_id", "sampled_at", "log_end_offset", "end_markers"]
+        rows = reader.read(LOG_OFFSETS.name, columns, during).sort_by("sampled_at")
+        return {
+            TopicPartition(row["topic"], row["partition"]): _End(
+                row["log_end_offset"], row["topic_id"], was_asked=True, markers=row["end_markers"]
+            )
+            for row in rows.to_pylist()
+        }
 
     def _ask_markers(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the markers of logs with a group close to the end; None if unknown."""
@@ -198,7 +224,7 @@ class LogOffsetsSampling:
         )
         near = self._offsets.join(rows, ["topic", "partition"], join_type="inner")
         lag = pc.subtract(near["end"], near["committed_offset"])
-        is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _MAX_MARKERS))
+        is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
         nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
         places = {
             TopicPartition(row["topic"], row["partition"]): (
@@ -225,7 +251,7 @@ class LogOffsetsSampling:
         if at not in self._unreadable:
             logger.warning(
                 "cannot read the end of log %(topic)s-%(partition)s: %(error)s; it is unknown "
-                "whether only transaction markers are left",
+                "whether a record is left",
                 {"topic": at.topic, "partition": at.partition, "error": markers},
             )
         self._unreadable.add(at)
@@ -243,8 +269,13 @@ def _place(sample: LogOffsets) -> TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A log end, and the number of markers before it once they were read."""
+    """A log end, and the number of offsets without a record before it, once they were read."""
 
     offset: int
+    topic_id: str | None
     was_asked: bool = False
     markers: int | None = None
+
+    def is_of(self, sample: LogOffsets) -> bool:
+        """Whether the log of a sample still has this end."""
+        return (self.offset, self.topic_id) == (sample.log_end_offset, sample.topic_id)

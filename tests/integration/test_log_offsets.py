@@ -153,6 +153,17 @@ def test_only_transaction_markers_are_left(
     assert client.end_markers({TopicPartition(f"no-{topic}", 0): (8, 9)}) == {}
     assert client.end_markers({at: (12, 13)}) == {}
     assert client.end_markers({}) == {}
+    # Aborted records are none for a `read_committed` consumer.
+    producer.begin_transaction()
+    for _ in range(300):
+        producer.produce(topic, b"x" * 1_000, partition=0)
+    producer.flush(30)
+    producer.abort_transaction()
+    end = 9 + 300 + 1
+    eventually(lambda: _only(client, topic).last_stable_offset == end, 120)
+    places = {at: (9, end), TopicPartition(topic, 1): (0, 0)}
+    assert client.end_markers(places)[at] == end - 9
+    assert client.end_markers({at: (7, end)}) == {at: 0}
 
 
 @pytest.mark.long

@@ -24,7 +24,12 @@ from streaming.tables.reader import TableReader
 from tests.support.brokers.object_store import served_object_store
 from tests.support.tables.every_table import create
 from tests.support.tables.sampled import metric, sampling_of
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+from tests.support.tables.tables_folder import (
+    apply_micro_batch,
+    create_tables,
+    with_defaults,
+    write_rows,
+)
 
 AT = TopicPartition("t", 0)
 PROGRESS = [{"log_partition": 0}]
@@ -137,13 +142,13 @@ def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = iter([9, 9, 9, 30, 30, 9, 9])
+    ends = iter([9, 9, 9, 30_000, 30_000, 9, 9])
     sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(next(ends))])
     offset = {"topic": "t", "partition": 0}
     apply_micro_batch(
         sampled.tables,
         progress=PROGRESS,
-        # 9 is at the end, 4 further from it than 8; nothing is near 30.
+        # 9 is at the end, 4 further from it than 8; nothing is near 30,000.
         group_offsets=[
             {**offset, "committed_offset": committed, "group_id": f"at {committed}"}
             for committed in (4, 8, 9)
@@ -162,7 +167,24 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     sampled.sample(7)
     assert asked == [{AT: (8, 9)}] * 2
     samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
-    assert samples == [(9, None), (9, 1), (9, 1), (30, None), (30, None), (9, None)]
+    assert samples == [(9, None), (9, 1), (9, 1), (30_000, None), (30_000, None), (9, None)]
+
+
+def test_a_later_run_knows_the_ends_that_retention_has_deleted_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = create_tables(tmp_path)
+    sample = {"topic": "t", "partition": 0, "topic_id": "T", "log_end_offset": 9}
+    earlier = {"sampled_at": datetime.now(timezone.utc) - timedelta(days=1), "end_markers": 2}
+    write_rows(tables, "log_offsets", [with_defaults("log_offsets", sample | earlier)])
+    ends = iter([9, 9, 10, 10])
+    sampled = Sampled(tables, monkeypatch, lambda _: [present(next(ends))])
+    offset = {"topic": "t", "partition": 0, "committed_offset": 7, "group_id": "g"}
+    apply_micro_batch(tables, progress=PROGRESS, group_offsets=[offset])
+    monkeypatch.setattr(sampled.client, "end_markers", lambda _: {})
+    sampled.sample(4)
+    samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
+    assert samples == [(9, 2), (9, 2), (9, 2), (10, None)]
 
 
 def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
