@@ -15,6 +15,7 @@ from werkzeug.routing import PathConverter
 from streaming.api import alerts, events, groups, scaling, status, topics, transactions
 from streaming.api.burrow import add_burrow
 from streaming.api.endpoints import Clusters, Endpoint, json_response, query_of
+from streaming.api.kept_slashes import KeptSlashes, with_slashes
 from streaming.api.openapi import PREFIX, description
 from streaming.api.problems import handle_errors
 from streaming.http.access import Access
@@ -62,14 +63,18 @@ def create_app(
     text = json.dumps(description(ENDPOINTS))
     app.add_url_rule(f"{PREFIX}/openapi.json", "openapi", partial(json_response, text))
     add_burrow(app, clusters)
+    app.wsgi_app = KeptSlashes(app.wsgi_app)  # type: ignore[method-assign]
     return app
 
 
 class _Name(PathConverter):
-    """A group id or topic in a path: any text, also with slashes at its beginning."""
+    """A group id or topic in a path: any text, also with slashes."""
 
     regex = ".+?"
     part_isolating = False
+
+    def to_python(self, value: str) -> str:
+        return with_slashes(value)
 
 
 @contextmanager

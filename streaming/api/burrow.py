@@ -24,6 +24,7 @@ from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_stat
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from streaming.api.endpoints import json_response
+from streaming.api.kept_slashes import with_slashes
 from streaming.errors import ConfigurationError
 from streaming.lag.burrow_status import OFFSET_REFRESH
 from streaming.served.cluster import Cluster
@@ -82,7 +83,7 @@ def _answered(
 
 
 def _answer(fields: Mapping[str, Any], status: int = 200) -> Response:
-    asked = {"url": request.path, "host": socket.gethostname()}
+    asked = {"url": with_slashes(request.path), "host": socket.gethostname()}
     body = {"error": status != 200, **fields, "request": asked}
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
     if status == 200 and fields.get("status", {}).get("status") == "NOTFOUND":

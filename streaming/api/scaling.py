@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from werkzeug.exceptions import ServiceUnavailable
 
@@ -41,9 +41,12 @@ class GroupScalingLag(Answer):
 
 
 def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> GroupScalingLag:
-    """The lag of a group that more consumers would read, for autoscalers such as KEDA."""
+    """The lag of a group that more consumers would read, for autoscalers such as KEDA.
+
+    A group without committed offsets, also one that does not exist, has the lag 1: nobody knows how
+    far it will be behind, and a first consumer has to find out.
+    """
     shown = clusters.snapshot(query)
-    shown.require_group(group)
     snapshot = shown.snapshot
     stale = snapshot.evaluation.stale
     if stale is not None:
@@ -55,7 +58,9 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
         PartitionLag(Status(row["status"]), row["lag"], row["data_lost"], row["lag_to_last_stable"])
         for row in snapshot.partitions_of(group)
     )
-    if not scaling.partitions or (scaling.partitions_unknown and not scaling.scaling_lag):
+    if not scaling.partitions:
+        scaling = replace(scaling, scaling_lag=1, lag=1)
+    elif scaling.partitions_unknown and not scaling.scaling_lag:
         # A known lag of 0 beside unknown ones must not scale the group in.
         raise ServiceUnavailable(
             f"the lag of group {group} is unknown in {scaling.partitions_unknown} of "

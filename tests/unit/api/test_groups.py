@@ -8,11 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import requests
 from flask.testing import FlaskClient
 from ruamel.yaml import YAML
 
 from streaming.api import groups
-from streaming.api.app import create_app
+from streaming.api.app import create_app, serving_api
 from streaming.api.cursors import write_cursor
 from streaming.served.cluster import Cluster
 from streaming.views.coordinator_tables import CoordinatorTables
@@ -239,9 +240,34 @@ def test_an_unknown_scaling_lag_is_an_error_and_no_number(
         group_offsets=[offset_row("read", 7, NOW)],
     )
     client = create_app({"c": Cluster("c", folder)}).test_client()
-    for group in ("new", "read"):
-        answer = client.get(f"/api/v1/groups/{group}/scaling-lag")
-        assert answer.status_code == 503
-        assert answer.headers["Retry-After"] == "30"
-        assert f"the lag of group {group} is unknown" in answer.text
-    assert client.get("/api/v1/groups/none/scaling-lag").status_code == 404
+    answer = client.get("/api/v1/groups/read/scaling-lag")
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "30"
+    assert "the lag of group read is unknown" in answer.text
+    # A first consumer has to find out how far these are behind.
+    for group in ("new", "none"):
+        lag = json_of(client, f"/api/v1/groups/{group}/scaling-lag")
+        assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 0)
+
+
+def test_a_slash_in_a_group_id_is_no_end_of_it(tmp_path: Path) -> None:
+    """Through a real server, and below Burrow's addresses."""
+    groups = ["payments", "payments/lag", "payments%2Flag", "100%"]
+    folder = create_tables(tmp_path)
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW, "next_offset": 5}],
+        groups=[{"group_id": group} for group in groups],
+        group_offsets=[offset_row(group, 7, NOW) for group in groups],
+    )
+    with serving_api({"c": folder}) as address:
+        for group in groups:
+            name = quote(group, safe="")
+            for path in (f"/api/v1/groups/{name}", f"/v3/kafka/c/consumer/{name}/status"):
+                answer = requests.get(f"{address}{path}", timeout=60).json()
+                named = answer.get("group") or {"group_id": answer["status"]["group"]}
+                assert named["group_id"] == group
+        lag = f"{address}/v3/kafka/c/consumer/payments/lag"
+        whole = requests.get(lag, timeout=60).json()
+        assert whole["status"]["group"] == "payments"
+        assert whole["request"]["url"] == "/v3/kafka/c/consumer/payments/lag"
