@@ -63,6 +63,7 @@ class Sent:
 class Alert:
     """An alert; `value` and `reason` are from the last evaluation in which its condition held.
 
+    `condition_ended_at` is the first evaluation since then; None while the condition holds.
     `group_status` is the status of its subject then, since `status_since`, and `previous_status`
     the one before it. A resolved alert has none, and its `reason` names the current state.
     """
@@ -72,6 +73,7 @@ class Alert:
     state: AlertState
     since: datetime
     fired_at: datetime | None = None
+    condition_ended_at: datetime | None = None
     resolved_at: datetime | None = None
     value: float | None = None
     reason: str = ""

@@ -120,6 +120,10 @@ def _rule_alerts(
         else:
             alert_by_key[finding.key] = _holding(rule, alert, finding, now)
     for alert in before.values():
+        ending = _kept_firing(rule, alert, now)
+        if ending is not None:
+            alert_by_key[ending.key] = ending
+            continue
         state = state_of(alert.key) if _is_ending(alert) else None
         resolved = _resolved(alert, now, state or _NO_LONGER)
         if resolved is not None:
@@ -146,7 +150,20 @@ def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime
             previous_status=alert.group_status,
             status_since=now,
         )
-    return replace(alert, severity=rule.severity, value=finding.value, reason=finding.reason or "")
+    return replace(
+        alert,
+        severity=rule.severity,
+        value=finding.value,
+        reason=finding.reason or "",
+        condition_ended_at=None,
+    )
+
+
+def _kept_firing(rule: AnyRule, alert: Alert, now: datetime) -> Alert | None:
+    """The firing alert of a condition that ended less than `keep_firing_for` ago."""
+    ended_at = alert.condition_ended_at or now
+    is_kept = alert.state is AlertState.FIRING and now - ended_at < rule.keep_firing_for
+    return replace(alert, condition_ended_at=ended_at) if is_kept else None
 
 
 def _is_ending(alert: Alert) -> bool:
@@ -167,6 +184,7 @@ def _resolved(alert: Alert, now: datetime, reason: str) -> Alert | None:
         alert,
         state=AlertState.RESOLVED,
         resolved_at=now,
+        condition_ended_at=None,
         muted_by=None,
         value=None,
         reason=reason,

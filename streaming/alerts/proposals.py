@@ -13,7 +13,9 @@ from coordinator_state.insight.group_status import Status
 WITHOUT_RULE: Final = frozenset({Status.OK, Status.IDLE, Status.UNKNOWN})
 """Statuses that no rule is proposed for."""
 _USUAL: Final = (Status.STALL, Status.STOP, Status.PENDING, Status.HANGING_TRANSACTION)
-_MOMENTARY: Final = frozenset({Status.REWIND, Status.DATA_LOSS, Status.TOPIC_GONE})
+_MOMENTARY: Final = frozenset(
+    {Status.REWIND, Status.DATA_LOSS, Status.OUT_OF_RANGE, Status.TOPIC_GONE}
+)
 """Statuses that one event causes: waiting for them to hold for some time could miss them."""
 _LEAST_LAG: Final = 100
 _TIME_LAGS_S: Final = {"30s": 30, "1m": 60, "2m": 120, "5m": 300, "10m": 600, "30m": 1800}

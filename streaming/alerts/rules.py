@@ -60,9 +60,10 @@ class _Model(BaseModel):
 
 
 class _Notified(_Model):
-    """How long a condition must hold, and which sinks get its alerts."""
+    """How long a condition must hold, or not hold again, and which sinks get its alerts."""
 
     hold: Duration = Field(default=timedelta(0), alias="for")
+    keep_firing_for: Duration = timedelta(0)
     severity: Literal["critical", "error", "warning", "info"] = "warning"
     repeat: Annotated[timedelta | None, BeforeValidator(_repeat)] = timedelta(hours=4)
     sinks: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = None
@@ -93,6 +94,8 @@ class Rule(_Notified):
     """
 
     name: Name
+    # A value around a limit, or a status that comes back, is one alert.
+    keep_firing_for: Duration = timedelta(minutes=1)
     groups: Patterns = EVERY
     topics: Patterns = EVERY
     by: Literal["group", "topic", "partition"] = "group"

@@ -41,7 +41,7 @@ def write_rules(
 ) -> str:
     """A file with one rule, `behind`; `settings` are further rules, or other keys."""
     file = folder / "alerts.yaml"
-    rule = {"note": "x", **more}
+    rule = {"note": "x", "keep_firing_for": "0s", **more}
     file.write_text(
         f"interval: 0.2s\nsinks: {{hook: {{type: webhook, url: '{url}'}}}}\n"
         f"rules:\n- name: behind\n  {condition}\n"

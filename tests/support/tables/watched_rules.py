@@ -23,7 +23,8 @@ class WatchedRules:
         sinks = options.pop("sinks", {"chat": {"type": "stdout"}})
         of_rule = options.pop("rule", {})
         rules = [
-            {"name": name, "lag": "> 0", **of_rule} for name in options.pop("names", ["behind"])
+            {"name": name, "lag": "> 0", "keep_firing_for": "0s", **of_rule}
+            for name in options.pop("names", ["behind"])
         ]
         self.rules = AlertRules.model_validate({"rules": rules, "sinks": sinks, **options})
         self.alerts: dict[AlertKey, Alert] = {}

@@ -250,7 +250,10 @@ sinks: {{hook: {{type: webhook, url: '{url}'}}}}
 rules:
 """
 ONE_RULE = "- {name: bad, status: [DATA_LOSS, TOPIC_GONE]}\n"
-TWO_RULES = "- {name: lost, status: DATA_LOSS}\n- {name: gone, status: TOPIC_GONE}\n"
+TWO_RULES = """
+- {name: lost, status: DATA_LOSS, keep_firing_for: 0s}
+- {name: gone, status: TOPIC_GONE, keep_firing_for: 0s}
+"""
 
 
 def run_of(tables: str, folder: Path, receiver: HttpReceiver, rules: str) -> AlertRun:
@@ -313,7 +316,7 @@ def test_a_rule_that_is_removed_does_not_make_the_group_well(
 def test_new_values_alone_are_no_reason_to_write(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
-    run = run_of(tables, tmp_path, receiver, "- {name: bad, lag: '> 10'}\n")
+    run = run_of(tables, tmp_path, receiver, "- {name: bad, lag: '> 10', keep_firing_for: 0s}\n")
     lag_of(tables, 50)
     run.round()
     version = DeltaTable(ALERTS.path(tables)).version()

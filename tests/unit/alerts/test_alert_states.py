@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.alerts.alert import AlertKey, AlertState
+from streaming.alerts.rules import Rule
 from tests.support.tables.watched_rules import BEHIND, START, WatchedRules
 
 ALERTMANAGER = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
@@ -43,6 +44,12 @@ def holding(*seconds: int) -> dict[int, str]:
         (
             {"rule": {"repeat": "off"}, "sinks": ALERTMANAGER},
             *(holding(0, 121, 30), {0: "firing", 60: "again", 120: "again"}),
+        ),
+        # A lag around the limit is one alert.
+        (
+            {"rule": {"keep_firing_for": "1m"}},
+            {**{second: [HOLDS, None][second % 2] for second in range(100)}, 158: None, 159: None},
+            {0: "firing", 159: "resolved"},
         ),
         # A silence mutes an alert that fires, and not its end.
         (silence(0, 10), {0: HOLDS, 10: HOLDS}, {10: "firing"}),
@@ -89,6 +96,20 @@ def test_an_alert_has_the_times_of_its_states() -> None:
     assert alert.reason == "the condition no longer holds"
     rules.look(86_403)
     assert rules.alerts == {}
+
+
+def test_an_alert_is_a_minute_without_its_condition_before_it_ends() -> None:
+    rule = Rule.model_validate({"name": "behind", "lag": "> 0"})
+    assert rule.keep_firing_for == timedelta(minutes=1)
+    rules = WatchedRules(rule={"keep_firing_for": "1m"})
+    rules.look(0, BEHIND)
+    rules.look(10)
+    assert (rules.state(), rules.alerts[BEHIND].condition_ended_at) == (AlertState.FIRING, at(10))
+    rules.look(20, BEHIND)
+    assert rules.alerts[BEHIND].condition_ended_at is None
+    rules.look(30)
+    rules.look(90)
+    assert (rules.state(), rules.alerts[BEHIND].condition_ended_at) == (AlertState.RESOLVED, None)
 
 
 def test_what_is_not_known_changes_nothing() -> None:
