@@ -6,6 +6,7 @@ partition; a group has the status of its worst partition, or one of those below.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -32,6 +33,7 @@ class Status(str, Enum):
     PENDING = "PENDING"
     HANGING_TRANSACTION = "HANGING_TRANSACTION"
     TOPIC_GONE = "TOPIC_GONE"
+    OUT_OF_RANGE = "OUT_OF_RANGE"
     DATA_LOSS = "DATA_LOSS"
     ERR = "ERR"
 
@@ -71,17 +73,20 @@ class StatusRules:
             and every group is UNKNOWN if nothing was written for longer. A healthy status is
             UNKNOWN if the log end was sampled longer ago.
         stop_after_ms: the minimum time without a commit for STOP.
-        stop_intervals: STOP, PENDING and IDLE also need this many usual times between commits
-            without a commit.
-        stop_unknown_after_ms: the limit for STOP if only one commit is known.
+        stop_intervals: STOP, STALL, PENDING and HANGING_TRANSACTION also need this many usual times
+            of the group, or of the transactions of the log.
+        pace_unknown_after_ms: UNKNOWN if nothing was committed for this time, and the usual time of
+            the group is not known. It is the limit for STALL and PENDING then, and for STOP of a
+            share group: its members have a minute at most to acknowledge records.
+        stop_unknown_after_ms: the limit for STOP then.
         slow_after_ms: the minimum age of the first uncommitted record for STALL and WARN.
         aborting_after_ms: the minimum time since the last commit for STALL if all later commits
             were aborted.
         pending_after_ms: the minimum time for PENDING.
         silent_after_ms: WARN if members commit nothing at all in assigned partitions for this time.
         idle_after_ms: IDLE if a group without members has committed nothing for this time.
-        hanging_after_ms: the default of `transaction.max.timeout.ms`, the longest time that brokers
-            leave a transaction open.
+        hanging_after_ms: the longest time that brokers leave a transaction open, which is their
+            `transaction.max.timeout.ms`. This is Kafka's default; `run` asks the brokers.
         expiring_within_ms: EXPIRING if the offset expires within this time.
         deleted_within_ms: WARN if uncommitted records will be deleted within this time.
         rebalances: this many rebalances within `rebalances_within_ms` are REBALANCING_LOOP.
@@ -91,7 +96,8 @@ class StatusRules:
     stale_after_ms: int = 120_000
     stop_after_ms: int = 45_000
     stop_intervals: int = 3
-    stop_unknown_after_ms: int = 300_000
+    pace_unknown_after_ms: int = 300_000
+    stop_unknown_after_ms: int = 3_600_000
     slow_after_ms: int = 45_000
     aborting_after_ms: int = 30_000
     pending_after_ms: int = 30_000
@@ -104,15 +110,42 @@ class StatusRules:
     rebalances_within_ms: int = 300_000
 
 
+class ClientChanges(NamedTuple):
+    """How often members of one client joined and left a group, and how many it has now.
+
+    A client is an instance id, a client id and a host. On one machine, members may share all three.
+    """
+
+    joined: int
+    left: int
+    members: int
+
+    @property
+    def replaced(self) -> int:
+        """The changes that replace each member once."""
+        most = self.members + 1
+        return sum(times for times in (self.joined, self.left) if times <= most)
+
+
+_REBALANCES_OF_A_CHANGE: Final = 2
+"""The cooperative protocol rebalances again after partitions were revoked."""
+
+
 def rebalancing_loop(
     rebalances: int,
+    clients: Iterable[ClientChanges],
     last_ago_ms: int,
     epoch: int | None,
     group_type: str | None,
     rules: StatusRules,
 ) -> Verdict | None:
-    """Return the verdict for a group with too many rebalances, None if it has fewer."""
-    if rebalances < rules.rebalances:
+    """Return the verdict for a group with too many rebalances, None if it has fewer.
+
+    A deployment replaces each member once, however many there are. In a loop, the same clients join
+    and leave again, or the group rebalances without any change of its members.
+    """
+    replaced = sum(client.replaced for client in clients)
+    if rebalances - _REBALANCES_OF_A_CHANGE * replaced < rules.rebalances:
         return None
     name = "generation" if group_type == CLASSIC else "group epoch"
     return Verdict(
@@ -120,6 +153,9 @@ def rebalancing_loop(
         f"{rebalances} rebalances in {time_text(rules.rebalances_within_ms)}, the last "
         f"{time_text(last_ago_ms)} ago; {name} {epoch}",
     )
+
+
+_MOST_TOPICS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +166,7 @@ class SilentMembers:
         members: the number of such members.
         partitions: the number of such partitions.
         assigned_ms: the time since the last change of an assignment; None if unknown.
+        gone: the assigned topics that do not exist, in the order of their names.
         records: the records produced to these partitions since then, at least; None if no log was
             sampled.
         waiting_ms: the age of the oldest of these records; None without any.
@@ -138,6 +175,7 @@ class SilentMembers:
     members: int
     partitions: int
     assigned_ms: int | None
+    gone: Sequence[str]
     records: int | None
     waiting_ms: int | None
 
@@ -145,6 +183,9 @@ class SilentMembers:
 def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
     """Return the verdict for members that never committed in their assigned partitions."""
     who = f"{count_text(facts.members, 'member')} with {count_text(facts.partitions, 'partition')}"
+    if facts.gone:
+        topics = ", ".join(facts.gone[:_MOST_TOPICS])
+        return Verdict(Status.TOPIC_GONE, f"{who}, but the cluster has no topic {topics}")
     if facts.assigned_ms is None or facts.assigned_ms <= rules.silent_after_ms:
         return Verdict(Status.OK, f"no commit yet from {who}")
     silent = f"no commit from {who} for {time_text(facts.assigned_ms)}"
@@ -154,8 +195,13 @@ def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
         return Verdict(Status.OK, f"{silent}; no records were produced")
     if facts.waiting_ms is None or facts.waiting_ms <= rules.silent_after_ms:
         return Verdict(Status.OK, f"no commit yet from {who}")
-    produced = f"{count_text(facts.records, 'record')} produced, the first"
-    return Verdict(Status.WARN, f"{silent}; {produced} {time_text(facts.waiting_ms)} ago")
+    produced = f"at least {count_text(facts.records, 'record')} produced, the first"
+    # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
+    is_stopped = min(facts.assigned_ms, facts.waiting_ms) > rules.pace_unknown_after_ms
+    return Verdict(
+        Status.STOP if is_stopped else Status.WARN,
+        f"{silent}; {produced} at least {time_text(facts.waiting_ms)} ago",
+    )
 
 
 def stale_tables(written_at: datetime, now: datetime, rules: StatusRules) -> Verdict | None:

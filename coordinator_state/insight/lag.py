@@ -61,11 +61,12 @@ class Lags:
     """Lags of committed offsets, in the order of the offsets; `UNKNOWN` without enough samples.
 
     Attributes:
-        lag: the records from the committed offset to the log end; 0 if they are only transaction
-            markers, or if the offset is past the newest sample.
+        lag: the offsets from the committed one to the log end; 0 if none of them has a record, or
+            if the offset is past the newest sample.
         lag_to_last_stable: as `lag`, but up to the last stable offset, which limits what a
             `read_committed` consumer can read now.
-        markers: the number of records if they are only transaction markers, otherwise `UNKNOWN`.
+        markers: the number of these offsets if none has a record, otherwise `UNKNOWN`. They are
+            markers and aborted records of transactions, and gaps of compaction.
         data_lost: the records that were deleted before they were committed.
         time_lag_ms: the age of the first uncommitted record, 0 without one.
         time_lag_at_least_ms: a lower bound of `time_lag_ms`, and equal to it where that is known.
@@ -94,6 +95,7 @@ class LogHistories:
         unknown: the reason if a log has no such sample.
         sampled_at_ms: the latest time at which any log was sampled. A log without a sample at that
             time had not changed.
+        samples: those of the present log: after it was last created or became shorter.
     """
 
     def __init__(self, samples: LogSamples, count: int, sampled_at_ms: int | None = None) -> None:
@@ -111,10 +113,10 @@ class LogHistories:
         self.is_known = np.zeros(count, np.bool_)
         self.is_known[present.log] = True
         self.unknown[self.is_known] = None
-        self._samples = _of_current_log(present)
+        self.samples = _of_current_log(present)
         numbers = np.arange(count)
-        self._first = np.searchsorted(self._samples.log, numbers, side="left")
-        self._past = np.searchsorted(self._samples.log, numbers, side="right")
+        self._first = np.searchsorted(self.samples.log, numbers, side="left")
+        self._past = np.searchsorted(self.samples.log, numbers, side="right")
         self.newest = self._newest()
         self._deleted_at_age_ms = self._deletion_ages()
 
@@ -123,7 +125,7 @@ class LogHistories:
         known = self.is_known
         columns = {}
         for name in LogSamples.__slots__:
-            values = getattr(self._samples, name)
+            values = getattr(self.samples, name)
             column = np.full(self.count, UNKNOWN, values.dtype)
             column[known] = values[self._past[known] - 1]
             columns[name] = column
@@ -143,7 +145,7 @@ class LogHistories:
         is_known = self.is_known[log]
         start = self.newest.log_start_offset[log]
         end = self.newest.log_end_offset[log]
-        produced_at_ms = self._produced_at_ms(log, np.maximum(committed_offset, start))
+        produced_at_ms = self.produced_at_ms(log, np.maximum(committed_offset, start))
         age_ms = np.where(produced_at_ms == UNKNOWN, UNKNOWN, now_ms - produced_at_ms)
         markers = np.maximum(self.newest.end_markers[log], 0)
         is_at_markers = (committed_offset < end) & (committed_offset >= end - markers)
@@ -163,36 +165,38 @@ class LogHistories:
                 is_at_markers, 0, behind(self.newest.last_stable_offset[log])
             ),
             markers=np.where(is_at_markers, end - committed_offset, UNKNOWN),
-            data_lost=behind(start),
+            data_lost=np.where(is_at_markers, 0, behind(start)),
             time_lag_ms=time_lag_ms,
-            time_lag_at_least_ms=np.where(is_older, now_ms - self._oldest_ms(log), time_lag_ms),
+            time_lag_at_least_ms=np.where(
+                is_older, now_ms - self.sampled_since_ms(log), time_lag_ms
+            ),
             retention_margin_ms=margin_ms,
         )
 
-    def _oldest_ms(self, log: Int64s) -> Int64s:
+    def sampled_since_ms(self, log: Int64s) -> Int64s:
         """Return the time of the oldest sample of each log, 0 for a log without samples."""
-        times = np.append(self._samples.sampled_at_ms, 0)
+        times = np.append(self.samples.sampled_at_ms, 0)
         return times[np.where(self.is_known[log], self._first[log], -1)]
 
     def log_ends_at(self, log: Int64s, at_ms: Int64s) -> Int64s:
         """Return the log end in the newest sample up to a time, `UNKNOWN` without such a sample."""
-        times = self._samples.sampled_at_ms
+        times = self.samples.sampled_at_ms
         before = _first_past(times, self._first[log], self._past[log], at_ms) - 1
         is_known = before >= self._first[log]
         if not times.size:
             return np.full(log.size, UNKNOWN)
-        return np.where(is_known, self._samples.log_end_offset[np.maximum(before, 0)], UNKNOWN)
+        return np.where(is_known, self.samples.log_end_offset[np.maximum(before, 0)], UNKNOWN)
 
     def log_ends_from(self, log: Int64s, at_ms: Int64s) -> Int64s:
         """Return the log end at a time as `log_ends_at`, or else in the first sample after it."""
-        ends = np.append(self._samples.log_end_offset, UNKNOWN)
+        ends = np.append(self.samples.log_end_offset, UNKNOWN)
         first = ends[np.where(self.is_known[log], self._first[log], -1)]
         log_ends = self.log_ends_at(log, at_ms)
         return np.where(log_ends == UNKNOWN, first, log_ends)
 
-    def _produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
+    def produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
         """Return when offsets stopped being the log end; it needs a sample before and after."""
-        ends, times = self._samples.log_end_offset, self._samples.sampled_at_ms
+        ends, times = self.samples.log_end_offset, self.samples.sampled_at_ms
         after = _first_past(ends, self._first[log], self._past[log], offset)
         is_known = (after > self._first[log]) & (after < self._past[log])
         after = np.where(is_known, after, 1)
@@ -209,11 +213,11 @@ class LogHistories:
         The time of the deletion is that of the last sample that does not show it.
         """
         ages_ms = np.full(self.count, UNKNOWN)
-        log, start = self._samples.log, self._samples.log_start_offset
+        log, start = self.samples.log, self.samples.log_start_offset
         moved = 1 + np.flatnonzero((log[1:] == log[:-1]) & (start[1:] > start[:-1]))
         last = moved[_last_of_each(log[moved])]
-        produced_at_ms = self._produced_at_ms(log[last], start[last])
-        age_ms = self._samples.sampled_at_ms[last - 1] - produced_at_ms
+        produced_at_ms = self.produced_at_ms(log[last], start[last])
+        age_ms = self.samples.sampled_at_ms[last - 1] - produced_at_ms
         ages_ms[log[last]] = np.where(produced_at_ms == UNKNOWN, UNKNOWN, np.maximum(age_ms, 0))
         return ages_ms
 

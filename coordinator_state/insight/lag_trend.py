@@ -48,17 +48,14 @@ def growths_per_s(
     *,
     commit_rate_per_s: Floats,
     produce_rate_per_s: Floats,
-    commits: Floats,
     commits_from_ms: Floats,
-    commit_age_ms: Floats,
+    usual_move_ms: Floats,
     moved_at_ms: Floats,
     at_ms: Floats,
 ) -> Floats:
     """`PartitionFacts.growth_per_s` of many partitions."""
-    interval_ms = np.floor((commits_from_ms - commit_age_ms) / np.maximum(commits - 1, 1))
-    interval_ms = np.where(commits < 2, 0, interval_ms)
     moved_ms = np.where(np.isnan(moved_at_ms), commits_from_ms, at_ms - moved_at_ms)
-    rests = moved_ms > np.maximum(RESTS_AFTER_MS, 2 * interval_ms)
+    rests = moved_ms > np.maximum(RESTS_AFTER_MS, 2 * np.nan_to_num(usual_move_ms))
     moving = np.where(commit_rate_per_s < 0, np.nan, produce_rate_per_s - commit_rate_per_s)
     return np.where(rests, produce_rate_per_s, moving)
 

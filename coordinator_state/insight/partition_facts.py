@@ -24,19 +24,32 @@ class PartitionFacts:
         at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
             and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
         behind_ms: how far the tables are behind the internal topic with the group's progress.
+        unsubscribed_expires_in_ms: the time until the offset expires because no member subscribes
+            to the topic any more; None if one does, if it is unknown, or without members.
+        is_out_of_range: whether the committed offset is past a log end that was sampled after it.
         sample_age_ms: the time since the log end was sampled.
         commits: the number of recent commits, at least 1.
         commits_from_ms: the age of the first of them.
+        usual_commit_ms, commit_waits: how long a record usually waits for a commit, and the number
+            of waits that show it (`coordinator_state.insight.pace`).
+        usual_move_ms, move_waits: the same for commits of another offset.
+        longest_move_ms: the longest of these waits.
+        is_member_busy: whether the member gets on in another partition in which it is behind.
         same_commits: how many of the last commits have the current committed offset.
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
         rewound_from: the greatest offset that a recent rewind or reset left; None without one.
         rewind_from, rewind_to, rewind_ago_ms: the last such rewind or reset.
         aborted: the number of recent commits after the last commit, if all of them were aborted.
         aborted_from_ms, aborted_ago_ms: the ages of the first and last of them.
+        usual_hold_ms, holds: how long open transactions usually hold the last stable offset of the
+            log, and the number of holds that show it.
+        is_often_held: whether most earlier samples of the log are within such a hold.
         held_ms: the time since the first commit that an open transaction holds; None without one.
         pending_producer_id, pending_client_id: the producer id of that transaction, and the client
             that has committed with it.
         pending_transactional_id: the transactional id of that producer, if it is known.
+        overdue_ms: the time since that transaction's coordinator had to abort it, negative before
+            that; None if it is unknown.
         is_marker_lost: whether that transaction will never end by itself.
         expires_in_ms: the time until the offset expires.
     """
@@ -50,6 +63,8 @@ class PartitionFacts:
     log_start_offset: int | None
     last_stable_offset: int | None
     log_end_offset: int | None
+    unsubscribed_expires_in_ms: int | None
+    is_out_of_range: bool
     sample_age_ms: int | None
     lag: int | None
     lag_to_last_stable: int | None
@@ -64,6 +79,12 @@ class PartitionFacts:
     commit_age_ms: int
     commits: int
     commits_from_ms: int
+    usual_commit_ms: int | None
+    commit_waits: int
+    usual_move_ms: int | None
+    move_waits: int
+    longest_move_ms: int | None
+    is_member_busy: bool
     same_commits: int
     moved_at_ms: int | None
     rewound_from: int | None
@@ -73,10 +94,14 @@ class PartitionFacts:
     aborted: int
     aborted_from_ms: int | None
     aborted_ago_ms: int | None
+    usual_hold_ms: int | None
+    holds: int
+    is_often_held: bool
     held_ms: int | None
     pending_producer_id: int | None
     pending_client_id: str | None
     pending_transactional_id: str | None
+    overdue_ms: int | None
     is_marker_lost: bool
     expires_in_ms: int | None
 
@@ -86,13 +111,6 @@ class PartitionFacts:
         return SHARE_STATE_TOPIC if self.group_type == SHARE else OFFSETS_TOPIC
 
     @property
-    def interval_ms(self) -> int:
-        """The usual time between two commits, 0 if only one is known."""
-        if self.commits < 2:
-            return 0
-        return (self.commits_from_ms - self.commit_age_ms) // (self.commits - 1)
-
-    @property
     def growth_per_s(self) -> float | None:
         """The growth of the lag; if the committed offset rests, the growth of the log."""
         if self.produce_rate_per_s is None:
@@ -100,7 +118,7 @@ class PartitionFacts:
         moved_ms = (
             self.commits_from_ms if self.moved_at_ms is None else self.at_ms - self.moved_at_ms
         )
-        if moved_ms > max(RESTS_AFTER_MS, 2 * self.interval_ms):
+        if moved_ms > max(RESTS_AFTER_MS, 2 * (self.usual_move_ms or 0)):
             return self.produce_rate_per_s
         rate = self.commit_rate_per_s
         # A rewind makes the commit rate negative.

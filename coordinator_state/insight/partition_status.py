@@ -2,7 +2,8 @@
 
 The statuses of Burrow have other rules here, which fix its weaknesses:
 
-- STOP depends on the group's usual time between commits; after a single commit the limit is longer.
+- STOP depends on the group's own pace (`coordinator_state.insight.pace`). While that is not known,
+  a group that commits nothing is UNKNOWN.
 - REWIND holds until the group is back at its greatest recent offset, after any number of rewinds.
 - Lag is the current lag, not the lag at the arrival of the last commit.
 - Aborted and pending commits are evidence: a group may be active and get nowhere.
@@ -25,23 +26,34 @@ from coordinator_state.insight.group_status import (
 )
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.lag_text import details_text, lag_text, oldest_text, rate_text
+from coordinator_state.insight.pace import ENOUGH
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import SHARE
 
 
 def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     """Return the status of a group in one partition."""
+    if _is_stale(facts, rules):
+        # Later records may say anything, also that the offset or the topic is gone.
+        return Verdict(Status.UNKNOWN, _stale_text(facts))
     if facts.topic_state == GONE:
         return Verdict(
             Status.TOPIC_GONE, f"the topic does not exist; {_offset_text(facts)} remains"
         )
-    if facts.held_ms is not None and facts.held_ms > rules.hanging_after_ms:
+    if facts.unsubscribed_expires_in_ms is not None:
+        return Verdict(Status.OK, _unsubscribed_text(facts.unsubscribed_expires_in_ms))
+    if _is_hanging(facts, rules):
         return Verdict(
             Status.HANGING_TRANSACTION, _held_text(facts), lag_text(facts, facts.growth_per_s)
         )
-    unknown = _unknown(facts, rules)
-    if unknown is not None:
-        return unknown
+    if facts.lag is None:
+        return _without_lag(facts, rules)
+    if facts.is_out_of_range:
+        return Verdict(
+            Status.OUT_OF_RANGE,
+            f"committed {facts.committed_offset:,}, but the log ends at "
+            f"{facts.log_end_offset:,}: the next fetch resets the offset (auto.offset.reset)",
+        )
     if facts.data_lost:
         return Verdict(
             Status.DATA_LOSS,
@@ -68,8 +80,9 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         )
     if facts.lag:
         return Verdict(Status.OK, "", lag_text(facts))
-    idle_after_ms = max(rules.idle_after_ms, rules.stop_intervals * facts.interval_ms)
-    if not facts.has_members and facts.commit_age_ms > idle_after_ms:
+    if not facts.has_members and facts.commit_age_ms > _limit_ms(
+        rules.idle_after_ms, facts.usual_commit_ms, rules
+    ):
         return Verdict(Status.IDLE, "caught up; no members")
     return well_status(0, 0, has_members=facts.has_members)
 
@@ -84,27 +97,34 @@ def well_status(lag: int, time_lag_ms: int, *, has_members: bool) -> Verdict:
     return Verdict(Status.OK, "caught up" if has_members else "caught up; the group has no members")
 
 
-def _unknown(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
-    """Return the verdict if the tables or the log end are unknown or stale."""
-    if facts.lag is None:
-        if _is_held(facts, rules) and not _is_stale(facts, rules):
-            return Verdict(Status.PENDING, _held_text(facts))
-        if facts.committed_offset is None and not _is_stale(facts, rules):
-            # Records that nobody acknowledges are a matter of `silent_verdict`.
-            return Verdict(Status.OK, "no record was acknowledged yet")
-        return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
-    if facts.behind_ms is None:
-        return Verdict(
-            Status.UNKNOWN,
-            f"the delay of the tables is unknown: the log end of {facts.log_topic} has no recent "
-            "sample",
-        )
-    if _is_stale(facts, rules):
-        return Verdict(
-            Status.UNKNOWN,
-            f"the tables are {time_text(facts.behind_ms)} behind {facts.log_topic}",
-        )
-    return None
+def _limit_ms(least_ms: int, usual_ms: int | None, rules: StatusRules) -> int:
+    """Return a limit of at least some usual times."""
+    return max(least_ms, rules.stop_intervals * (usual_ms or 0))
+
+
+def _without_lag(facts: PartitionFacts, rules: StatusRules) -> Verdict:
+    """Return the verdict if the lag is unknown."""
+    if _is_held(facts, rules):
+        return Verdict(Status.PENDING, _held_text(facts))
+    if facts.committed_offset is None:
+        # Records that nobody acknowledges are a matter of `silent_verdict`.
+        return Verdict(Status.OK, "no record was acknowledged yet")
+    return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
+
+
+def _stale_text(facts: PartitionFacts) -> str:
+    if facts.behind_ms is not None:
+        return f"the tables are {time_text(facts.behind_ms)} behind {facts.log_topic}"
+    if facts.lag is None and facts.topic_state is None:
+        return facts.time_lag_unknown or "the lag is unknown"
+    return (
+        f"the delay of the tables is unknown: the log end of {facts.log_topic} has no recent sample"
+    )
+
+
+def _unsubscribed_text(expires_in_ms: int) -> str:
+    when = "is due to expire" if expires_in_ms <= 0 else f"expires in {time_text(expires_in_ms)}"
+    return f"no member subscribes to the topic any more; the offset {when}"
 
 
 def _offset_text(facts: PartitionFacts) -> str:
@@ -120,7 +140,11 @@ def _is_stale(facts: PartitionFacts, rules: StatusRules) -> bool:
 
 def _behind(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """Return the problem of a group with lag, None if it has none."""
-    for rule in (_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow):
+    rules_of_problems = [_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow]
+    if _is_at_last_stable(facts) and not facts.aborted:
+        # It has nothing to read until the transaction ends.
+        rules_of_problems = [_open_transaction]
+    for rule in rules_of_problems:
         problem = rule(facts, rules)
         if problem is not None:
             return Verdict(*problem, lag_text(facts, facts.growth_per_s))
@@ -135,14 +159,24 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if _is_held(facts, rules):
         return Status.PENDING, _held_text(facts)
     oldest_ms = facts.time_lag_at_least_ms or 0
-    limit_ms = min(rules.pending_after_ms, rules.hanging_after_ms)
-    if not _is_at_last_stable(facts) or oldest_ms <= limit_ms:
+    hanging_after_ms = _limit_ms(rules.hanging_after_ms, facts.usual_hold_ms, rules)
+    pending_after_ms = min(
+        _limit_ms(rules.pending_after_ms, facts.usual_hold_ms, rules), hanging_after_ms
+    )
+    # Where one transaction follows another, an open one is no news.
+    is_unknown = facts.is_often_held and facts.holds < ENOUGH
+    if is_unknown:
+        pending_after_ms = rules.hanging_after_ms
+        hanging_after_ms = max(rules.hanging_after_ms, rules.stop_unknown_after_ms)
+    if not _is_at_last_stable(facts) or oldest_ms <= pending_after_ms:
         return None
-    is_hanging = oldest_ms > rules.hanging_after_ms
+    text = f"a transaction in the log has been open for {oldest_text(facts)}"
+    if is_unknown and oldest_ms <= hanging_after_ms:
+        return Status.UNKNOWN, f"{text}; the usual time of its transactions is not known yet"
     return (
-        Status.HANGING_TRANSACTION if is_hanging else Status.PENDING,
-        f"a transaction in the log has been open for {oldest_text(facts)}: last stable offset "
-        f"{facts.last_stable_offset:,}, log end {facts.log_end_offset:,}",
+        Status.HANGING_TRANSACTION if oldest_ms > hanging_after_ms else Status.PENDING,
+        f"{text}: last stable offset {facts.last_stable_offset:,}, log end "
+        f"{facts.log_end_offset:,}",
     )
 
 
@@ -158,8 +192,24 @@ def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
     """
     if facts.held_ms is None:
         return False
-    limit_ms = max(rules.pending_after_ms, rules.stop_intervals * facts.interval_ms)
+    is_known = facts.commit_waits >= ENOUGH
+    least_ms = rules.pending_after_ms if is_known else rules.pace_unknown_after_ms
+    limit_ms = _limit_ms(least_ms, facts.usual_commit_ms, rules)
     return min(facts.held_ms, facts.commit_age_ms) > limit_ms
+
+
+def _is_hanging(facts: PartitionFacts, rules: StatusRules) -> bool:
+    """Whether a transaction that holds commits will not end in time.
+
+    Its coordinator aborts it after its own time-out, or after `transaction.max.timeout.ms`.
+    """
+    if facts.held_ms is None:
+        return False
+    if facts.is_marker_lost:
+        return facts.held_ms > rules.pending_after_ms
+    if facts.overdue_ms is not None:
+        return facts.overdue_ms > rules.pending_after_ms
+    return facts.held_ms > _limit_ms(rules.hanging_after_ms, facts.usual_commit_ms, rules)
 
 
 def _held_text(facts: PartitionFacts) -> str:
@@ -189,29 +239,37 @@ def _aborting(facts: PartitionFacts, rules: StatusRules) -> _Found:
 
 
 def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
-    if facts.commits < 2 and not facts.aborted:
-        return rules.stop_unknown_after_ms
-    return max(rules.stop_after_ms, rules.stop_intervals * facts.interval_ms)
+    if not facts.commit_waits and not facts.aborted:
+        # The members of a share group have a minute at most to acknowledge a record.
+        is_share = facts.group_type == SHARE
+        return rules.pace_unknown_after_ms if is_share else rules.stop_unknown_after_ms
+    is_known = facts.commit_waits >= ENOUGH or bool(facts.aborted)
+    least_ms = rules.stop_after_ms if is_known else rules.pace_unknown_after_ms
+    return _limit_ms(least_ms, facts.usual_commit_ms, rules)
 
 
 def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
-    """The group has stopped committing."""
+    """The group has stopped committing, or nobody knows whether it has."""
     # Without a time lag, the records are older than the first sample. The age of the last commit
     # replaces it.
     oldest_ms = facts.commit_age_ms if facts.time_lag_ms is None else facts.time_lag_ms
     silent_ms = facts.commit_age_ms
     if facts.aborted_ago_ms is not None:
         silent_ms = min(silent_ms, facts.aborted_ago_ms)
-    if min(silent_ms, oldest_ms) <= _stop_after_ms(facts, rules):
-        return None
-    pace = f", usually every {time_text(facts.interval_ms)}" if facts.commits > 1 else ""
-    cause = f"no commit for {time_text(silent_ms)}{pace}"
+    waited_ms = min(silent_ms, oldest_ms)
+    if waited_ms <= _stop_after_ms(facts, rules):
+        is_known = facts.commit_waits or facts.aborted
+        if is_known or waited_ms <= rules.pace_unknown_after_ms:
+            return None
+        silent = f"no commit for {time_text(silent_ms)}"
+        return Status.UNKNOWN, f"{silent}; the usual time between its commits is not known yet"
+    cause = f"no commit for {time_text(silent_ms)}"
+    if facts.usual_commit_ms is not None:
+        cause += f", usually within {time_text(facts.usual_commit_ms)}"
     if facts.aborted:
         cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"
     if facts.held_ms is not None:
         cause += f"; {_held_text(facts)}"
-    elif _is_at_last_stable(facts):
-        cause += f"; a transaction in the log is open at offset {facts.last_stable_offset:,}"
     return Status.STOP, cause
 
 
@@ -233,27 +291,40 @@ def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
     # The commits before a stop may be forgotten, and a stop is no usual time between commits.
     has_waited = oldest_ms - facts.commit_age_ms > rules.slow_after_ms
     if facts.same_commits < 2:
-        is_unmoved = facts.commit_rate_per_s == 0 and oldest_ms > rules.stop_unknown_after_ms
-        if not has_waited or not is_unmoved:
+        is_unmoved = facts.commit_rate_per_s == 0 and oldest_ms > rules.pace_unknown_after_ms
+        if not has_waited or not is_unmoved or oldest_ms <= _move_limit_ms(facts, rules):
             return None
         ago = time_text(facts.commit_age_ms)
         return Status.STALL, f"committed {ago} ago, still at offset {facts.committed_offset:,}"
     if facts.commit_age_ms >= oldest_ms or not (has_waited or _is_slow(facts, rules)):
         return None
+    waited_ms = oldest_ms
+    if facts.moved_at_ms is not None:
+        waited_ms = min(oldest_ms, facts.at_ms - facts.moved_at_ms)
+    if waited_ms < _move_limit_ms(facts, rules):
+        return None
     times = count_text(facts.same_commits, "commit")
     if facts.moved_at_ms is None:
         since = f" in the last {time_text(facts.commits_from_ms)}"
-    elif facts.at_ms - facts.moved_at_ms <= rules.slow_after_ms // 2:
-        return None
     else:
         since = f" since {_moment(facts.moved_at_ms, facts)}"
     return Status.STALL, f"{times}{since}, all at offset {facts.committed_offset:,}"
 
 
+def _move_limit_ms(facts: PartitionFacts, rules: StatusRules) -> int:
+    """Return the time that a record may wait until the committed offset moves."""
+    if facts.is_member_busy:
+        # It may read one partition after the other.
+        return max(rules.pace_unknown_after_ms, 2 * (facts.longest_move_ms or 0))
+    is_known = facts.move_waits >= ENOUGH
+    least_ms = rules.slow_after_ms if is_known else rules.pace_unknown_after_ms
+    return _limit_ms(least_ms, facts.usual_move_ms, rules)
+
+
 def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
     # Records stay uncommitted between two commits, even in a fast group. The usual time between
     # commits may be unknown yet.
-    pace_ms = max(facts.interval_ms, facts.commit_age_ms)
+    pace_ms = max(facts.usual_commit_ms or 0, facts.usual_move_ms or 0, facts.commit_age_ms)
     return (facts.time_lag_at_least_ms or 0) > max(rules.slow_after_ms, 2 * pace_ms)
 
 

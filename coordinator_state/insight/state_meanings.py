@@ -23,8 +23,10 @@ STATUS_MEANINGS: Final[Mapping[Status, str]] = MappingProxyType(
         Status.STOP: "The group has a lag and no longer commits.",
         Status.PENDING: "An open transaction holds back the group's commits, or the next "
         "records to read.",
-        Status.HANGING_TRANSACTION: "An open transaction has held the group back for 15 minutes.",
+        Status.HANGING_TRANSACTION: "A transaction that holds the group back should have ended.",
         Status.TOPIC_GONE: "The topic does not exist, but its committed offset remains.",
+        Status.OUT_OF_RANGE: "The committed offset is past the end of the log, so the next fetch "
+        "resets it.",
         Status.DATA_LOSS: "Records were deleted before the group read them.",
         Status.ERR: "Burrow's status of a group with a stopped or stalled partition.",
     }

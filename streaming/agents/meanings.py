@@ -21,7 +21,7 @@ STATUSES: Final[Mapping[Status, str]] = {
         "the group reads less than producers write, or will lose records within an hour, or "
         "never commits"
     ),
-    Status.REBALANCING_LOOP: "six rebalances in five minutes",
+    Status.REBALANCING_LOOP: "six rebalances in five minutes that no deployment explains",
     Status.REWIND: (
         "the committed offset went back in the last ten minutes, and is still below its "
         "earlier value"
@@ -30,17 +30,21 @@ STATUSES: Final[Mapping[Status, str]] = {
         "the group commits the same offset again and again; or all its commits are aborted"
     ),
     Status.STOP: (
-        "no commit for three times the usual interval, at least 45 s; or five minutes if only"
-        " one commit is known"
+        "no commit for three times the usual time, at least 45 s; or an hour, if the usual time "
+        "is not known"
     ),
     Status.PENDING: (
         "an open transaction holds back the group's commits, or the next records to read"
     ),
     Status.HANGING_TRANSACTION: (
-        "an open transaction has held the group back for 15 minutes (`transaction.max.timeout.ms`)"
+        "a transaction holds the group back and should have ended: by its own time-out, because "
+        "its coordinator has ended it, or after 15 minutes (`transaction.max.timeout.ms`)"
     ),
     Status.TOPIC_GONE: (
         "the offset remains, but the cluster has no such topic: it was deleted, or never created"
+    ),
+    Status.OUT_OF_RANGE: (
+        "the committed offset is past the log end: the next fetch resets it (`auto.offset.reset`)"
     ),
     Status.DATA_LOSS: (
         "the committed offset is below the log start: records were deleted before they were read"

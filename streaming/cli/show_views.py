@@ -167,6 +167,7 @@ VIEWS = {
             "records_pending",
             "records_unaccounted",
             "batch_id",
+            "clock_skew_ms",
             "updated_at",
         ),
         ("log_partition",),

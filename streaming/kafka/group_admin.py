@@ -49,6 +49,7 @@ _DESCRIBE_REQUESTS: Final = {
 }
 _TOPICS_PER_REQUEST: Final = 1_000
 _OFFSETS_RETENTION: Final = "offsets.retention.minutes"
+_TRANSACTION_MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _SOFTWARE: Final = "coordinator-state"
 _DELETE_RETENTION: Final = "delete.retention.ms"
 
@@ -181,8 +182,15 @@ class GroupAdmin(RetryingClient):
 
     def offsets_retention_ms(self) -> int:
         """Return `offsets.retention.minutes` of a broker, in milliseconds."""
+        return self._broker_config(_OFFSETS_RETENTION) * 60_000
+
+    def transaction_max_timeout_ms(self) -> int:
+        """Return `transaction.max.timeout.ms` of a broker."""
+        return self._broker_config(_TRANSACTION_MAX_TIMEOUT)
+
+    def _broker_config(self, name: str) -> int:
         kind, owner = ConfigResourceType.BROKER, "of the brokers"
-        return self._config(kind, lambda: str(self.nodes[0]), _OFFSETS_RETENTION, owner) * 60_000
+        return self._config(kind, lambda: str(self.nodes[0]), name, owner)
 
     def delete_retention_ms(self, topic: str) -> int:
         """Return `delete.retention.ms` of a topic."""

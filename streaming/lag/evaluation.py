@@ -27,6 +27,7 @@ from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions, floats_of
+from streaming.lag.paces import KnownPaces
 from streaming.lag.rows import PartitionStatusRow
 from streaming.once import once
 from streaming.tables import delta
@@ -168,11 +169,15 @@ class Evaluation:
         at: datetime | None = None,
         group_ids: Collection[str] | None = None,
         rules: StatusRules | None = None,
+        known: KnownPaces | None = None,
     ) -> Evaluation:
-        """Evaluate the groups of a snapshot, by default all of them at its moment."""
+        """Evaluate the groups of a snapshot, by default all of them at its moment.
+
+        Who evaluates again and again passes the same `known`, so that less is read.
+        """
         rules, at = rules or reader.status_rules, at or reader.moment
         lags = group_lag(reader, at=at, group_ids=group_ids)
-        partitions = judged_partitions(reader, at, group_ids, rules, lags)
+        partitions = judged_partitions(reader, at, group_ids, rules, lags, known)
         groups = judged_groups(reader, at, group_ids, rules, partitions)
         return cls(
             at,
@@ -301,6 +306,7 @@ def _with_trends(lags: pa.Table, partitions: JudgedPartitions) -> pa.Table:
         "status": partitions.statuses,
         "growth_per_s": trends["growth_per_s"],
         "trend": _trends(growth),
+        **{name: partitions.usual(name) for name in ("usual_commit_ms", "usual_move_ms")},
     }
     return with_columns(lags, columns)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from streaming.lag.lag_measures import Measures, null_if_unknown
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
-from streaming.lag.sample_runs import CONFIRM_EVERY
+from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.lag.share_offsets import ShareRows, share_offsets, share_progress, start_offsets
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
@@ -51,7 +51,7 @@ is unknown then, and without a delivery complete count.
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
 then, if any sample exists. While nothing is written, both end at the last write. The log end is
-never below an offset that was committed after the sample. `pending_producer_id` and
+at least an offset that was committed after the last sample. `pending_producer_id` and
 `pending_client_id` are those of the oldest pending commit.
 `topic_state` is that of the newest sample, null without a sample.
 
@@ -68,10 +68,9 @@ DEFAULT_HISTORY = timedelta(days=7)
 RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
 """Rates are over the first of these windows that the tables reach back to."""
 
-# An unchanged log end is sampled again every CONFIRM_EVERY.
-_MAX_SAMPLE_AGE = 1.5 * CONFIRM_EVERY
 # Most groups have a small time lag, so older samples are read only for the logs of the others.
-_WINDOWS = (_MAX_SAMPLE_AGE, timedelta(minutes=10), timedelta(hours=6))
+_WINDOWS = (MAX_SAMPLE_AGE, timedelta(minutes=10), timedelta(hours=6))
+_ARRIVES_WITHIN_MS: Final = 15_000
 _KEY = ["group_id", "topic", "partition"]
 _LOG = ["topic", "partition"]
 
@@ -99,7 +98,7 @@ def group_lag(
     logs = Logs.of(pa.concat_tables([committed.select(_LOG), progress.select(_LOG)]))
     first, *further = (*(window for window in _WINDOWS if window < history), history)
     histories = logs.histories(reader, since=now - first, until=now)
-    is_sampled = histories.sampled_at_ms is not None
+    sampled_at_ms = histories.sampled_at_ms
     read_logs, own_logs = np.split(logs.of_rows, [committed.num_rows])
     known_until = _known_until(reader, histories, own_logs, progress, moment_ms(now))
     measures = Measures.unknown(committed.num_rows)
@@ -121,16 +120,23 @@ def group_lag(
         histories = remaining.histories(reader, since=now - window, until=now, of_all=False)
         counts = None if delivered is None else delivered[rows]
         measures.measure(rows, histories, remaining.of_rows, offsets[rows], moment_ms(now), counts)
-    if not is_sampled:
+    if sampled_at_ms is None:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
-    measures.raise_log_ends(read_up_to, epoch_ms(committed["commit_timestamp"]))
+    committed_ms = epoch_ms(reader.own_times(committed["commit_timestamp"]))
+    beyond = measures.is_beyond_end(read_up_to)
+    if beyond.any():
+        # The log had grown when the group read it, unless the end was sampled after the commit.
+        # A micro-batch takes some seconds, and the skew of the clocks is known that well.
+        is_share = pc.equal(committed["group_type"], SHARE).to_numpy()
+        arrived_ms = committed_ms + np.where(is_share, 0, _ARRIVES_WITHIN_MS)
+        measures.raise_log_ends(beyond & (arrived_ms > (sampled_at_ms or 0)), read_up_to)
     arrays = {
         "known_until": known_until.take(_places(committed, progress, shares)),
         **{name: committed[name] for name in committed.column_names if name in LAG_ROW.names},
         **measures.columns(),
         **_rates(reader, now, of_groups(group_ids), committed, logs, measures, shares),
-        "commit_age_ms": pa.array(moment_ms(now) - epoch_ms(committed["commit_timestamp"])),
+        "commit_age_ms": pa.array(moment_ms(now) - committed_ms),
     }
     if shares is not None:
         arrays["committed_offset"] = pc.if_else(
@@ -272,6 +278,8 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
         groups = groups.filter(pc.invert(is_share))
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
+    # OffsetFetch answers a negative offset as none, as clients commit it for "no position".
+    offsets = offsets.filter(pc.greater_equal(offsets["committed_offset"], 0))
     pending = reader.read("pending_offsets", [*columns, *_OF_PENDING], wanted)
     pending = pending.sort_by("commit_timestamp").group_by(columns[:4], use_threads=False)
     pending = pending.aggregate(
@@ -323,7 +331,7 @@ def _rates(
             continue
         then = _committed_in(before, wanted, committed, shares)
         commit_rate = (committed["committed_offset"].to_numpy() - then) / window.total_seconds()
-        ends = logs.histories(reader, since=now - window - _MAX_SAMPLE_AGE, until=now - window)
+        ends = logs.histories(reader, since=now - window - MAX_SAMPLE_AGE, until=now - window)
         read_logs = logs.of_rows[: committed.num_rows]
         grown = measures.offsets["log_end_offset"] - ends.newest.log_end_offset[read_logs]
         took_ms = measures.offsets["sampled_at_ms"] - ends.newest.sampled_at_ms[read_logs]

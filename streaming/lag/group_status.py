@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import nullable
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import (
+    ClientChanges,
     Status,
     StatusRules,
     Verdict,
@@ -19,16 +21,20 @@ from coordinator_state.insight.group_status import (
     rebalancing_loop,
     silent_verdict,
 )
+from coordinator_state.insight.lag import GONE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.freshness import Freshness
+from streaming.lag.group_lag import tables_known_until
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions
+from streaming.lag.paces import KnownPaces
 from streaming.lag.partition_facts import partition_facts
 from streaming.lag.silent_members import silent_facts, silent_members
 from streaming.lag.topic_loads import topic_loads
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS
+from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS
 
 Row = dict[str, Any]
 
@@ -39,10 +45,11 @@ def judged_partitions(
     group_ids: Collection[str] | None,
     rules: StatusRules,
     lags: pa.Table,
+    known: KnownPaces | None = None,
 ) -> JudgedPartitions:
     """The status of each row of `group_lag`."""
     stale = Freshness.of(reader, now).verdict(rules)
-    facts = partition_facts(reader, now, group_ids, rules, lags)
+    facts = partition_facts(reader, now, group_ids, rules, lags, known or KnownPaces())
     return JudgedPartitions(lags, facts, rules, stale)
 
 
@@ -55,8 +62,9 @@ def judged_groups(
 ) -> JudgedGroups:
     """The status of each group, from those of its partitions."""
     groups = reader.own("groups", ["group_type", "state", "member_count"], group_ids)
-    stale = of_partitions.stale
-    verdicts = {} if stale else {key: [loop] for key, loop in _loops(reader, now, rules).items()}
+    unread = set(groups.filter(_is_unread(reader, now, groups, rules))["group_id"].to_pylist())
+    loops = {} if of_partitions.stale else _loops(reader, now, rules)
+    verdicts = {group: [loop] for group, loop in loops.items() if group not in unread}
     silent = silent_members(reader, now, group_ids, of_partitions.columns)
     if silent:
         shares = set(groups.filter(pc.equal(groups["group_type"], SHARE))["group_id"].to_pylist())
@@ -71,9 +79,15 @@ def judged_groups(
     without_offsets = {row["group_id"]: row for row in others.to_pylist()}
     for group_id in silent.keys() | without_offsets.keys():
         of_silent = silent.get(group_id, [])
+        if group_id in unread:
+            # Commits may follow in the records that are not read.
+            if group_id in without_offsets:
+                text = f"the tables are behind {OFFSETS_TOPIC}"
+                verdicts[group_id] = [Verdict(Status.UNKNOWN, text)]
+            continue
         if group_id in with_offsets:
             # Without new records there is nothing to commit.
-            of_silent = [row for row in of_silent if row["records"]]
+            of_silent = [row for row in of_silent if row["records"] or row["topic_state"] == GONE]
         if of_silent:
             verdict = silent_verdict(silent_facts(of_silent), rules)
         elif group_id in without_offsets:
@@ -87,6 +101,18 @@ def judged_groups(
     deleted = [{"group_id": group, "state": "Dead", "member_count": 0} for group in gone]
     groups = pa.concat_tables([groups, pa.Table.from_pylist(deleted, groups.schema)])
     return JudgedGroups(groups, of_partitions, verdicts)
+
+
+def _is_unread(
+    reader: TableReader, now: datetime, groups: pa.Table, rules: StatusRules
+) -> pa.Array:
+    """Whether the log partition of each group was not read to its end for too long."""
+    known = tables_known_until(reader, now)
+    is_stale = pc.less(
+        known["known_until"], now - timedelta(milliseconds=rules.stale_after_ms)
+    ).fill_null(True)
+    stale = known["log_partition"].filter(is_stale)
+    return pc.is_in(groups["log_partition"], stale.combine_chunks())
 
 
 def _without_offsets(group: Row) -> Verdict:
@@ -106,28 +132,61 @@ def _without_offsets(group: Row) -> Verdict:
 
 def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, Verdict]:
     """Groups in a loop of rebalances."""
+    # Events have times of the brokers.
+    now += reader.clock_skew
     since = now - timedelta(milliseconds=rules.rebalances_within_ms)
+    during: list[tuple[str, str, Any]]
     during = [
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-        *(("record_timestamp", "<=", now), ("event", "=", EventName.REBALANCE.value)),
+        ("record_timestamp", "<=", now),
     ]
     columns = ["group_id", "group_type", "record_timestamp", "epoch_after"]
-    events = reader.read(GROUP_EVENTS.name, columns, during)
-    rebalances = events.group_by("group_id").aggregate(
+    of_rebalances = [*during, ("event", "=", EventName.REBALANCE.value)]
+    rebalances = reader.read(GROUP_EVENTS.name, columns, of_rebalances)
+    rebalances = rebalances.group_by("group_id").aggregate(
         [
             *(("epoch_after", "count"), ("record_timestamp", "max"), ("epoch_after", "max")),
             ("group_type", "max"),
         ]
     )
+    is_many = pc.greater_equal(rebalances["epoch_after_count"], rules.rebalances)
+    rows = rebalances.filter(is_many).to_pylist()
+    clients = _clients(reader, [row["group_id"] for row in rows], during) if rows else {}
     verdicts = {
         row["group_id"]: rebalancing_loop(
             row["epoch_after_count"],
+            clients.get(row["group_id"], ()),
             max(round((now - row["record_timestamp_max"]).total_seconds() * 1000), 0),
             row["epoch_after_max"],
             row["group_type_max"],
             rules,
         )
-        for row in rebalances.to_pylist()
-        if row["epoch_after_count"] >= rules.rebalances
+        for row in rows
     }
     return {group: verdict for group, verdict in verdicts.items() if verdict is not None}
+
+
+def _clients(
+    reader: TableReader, group_ids: Collection[str], during: Collection[tuple[str, str, Any]]
+) -> dict[str, list[ClientChanges]]:
+    """The changes of the members of each group, by client: members may have all of it in common."""
+    key = ["group_id", "group_instance_id", "client_id", "client_host"]
+    events = [event.value for event in (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)]
+    filters = [*during, ("group_id", "in", group_ids), ("event", "in", events)]
+    changes = reader.read(GROUP_EVENTS.name, [*key, "event"], filters).select([*key, "event"])
+    members = reader.own(GROUP_MEMBERS.name, key[1:], group_ids).select(key)
+    members = members.append_column("event", pa.nulls(members.num_rows, pa.string()))
+    rows = pa.concat_tables([changes, members], promote_options="permissive")
+    by_group: dict[str, list[ClientChanges]] = defaultdict(list)
+    for (group_id, *_), events_of in _by_key(rows).items():
+        joined, left, members_now = (events_of.count(event) for event in (*events, None))
+        by_group[group_id].append(ClientChanges(joined, left, members_now))
+    return by_group
+
+
+def _by_key(rows: pa.Table) -> dict[tuple[str, ...], list[str | None]]:
+    """The last column by the others."""
+    values: dict[tuple[str, ...], list[str | None]] = defaultdict(list)
+    for *key, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        values[tuple(key)].append(value)
+    return values

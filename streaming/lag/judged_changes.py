@@ -23,6 +23,7 @@ AGEING: Final = frozenset(
         *("commit_age_ms", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
         *("max_time_lag_ms", "max_time_lag_at_least_ms", "min_retention_margin_ms"),
         *("commit_rate_per_s", "produce_rate_per_s", "growth_per_s", "time_to_catch_up_ms"),
+        *("usual_commit_ms", "usual_move_ms"),
         *(
             "sampled_at",
             "known_until",

@@ -44,7 +44,7 @@ _OF_LAG: Final = [
 
 # The arguments of `growths_per_s`, by their names.
 _OF_GROWTH: Final = [
-    *("commit_rate_per_s", "produce_rate_per_s", "commits", "commits_from_ms", "commit_age_ms"),
+    *("commit_rate_per_s", "produce_rate_per_s", "commits_from_ms", "usual_move_ms"),
     *("moved_at_ms", "at_ms"),
 ]
 
@@ -93,6 +93,10 @@ class JudgedPartitions:
                 "is_open_ended": is_open_ended,
             }
         )
+
+    def usual(self, name: str) -> pa.ChunkedArray:
+        """The column of a usual time of the rows; null where it was not needed."""
+        return self._facts[name]
 
     @property
     def statuses(self) -> pa.Array:

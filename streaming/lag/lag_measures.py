@@ -60,15 +60,17 @@ class Measures:
             age_ms = self.offsets[name]
             age_ms[:] = np.where(age_ms > 0, np.maximum(age_ms - unwritten_ms, 0), age_ms)
 
-    def raise_log_ends(self, committed: Int64s, committed_at_ms: Int64s) -> None:
-        """Raise log ends to the committed offsets that were committed after the sample."""
+    def is_beyond_end(self, committed: Int64s) -> Bools:
+        """Whether each offset is past the sampled log end."""
         end = self.offsets["log_end_offset"]
-        is_newer = (end != UNKNOWN) & (committed_at_ms > self.offsets["sampled_at_ms"])
-        proven = np.where(is_newer, np.maximum(end, committed), end)
-        stable = self.offsets["last_stable_offset"]
+        return (end != UNKNOWN) & (committed > end)
+
+    def raise_log_ends(self, rows: Bools, committed: Int64s) -> None:
+        """Raise the log ends of rows to their committed offsets."""
+        end, stable = self.offsets["log_end_offset"], self.offsets["last_stable_offset"]
         # Without an open transaction, both are the same.
-        self.offsets["last_stable_offset"] = np.where(stable == end, proven, stable)
-        self.offsets["log_end_offset"] = proven
+        self.offsets["last_stable_offset"] = np.where(rows & (stable == end), committed, stable)
+        self.offsets["log_end_offset"] = np.where(rows, committed, end)
 
     def columns(self) -> dict[str, pa.Array]:
         """The columns, with null for unknown values."""

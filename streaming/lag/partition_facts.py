@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions, with_columns
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE
@@ -22,12 +22,20 @@ from coordinator_state.replay.offsets import Outcome
 from streaming.clock import moment_ms
 from streaming.lag.expiries import expiries
 from streaming.lag.open_transactions import open_transactions, pending_owners
-from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
+from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of
+from streaming.lag.recent_commits import (
+    ATTEMPTS,
+    COMMITS_WITHIN,
+    KEY,
+    commit_windows,
+    recent_commits,
+)
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS
+from streaming.tables.schemas import GROUP_EVENTS, GROUPS
 
-COMMITS_WITHIN: Final = timedelta(minutes=10)
+_USUAL: Final = ("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_hold_ms")
+_GETS_ON_MS: Final = 60_000
 FACTS: Final = tuple(field.name for field in fields(PartitionFacts))
 _KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
 
@@ -38,6 +46,7 @@ def partition_facts(
     group_ids: Collection[str] | None,
     rules: StatusRules,
     lags: pa.Table,
+    known: KnownPaces,
 ) -> pa.Table:
     """The columns of `PartitionFacts`, and `is_well`, for each row of `group_lag`.
 
@@ -63,7 +72,8 @@ def partition_facts(
         return pc.max_element_wise(value, 0, skip_nulls=False)
 
     commit_age_ms = at_tables("commit_age_ms")
-    is_held = pc.is_valid(lag_rows["pending_since"])
+    pending_since = _ms(reader.own_times(lag_rows["pending_since"]))
+    is_held = pc.is_valid(pending_since)
     columns = {
         **{name: lag_rows[name] for name in lag_rows.column_names if name in FACTS},
         "at_ms": at_ms,
@@ -73,25 +83,40 @@ def partition_facts(
         "time_lag_ms": at_tables("time_lag_ms"),
         "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
         "commit_age_ms": commit_age_ms,
-        "rewind_ago_ms": pc.subtract(now_ms, _ms(lag_rows["rewind_at"])),
+        "rewind_ago_ms": pc.max_element_wise(
+            pc.subtract(now_ms, _ms(lag_rows["rewind_at"])), 0, skip_nulls=False
+        ),
         # The owner, if Kafka did not record who committed.
         "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
         "expires_in_ms": pc.subtract(lag_rows["expires_at_ms"], now_ms),
+        "is_out_of_range": pc.and_not(
+            pc.fill_null(
+                pc.greater(lag_rows["committed_offset"], lag_rows["log_end_offset"]), False
+            ),
+            pc.equal(lag_rows["group_type"], SHARE),
+        ),
     }
     is_well = pc.and_not(_is_well(columns, rules), is_held)
-    suspects = pc.unique(lag_rows["group_id"].filter(pc.invert(is_well)))
-    lag_rows = _beside(lag_rows, _of_others(_commits(reader, now, group_ids, suspects), shares))
+    suspects = lag_rows.filter(pc.invert(is_well))
+    commits, commits_in_all = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
+    lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
+    keys = _of_others(suspects.select([*KEY, "commit_timestamp"]), shares)
+    lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known, commits_in_all))
+    lag_rows = _with_holds(reader, lag_rows, now, rules)
+    columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
     has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
-    held_since = pc.min_element_wise(
-        _ms(lag_rows["pending_since"]), _ms(lag_rows["first_superseded"])
-    )
+    held_since = pc.min_element_wise(pending_since, _ms(lag_rows["first_superseded"]))
     held_since = _held_since(reader, lag_rows, held_since, pc.and_not(is_held, has_commits))
-    columns |= _owners(reader, lag_rows)
+    columns |= _owners(reader, lag_rows, now)
     columns |= {
         "commits": pc.if_else(has_commits, lag_rows["commits"], 1),
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
+        **{name: lag_rows[name] for name in _USUAL},
+        **{name: lag_rows[name].fill_null(0) for name in ("commit_waits", "move_waits", "holds")},
+        "is_often_held": lag_rows["is_often_held"].fill_null(False),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
         "moved_at_ms": _ms(lag_rows["moved_at"]),
+        "is_member_busy": _is_member_busy(lag_rows, at_ms, rules),
         "aborted": pc.coalesce(lag_rows["aborted"], 0),
         "aborted_from_ms": age("first_aborted"),
         "aborted_ago_ms": age("last_aborted"),
@@ -122,10 +147,77 @@ def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
     return rows
 
 
-def _owners(reader: TableReader, lag_rows: pa.Table) -> dict[str, pa.Array]:
-    """The transactional id behind each pending offset, and whether its marker is lost."""
+def _unsubscribed(
+    reader: TableReader, lag_rows: pa.Table, now_ms: int, group_ids: Collection[str] | None
+) -> Any:
+    """The time until offsets of topics expire that no member subscribes to; null for others.
+
+    Source: `ConsumerGroupMember.subscribedTopicNames`, `ClassicGroup.isSubscribedToTopic` and
+    `OffsetMetadataManager.cleanupExpiredOffsets` at 4.2.0.
+    """
+    groups = reader.own(GROUPS.name, ["subscribed_topics", "member_count"], group_ids)
+    is_known = pc.and_(
+        pc.is_valid(groups["subscribed_topics"]), pc.greater(groups["member_count"], 0)
+    )
+    groups = groups.filter(is_known).select(["group_id", "subscribed_topics"]).combine_chunks()
+    topics = groups["subscribed_topics"].combine_chunks()
+    subscribed = pa.table(
+        {
+            "group_id": groups["group_id"].take(pc.list_parent_indices(topics)),
+            "topic": pc.list_flatten(topics),
+        }
+    )
+    places = lag_rows.select(["group_id", "topic"])
+    is_of_known = pc.is_in(places["group_id"], groups["group_id"].combine_chunks())
+    is_subscribed = pa.array(positions(places, subscribed.cast(places.schema)) != NOWHERE)
+    is_assigned = pc.is_valid(lag_rows["member_id"])
+    is_unsubscribed = pc.and_not(is_of_known, pc.or_(is_subscribed, is_assigned))
+    expires_at_ms = pc.add(
+        _ms(reader.own_times(lag_rows["commit_timestamp"])), reader.offsets_retention_ms
+    )
+    return pc.if_else(
+        is_unsubscribed, pc.subtract(expires_at_ms, now_ms), pa.scalar(None, pa.int64())
+    )
+
+
+def _is_member_busy(lag_rows: pa.Table, at_ms: Any, rules: StatusRules) -> Any:
+    """Whether the member of each row gets on in another partition in which it is behind."""
+    rests_ms = pc.subtract(at_ms, _ms(lag_rows["moved_at"]))
+    is_behind = pc.greater(lag_rows["time_lag_at_least_ms"], rules.slow_after_ms)
+    gets_on = pc.and_(is_behind, pc.less(rests_ms, _GETS_ON_MS))
+    rows = pa.table(
+        {
+            "group_id": lag_rows["group_id"],
+            # A consumer with `assign()` is no member.
+            "member_id": lag_rows["member_id"].fill_null(""),
+            "gets_on": pc.cast(gets_on.fill_null(False), pa.int64()),
+        }
+    ).combine_chunks()
+    key = ["group_id", "member_id"]
+    totals = rows.group_by(key).aggregate([("gets_on", "sum")])
+    of_rows = totals["gets_on_sum"].take(pa.array(positions(rows.select(key), totals.select(key))))
+    return pc.greater(pc.subtract(of_rows, rows["gets_on"]), 0)
+
+
+def _with_holds(
+    reader: TableReader, lag_rows: pa.Table, now: datetime, rules: StatusRules
+) -> pa.Table:
+    """The rows with the columns `HOLDS`, null if no transaction keeps records from the group."""
+    is_held = pc.and_(
+        pc.and_(pc.greater(lag_rows["lag"], 0), pc.equal(lag_rows["lag_to_last_stable"], 0)),
+        pc.greater(lag_rows["time_lag_at_least_ms"], rules.pending_after_ms),
+    )
+    holds = holds_of(reader, lag_rows.filter(is_held.fill_null(False)), now)
+    place = positions(lag_rows.select(HOLDS.names[:2]), holds.select(HOLDS.names[:2]))
+    of_rows = holds.take(pa.array(place, mask=place == NOWHERE))
+    return with_columns(lag_rows, {name: of_rows[name] for name in HOLDS.names[2:]})
+
+
+def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str, pa.Array]:
+    """What is known of the transaction behind each pending offset."""
     names: list[str | None] = [None] * lag_rows.num_rows
     is_lost = [False] * lag_rows.num_rows
+    overdue_ms: list[int | None] = [None] * lag_rows.num_rows
     numbers = np.flatnonzero(pc.is_valid(lag_rows["pending_producer_id"]).to_numpy())
     if numbers.size:
         held = lag_rows.select(["group_id", "pending_producer_id"]).take(pa.array(numbers))
@@ -141,9 +233,13 @@ def _owners(reader: TableReader, lag_rows: pa.Table) -> dict[str, pa.Array]:
             if owner is not None:
                 names[number] = owner.transactional_id
                 is_lost[number] = owner.is_marker_lost is True
+                if owner.abort_timestamp is not None:
+                    due = owner.abort_timestamp - reader.clock_skew
+                    overdue_ms[number] = moment_ms(now) - moment_ms(due)
     return {
         "pending_transactional_id": pa.array(names, pa.string()),
         "is_marker_lost": pa.array(is_lost, pa.bool_()),
+        "overdue_ms": pa.array(overdue_ms, pa.int64()),
     }
 
 
@@ -166,14 +262,14 @@ def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: An
     began: list[datetime | None] = [None] * lag_rows.num_rows
     for number, row in zip(numbers, places, strict=True):
         began[number] = begun.get((row["group_id"], row["pending_producer_id"]))
-    return pc.min_element_wise(since, _ms(pa.array(began, TIMESTAMP)))
+    return pc.min_element_wise(since, _ms(reader.own_times(pa.array(began, TIMESTAMP))))
 
 
 def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
     """Whether no fact is beyond a limit, but for held and aborted commits."""
     oldest_ms = min(
         *(rules.pending_after_ms, rules.hanging_after_ms, rules.slow_after_ms),
-        *(rules.stop_after_ms, rules.stop_unknown_after_ms),
+        *(rules.stop_after_ms, rules.pace_unknown_after_ms, rules.stop_unknown_after_ms),
     )
     fresh_ms = min(rules.stale_after_ms, OLD_SAMPLE_MS)
     limits = {
@@ -189,20 +285,25 @@ def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
         is_well = pc.and_(is_well, pc.less_equal(facts[name], limit))
     for name in ("expires_in_ms", "rewound_from"):
         is_well = pc.and_(is_well, pc.is_null(facts[name]))
+    is_well = pc.and_not(is_well, facts["is_out_of_range"])
     # An unknown fact needs a rule.
     return pc.coalesce(is_well, False)
 
 
 def _commits(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, suspects: pa.Array
-) -> pa.Table:
-    """The evidence of recent commits about suspects, and groups whose commits were aborted."""
-    since = now - COMMITS_WITHIN
-    commits = recent_commits(reader, since, now, of_groups(group_ids), ATTEMPTS)
+) -> tuple[pa.Table, int]:
+    """The recent commits of suspects and of groups whose commits were aborted.
+
+    With the number of recent commits of all groups.
+    """
+    all_commits = recent_commits(reader, now - COMMITS_WITHIN, now, outcomes=ATTEMPTS)
+    wanted = of_groups(group_ids)
+    commits = all_commits if wanted is None else all_commits.filter(wanted)
     is_aborted = pc.equal(commits["outcome"], Outcome.ABORTED.value)
     aborted = pc.unique(commits["group_id"].filter(is_aborted))
-    wanted = pc.unique(pa.concat_arrays([aborted.cast(pa.string()), suspects.cast(pa.string())]))
-    return commit_windows(commits.filter(pc.is_in(commits["group_id"], wanted)))
+    chosen = pc.unique(pa.concat_arrays([aborted.cast(pa.string()), suspects.cast(pa.string())]))
+    return commits.filter(pc.is_in(commits["group_id"], chosen)), all_commits.num_rows
 
 
 def _expiries(
@@ -228,11 +329,13 @@ _REWINDS: Final = pa.schema(
 
 def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | None) -> pa.Table:
     """The last move back of each committed offset, and the greatest offset that one left."""
-    since = now - COMMITS_WITHIN
+    # Events have times of the brokers.
+    until = now + reader.clock_skew
+    since = until - COMMITS_WITHIN
     names = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
     during = [
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-        *(("record_timestamp", "<=", now), ("event", "in", names)),
+        *(("record_timestamp", "<=", until), ("event", "in", names)),
     ]
     columns = [*KEY, "record_offset", "offset_before", "offset_after", "record_timestamp"]
     events = reader.read(GROUP_EVENTS.name, columns, during)
@@ -249,7 +352,8 @@ def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | No
             ]
         )
     )
-    return rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
+    rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
+    return with_columns(rewinds, {"rewind_at": reader.own_times(rewinds["rewind_at"])})
 
 
 def _ms(times: Any) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.apply.columns import TIMESTAMP, nullable, with_columns
 from coordinator_state.insight.lag import Bools, Int64s
 from coordinator_state.replay.offsets import Outcome
 from streaming.tables.reader import TableReader
@@ -20,6 +20,8 @@ KEY = ["group_id", "topic", "partition"]
 _COLUMNS = [*KEY, "record_offset", "committed_offset", "commit_timestamp", "outcome"]
 # The record of a commit is written shortly after its commit timestamp.
 _SLACK = timedelta(minutes=1)
+COMMITS_WITHIN: Final = timedelta(minutes=10)
+"""The time before a moment whose commits count as recent."""
 ATTEMPTS = (Outcome.COMMITTED, Outcome.ABORTED, Outcome.SUPERSEDED)
 """The outcomes of commits that show that a group is active."""
 
@@ -31,7 +33,11 @@ def recent_commits(
     wanted: pc.Expression | None = None,
     outcomes: Collection[Outcome] = (Outcome.COMMITTED,),
 ) -> pa.Table:
-    """Commits with these outcomes and a commit timestamp between two times; unsorted."""
+    """Commits with these outcomes and a commit timestamp between two times; unsorted.
+
+    Both times, and the timestamps of the result, are by the clock of `run`.
+    """
+    since, until = since + reader.clock_skew, until + reader.clock_skew
     during = [
         ("day", ">=", (since - _SLACK).date()),
         ("record_timestamp", ">=", since - _SLACK),
@@ -41,6 +47,8 @@ def recent_commits(
         ("is_tombstone", "=", False),
     ]
     rows = reader.read(OFFSET_COMMITS.name, _COLUMNS, during).select(_COLUMNS)
+    rows = rows.cast(nullable(rows.schema))
+    rows = with_columns(rows, {"commit_timestamp": reader.own_times(rows["commit_timestamp"])})
     return rows if wanted is None else rows.filter(wanted)
 
 
@@ -69,7 +77,7 @@ def commit_windows(commits: pa.Table) -> pa.Table:
     """The evidence of `ATTEMPTS` about each key (`COMMIT_WINDOWS`)."""
     if not commits.num_rows:
         return COMMIT_WINDOWS.empty_table()
-    commits, keys, first = _by_key(commits)
+    commits, keys, first = by_key(commits)
     outcome = commits["outcome"]
     is_committed, is_aborted, is_superseded = (
         pc.equal(outcome, attempt.value).to_numpy(zero_copy_only=False) for attempt in ATTEMPTS
@@ -103,8 +111,10 @@ def commit_windows(commits: pa.Table) -> pa.Table:
     return pa.table(columns, names=COMMIT_WINDOWS.names).cast(COMMIT_WINDOWS)
 
 
-def _by_key(commits: pa.Table) -> tuple[pa.Table, Int64s, Int64s]:
+def by_key(commits: pa.Table) -> tuple[pa.Table, Int64s, Int64s]:
     """Commits sorted by key and record offset, the number of each one's key, each key's first."""
+    if not commits.num_rows:
+        return commits, np.empty(0, np.int64), np.empty(0, np.int64)
     codes = np.zeros(commits.num_rows, np.int64)
     for name in KEY:
         column = commits[name].combine_chunks().dictionary_encode()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.insight.group_status import SilentMembers
-from coordinator_state.insight.lag import UNKNOWN
+from coordinator_state.insight.lag import GONE, UNKNOWN
 from streaming.clock import moment_ms
 from streaming.lag.offset_samples import Logs
 from streaming.lag.owners import owners
@@ -35,8 +35,8 @@ def silent_members(
 
     `committed` has `KEY`, `member_id` and `committed_offset` of the rows of `group_lag`. Of a share
     group, the offset is null until a record of the partition is acknowledged.
-    A row has `topic`, `partition`, `member_id`, `assigned_ms`, `records` and `waiting_ms`, see
-    `SilentMembers`.
+    A row has `topic`, `topic_state`, `partition`, `member_id`, `assigned_ms`, `records` and
+    `waiting_ms`, see `SilentMembers`.
     """
     if committed["committed_offset"].null_count:
         committed = committed.filter(pc.is_valid(committed["committed_offset"]))
@@ -60,8 +60,9 @@ def silent_members(
     produced = samples.lags(logs.of_rows, first, now_ms)
     rows_by_group: dict[str, list[Row]] = defaultdict(list)
     columns = [silent[name].to_pylist() for name in (*KEY, "member_id")]
-    for group_id, topic, partition, member_id, since_ms, end, lag, waiting_ms in zip(
+    for group_id, topic, partition, member_id, state, since_ms, end, lag, waiting_ms in zip(
         *columns,
+        samples.state[logs.of_rows].tolist(),
         at_ms.tolist(),
         first.tolist(),
         produced.lag.tolist(),
@@ -71,6 +72,7 @@ def silent_members(
         rows_by_group[group_id].append(
             {
                 **{"topic": topic, "partition": partition, "member_id": member_id},
+                "topic_state": state,
                 "assigned_ms": None if since_ms == UNKNOWN else max(now_ms - since_ms, 0),
                 "records": None if end == UNKNOWN else lag,
                 "waiting_ms": waiting_ms if end != UNKNOWN and lag > 0 else None,
@@ -88,6 +90,7 @@ def silent_facts(partitions: Collection[Row]) -> SilentMembers:
         members=len({row["member_id"] for row in partitions}),
         partitions=len(partitions),
         assigned_ms=min(assigned, default=None),
+        gone=sorted({row["topic"] for row in partitions if row["topic_state"] == GONE}),
         records=sum(records) if records else None,
         waiting_ms=max(waiting, default=None),
     )
@@ -106,7 +109,7 @@ def _assigned_at_ms(reader: TableReader, group_ids: Collection[str]) -> dict[str
     )
     newest = rows.group_by("group_id").aggregate([("record_timestamp", "max")])
     return {
-        row["group_id"]: moment_ms(row["record_timestamp_max"])
+        row["group_id"]: moment_ms(row["record_timestamp_max"] - reader.clock_skew)
         for row in newest.to_pylist()
         if row["record_timestamp_max"] is not None
     }

@@ -35,6 +35,7 @@ from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.lag.judged_changes import JudgedChanges, judged_changes, kept_schema
+from streaming.lag.paces import KnownPaces
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
@@ -109,6 +110,7 @@ class StatusEvaluation:
     _noted_at: datetime = BEGINNING
     """The moment of the last evaluation without groups that a property has."""
     _gaps: Sequence[EvaluationGap] = ()
+    _paces: KnownPaces = field(default_factory=KnownPaces)
     _used_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
     """The processor time of the last two evaluations."""
 
@@ -148,7 +150,7 @@ class StatusEvaluation:
             return
         used_before_s = self.processor()
         try:
-            self.keep(Evaluation.of(reader))
+            self.keep(Evaluation.of(reader, known=self._paces))
         finally:
             self._used_s.append(self.processor() - used_before_s)
             # The first one loads code.

@@ -20,8 +20,8 @@ from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
+from streaming.run.cluster_settings import delete_retention_ms
 from streaming.run.leaderless import set_leaderless
-from streaming.run.retentions import delete_retention_ms
 from streaming.run.settings import ALL_TOPICS, RunSettings
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import TopicProgress

@@ -23,6 +23,7 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.loader_rules import ClusterRules
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
+from streaming.run.cluster_settings import ClusterSettings
 from streaming.run.engine_choice import (
     EngineChoice,
     choose_engine,
@@ -41,7 +42,6 @@ from streaming.run.monitoring.query_listener import listening
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.offsets_topic import await_log, find_log
 from streaming.run.other_topics import TopicStarts
-from streaming.run.retentions import Retentions
 from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.source_options import source_options
@@ -164,7 +164,7 @@ def _run(
                 "rules": str(rules.known),
             },
         )
-        retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
+        cluster_settings = ClusterSettings.ask(settings.bootstrap_servers, kafka_config)
         topic_starts = TopicStarts(
             settings=settings,
             kafka_config=kafka_config,
@@ -185,7 +185,9 @@ def _run(
             with ThreadPoolExecutor(1, "source") as pool:
                 registered = pool.submit(register_source, session)
                 # After Spark has started, so an older run keeps writing until this one is able to.
-                start = _first_start(settings, kafka_config, rules, retentions, topic_starts, stop)
+                start = _first_start(
+                    settings, kafka_config, rules, cluster_settings, topic_starts, stop
+                )
             if start is None:
                 return
             with living_jvm(session):
@@ -201,7 +203,7 @@ def _run(
                     choice,
                     schema,
                     rules,
-                    retentions,
+                    cluster_settings,
                     topic_starts,
                     start.writer,
                     start,
@@ -216,7 +218,7 @@ def _first_start(
     settings: RunSettings,
     kafka_config: dict[str, object],
     rules: ClusterRules,
-    retentions: Retentions,
+    cluster_settings: ClusterSettings,
     topic_starts: TopicStarts,
     stop: threading.Event,
 ) -> Start | None:
@@ -230,7 +232,14 @@ def _first_start(
     while True:
         try:
             return start_from(
-                settings, kafka_config, rules, retentions, topic_starts, stop, None, last_at_end={}
+                settings,
+                kafka_config,
+                rules,
+                cluster_settings,
+                topic_starts,
+                stop,
+                None,
+                last_at_end={},
             )
         except TimeoutError as error:
             if stop.is_set():
@@ -254,7 +263,7 @@ class _Queries:
     choice: EngineChoice
     schema: str | None
     rules: ClusterRules
-    retentions: Retentions
+    cluster_settings: ClusterSettings
     topic_starts: TopicStarts
     writer: Writer
     first: Start | None
@@ -275,7 +284,7 @@ class _Queries:
                 self.writer.epoch,
                 settings.bootstrap_servers,
                 self.kafka_config,
-                timedelta(milliseconds=self.retentions.delete_retention_ms),
+                timedelta(milliseconds=self.cluster_settings.delete_retention_ms),
                 self.rules.refresh,
             )
             opened.enter_context(closing(watch))
@@ -326,7 +335,7 @@ class _Queries:
                 release=start.progress.release,
                 history_mode=self.settings.history,
                 topic_names=topic_names,
-                offsets_retention_ms=self.retentions.offsets_retention_ms,
+                offsets_retention_ms=self.cluster_settings.offsets_retention_ms,
             )
             apply = MicroBatchApply(
                 engine_of(
@@ -376,7 +385,7 @@ class _Queries:
                     self.settings,
                     self.kafka_config,
                     self.rules,
-                    self.retentions,
+                    self.cluster_settings,
                     self.topic_starts,
                     self.stop,
                     self.writer,

@@ -20,9 +20,9 @@ from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, upgrade_reason
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
+from streaming.run.cluster_settings import ClusterSettings
 from streaming.run.leaderless import set_leaderless
 from streaming.run.other_topics import OtherTopics, TopicStarts
-from streaming.run.retentions import Retentions
 from streaming.run.settings import RunSettings
 from streaming.run.stages import enter_stage
 from streaming.tables import folder as tables_folder
@@ -78,7 +78,7 @@ def start_from(
     settings: RunSettings,
     kafka_config: Mapping[str, Any],
     cluster_rules: ClusterRules,
-    retentions: Retentions,
+    cluster_settings: ClusterSettings,
     topic_starts: TopicStarts,
     stop: threading.Event,
     writer: Writer | None,
@@ -94,7 +94,7 @@ def start_from(
         settings: the settings of the run.
         kafka_config: keyword arguments for kafka-python.
         cluster_rules: the loader's rules of the cluster; they are asked for again.
-        retentions: the retentions of the cluster.
+        cluster_settings: the settings of the cluster.
         topic_starts: starts the other internal topics.
         stop: ends the retries of unreachable brokers.
         writer: the run's writer. None at its first query: then this fences an older run.
@@ -122,7 +122,7 @@ def start_from(
         description = client.describe()
         rules = cluster_rules.refresh()
         if writer is None:
-            writer = _take_over(settings, description, retentions, rules)
+            writer = _take_over(settings, description, cluster_settings, rules)
         else:
             recover(writer)
         progress = LoadProgress.read(TableReader(settings.tables))
@@ -131,10 +131,10 @@ def start_from(
         tables_folder.keep_up_to_date(
             writer.epoch,
             log_partitions=len(description.leaders),
-            offsets_retention_ms=retentions.offsets_retention_ms,
+            offsets_retention_ms=cluster_settings.offsets_retention_ms,
             snapshot_retention=parse_duration(settings.snapshot_retention),
             history=settings.history,
-            status_rules=settings.status_rules,
+            status_rules=cluster_settings.limits(settings.status_rules),
             has_external=bool(settings.external),
         )
         wanted = frozenset(settings.log_partitions or description.leaders)
@@ -145,7 +145,7 @@ def start_from(
             progress,
             log_ends,
             upgrade=upgrade_reason(progress, rules),
-            delete_retention_ms=retentions.delete_retention_ms,
+            delete_retention_ms=cluster_settings.delete_retention_ms,
             now=now,
         )
         progress.were_at_end(
@@ -268,7 +268,10 @@ def _create(
 
 
 def _take_over(
-    settings: RunSettings, log: LogDescription, retentions: Retentions, rules: LoaderRules
+    settings: RunSettings,
+    log: LogDescription,
+    cluster_settings: ClusterSettings,
+    rules: LoaderRules,
 ) -> Writer:
     """Create the tables if there are none, and take over as their writer."""
     nothing = LoadProgress.nothing(
@@ -277,7 +280,7 @@ def _take_over(
         semantics=rules.semantics,
         release=rules.release,
     )
-    _create(settings, nothing, len(log.leaders), retentions.offsets_retention_ms)
+    _create(settings, nothing, len(log.leaders), cluster_settings.offsets_retention_ms)
     # Another run may just have created them, for another cluster.
     tables_folder.require_same_source(
         settings.tables, cluster_id=log.cluster_id, semantics=settings.semantics

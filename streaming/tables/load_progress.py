@@ -105,6 +105,7 @@ class LoadProgress(TopicProgress):
             progress.rows[row["log_partition"]] = Progress(**values)
             progress.query_id = row["query_id"]
             progress.batch_id = row["batch_id"]
+            progress.clock_skew_ms = row.get("clock_skew_ms")
             progress.updated_at = max(progress.updated_at, row["updated_at"])
             progress.table_versions.update(dict(row["table_versions"]))
         return progress
@@ -160,6 +161,7 @@ class LoadProgress(TopicProgress):
             "query_id": self.query_id,
             "batch_id": self.batch_id,
             "table_versions": sorted(self.table_versions.items()),
+            "clock_skew_ms": self.clock_skew_ms,
             "updated_at": self.updated_at,
         }
         return pa.Table.from_pylist(

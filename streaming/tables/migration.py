@@ -13,6 +13,8 @@ The format version of a folder is a property of `load_progress`. Each version ad
   `quarantine`.
 * 10: `group_lag`, `group_status` and `status_changes`, which `run` fills with its first evaluation.
 * 11: `epoch_entries` of `load_progress` and `topic_progress`.
+* 12: `clock_skew_ms` of `load_progress`, `usual_commit_ms` and `usual_move_ms` of `group_lag`,
+  `condition_ended_at` of `alerts`.
 
 A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
 without values, fills the JSON columns from the columns of bytes, and fills `log_topic`. Tables of

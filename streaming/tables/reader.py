@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -145,6 +146,18 @@ class TableReader(TableProperties):
     def load_states(self) -> dict[int, LoadState]:
         """The progress of each log partition of the tables."""
         return load_states(self._progress)
+
+    @cached_property
+    def clock_skew(self) -> timedelta:
+        """How far the brokers' clock is ahead of that of `run`; 0 if it is unknown."""
+        if "clock_skew_ms" not in self._progress.column_names:
+            # A snapshot from before the migration.
+            return timedelta()
+        return timedelta(milliseconds=pc.max(self._progress["clock_skew_ms"]).as_py() or 0)
+
+    def own_times(self, times: Any) -> Any:
+        """Times by the brokers' clock, by the clock of `run`."""
+        return pc.subtract(times, pa.scalar(self.clock_skew)) if self.clock_skew else times
 
     @cached_property
     def table_versions(self) -> dict[str, int]:

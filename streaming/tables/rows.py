@@ -50,6 +50,7 @@ class LoadProgressRow:
     query_id: str
     batch_id: int
     table_versions: dict[str, int] | None
+    clock_skew_ms: int | None
     updated_at: datetime
 
 
@@ -132,6 +133,7 @@ class AlertRow:
     group_status: str | None
     previous_status: str | None
     status_since: datetime | None
+    condition_ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +182,8 @@ class GroupLagRow(LagRow):
     reason: str
     growth_per_s: float | None
     trend: str | None
+    usual_commit_ms: int | None
+    usual_move_ms: int | None
     status_since: datetime | None
     evaluated_at: datetime
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from statistics import median_low
 from typing import Any
 
 from coordinator_state.apply.counts import RecordCounts
@@ -72,6 +74,7 @@ class Progress:
 
 
 _MAX_CLOCK_DIFFERENCE = timedelta(days=1)
+_CLOCK_DIFFERENCES = 5
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -80,14 +83,16 @@ class TopicProgress:
     """The progress of all log partitions of a topic.
 
     `topic_id` is empty until the topic exists. `updated_at` is when the rows were last written.
+    `clock_skew_ms` is how far the brokers' clock is ahead of ours; None until it is known.
     """
 
     topic: str
     topic_id: str
     rows: dict[int, Progress] = field(default_factory=dict)
     updated_at: datetime = NEVER
-    _clock_difference: timedelta = timedelta(0)
-    """The brokers' clock minus ours, by the last records that were read right after their write."""
+    clock_skew_ms: int | None = None
+    _differences_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_CLOCK_DIFFERENCES))
+    """The brokers' clock minus ours, by records that were read right after their write."""
 
     @property
     def applied_below(self) -> dict[int, int]:
@@ -198,10 +203,10 @@ class TopicProgress:
             is_at_end = position >= row.high_watermark
             if is_at_end and row.is_reloading:
                 row.reloaded_at = read_at
-            if row.has_caught_up and log_partition in newest_timestamps:
+            if row.has_caught_up and is_at_end and log_partition in newest_timestamps:
                 self._compare_clocks(newest_timestamps[log_partition], read_at)
             if is_at_end or row.current_at is None:
-                row.current_at = read_at + self._clock_difference
+                row.current_at = read_at + timedelta(milliseconds=self.clock_skew_ms or 0)
             row.has_caught_up = row.has_caught_up or is_at_end
             row.state = STATE_CURRENT if row.has_caught_up else STATE_LOADING
             read_in_all += read
@@ -228,4 +233,5 @@ class TopicProgress:
         difference = written_at - read_at
         # Clients may set any timestamp.
         if abs(difference) < _MAX_CLOCK_DIFFERENCE:
-            self._clock_difference = difference
+            self._differences_ms.append(difference // timedelta(milliseconds=1))
+            self.clock_skew_ms = median_low(self._differences_ms)

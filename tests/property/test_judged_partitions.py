@@ -50,6 +50,12 @@ _USUAL: dict[str, Any] = {
     **{"lag": 0, "lag_to_last_stable": 5, "time_lag_ms": 0, "time_lag_at_least_ms": 0},
     **{"rewound_from": None, "held_ms": None, "expires_in_ms": None, "aborted": 0},
     **{"commit_age_ms": 4_000, "has_members": True, "commits": 10, "commits_from_ms": 600_000},
+    **{
+        "is_out_of_range": False,
+        "unsubscribed_expires_in_ms": None,
+        "commit_waits": 9,
+        "usual_commit_ms": 5_000,
+    },
 }
 FACTS = st.fixed_dictionaries(
     {

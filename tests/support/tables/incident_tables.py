@@ -99,9 +99,13 @@ class Cluster:
 
     logs: dict[tuple[str, int], Log] = field(default_factory=lambda: defaultdict(Log))
     begin: datetime = BEGIN
+    skew_s: int = 0
+    """How far the brokers' clock is ahead of that of `run`."""
     log_partition: int = 0
     is_run_up: bool = True
     seconds: float = 0
+    positions: dict[str, list[int]] = field(default_factory=dict)
+    """What a group has read of its partitions, for steps that keep it."""
     next_offset: int = 0
     _rows: list[Row] = field(default_factory=list)
     _plan: PlanTables = field(default_factory=lambda: PlanTables(Semantics.COORDINATOR))
@@ -117,7 +121,8 @@ class Cluster:
 
     @property
     def now_ms(self) -> int:
-        return round(self.now.timestamp() * 1000)
+        """The time by the brokers' clock."""
+        return round(self.now.timestamp() * 1000) + 1000 * self.skew_s
 
     def produce(self, topic: str, records: int, partition: int = 0) -> int:
         """Append records to a log; gives its end."""
@@ -262,7 +267,8 @@ class Cluster:
     def _read_to(self, table: str, log_end: int, **columns: str) -> pa.Table:
         """A table with the progress of one log, all of whose records are applied."""
         ends = {"next_offset": log_end, "high_watermark": log_end}
-        row = with_defaults(table, {"updated_at": self.now, **ends, **columns})
+        skew = {} if table == "topic_progress" else {"clock_skew_ms": 1000 * self.skew_s}
+        row = with_defaults(table, {"updated_at": self.now, **ends, **columns, **skew})
         return pa.Table.from_pylist([row], _SCHEMAS[table])
 
 

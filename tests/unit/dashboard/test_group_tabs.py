@@ -93,10 +93,10 @@ def test_the_lag_of_each_topic_and_member(client: FlaskClient) -> None:
     html = page(client, BILLING)
     assert re.search(r'<dt>Trend</dt><dd><span class="(trend \w+|none)"', html)
     topics, members = rows_of(html, "By topic"), rows_of(html, "By member")
-    assert topics[0][:4] == ["invoices STOP", "4", "930", "900"]
+    assert topics[0][:4] == ["invoices UNKNOWN", "4", "930", "900"]
     assert [(*row[:4], row[5]) for row in members] == [
-        ("biller-0001 STOP", "3", "910", "900", "98 %"),
-        ("biller-0000 STOP", "3", "20", "10", "2 %"),
+        ("biller-0001 UNKNOWN", "3", "910", "900", "98 %"),
+        ("biller-0000 UNKNOWN", "3", "20", "10", "2 %"),
     ]
     html = page(client, BILLING, "group", tab="members", sort="-lag")
     first, _, last = rows_of(html, "Members")

@@ -24,11 +24,15 @@ WELL: dict[str, Any] = {
     **{"retention_margin_ms": None, "time_to_catch_up_ms": 0},
     **{"commit_rate_per_s": 10.0, "produce_rate_per_s": 10.0},
     **{"commit_age_ms": 4_000, "commits": 121, "commits_from_ms": 604_000},
+    **{"usual_commit_ms": 5_000, "commit_waits": 120, "usual_move_ms": 5_000, "move_waits": 120},
+    **{"longest_move_ms": 20_000, "is_member_busy": False},
+    **{"usual_hold_ms": None, "holds": 0, "is_often_held": False, "is_out_of_range": False},
+    "unsubscribed_expires_in_ms": None,
     **{"same_commits": 1, "moved_at_ms": AT_MS - 4_000},
     **dict.fromkeys(("rewound_from", "rewind_from", "rewind_to", "rewind_ago_ms")),
     **{"aborted": 0, "aborted_from_ms": None, "aborted_ago_ms": None},
     **dict.fromkeys(("held_ms", "pending_producer_id", "pending_client_id", "expires_in_ms")),
-    **{"pending_transactional_id": None, "is_marker_lost": False},
+    **{"pending_transactional_id": None, "is_marker_lost": False, "overdue_ms": None},
 }
 OLD = {"time_lag_ms": 90_000, "time_lag_at_least_ms": 90_000}
 BEHIND = OLD | {
@@ -37,6 +41,9 @@ BEHIND = OLD | {
 }
 AT_STABLE = BEHIND | {"lag_to_last_stable": 0, "last_stable_offset": 1_000}
 STILL = BEHIND | {"same_commits": 13, "moved_at_ms": AT_MS - 64_000}
+LONG_STILL = STILL | {
+    **{"time_lag_ms": 301_000, "time_lag_at_least_ms": 301_000, "moved_at_ms": AT_MS - 301_000}
+}
 REWOUND = BEHIND | {
     **{"rewound_from": 1_400, "rewind_from": 1_200, "rewind_to": 900, "rewind_ago_ms": 11_000}
 }
@@ -69,9 +76,17 @@ def silent(age_ms: int) -> dict[str, int]:
     }
 
 
+def pace(usual_ms: int | None, waits: int = 3) -> dict[str, Any]:
+    """The usual time until a record is committed, and the waits that show it."""
+    return {
+        **{"usual_commit_ms": usual_ms, "commit_waits": waits},
+        **{"usual_move_ms": usual_ms, "move_waits": waits},
+    }
+
+
 def single(age_ms: int) -> dict[str, Any]:
     """Behind, after a single commit."""
-    commit = {"commits": 1, "commits_from_ms": age_ms, "commit_age_ms": age_ms}
+    commit = {"commits": 1, "commits_from_ms": age_ms, "commit_age_ms": age_ms} | pace(None, 0)
     return BEHIND | commit | {"moved_at_ms": None, "commit_rate_per_s": 0.0}
 
 
@@ -83,7 +98,7 @@ def single(age_ms: int) -> dict[str, Any]:
         (NO_MEMBERS, "OK", "caught up; the group has no members"),
         (NO_MEMBERS | silent(301_000), "IDLE", "caught up; no members"),
         (
-            NO_MEMBERS | {"commits": 3, "commits_from_ms": 700_000, "commit_age_ms": 400_000},
+            NO_MEMBERS | silent(400_000) | pace(150_000),
             *("OK", "caught up; the group has no members"),
         ),
         (NO_MEMBERS | BEHIND | time_lag(900), "OK", "500 behind, oldest 0.9 s"),
@@ -108,28 +123,40 @@ def single(age_ms: int) -> dict[str, Any]:
             *("WARN", f"unread records will be deleted in 10 min; {LATE}"),
         ),
         (DELETED_SOON | {"time_to_catch_up_ms": 500_000}, "OK", ""),
-        (BEHIND | silent(46_000), "STOP", f"no commit for 46 s, usually every 5 s; {LATER}"),
+        (BEHIND | silent(46_000), "STOP", f"no commit for 46 s, usually within 5 s; {LATER}"),
         # Records that were just produced need no commit.
         (BEHIND | silent(600_000) | time_lag(2_000), "OK", ""),
         # Every ten minutes.
         (
             BEHIND
             | time_lag(400_000)
+            | pace(600_000)
             | {"commits": 2, "commits_from_ms": 1_000_000}
             | {"commit_age_ms": 400_000},
             *("OK", ""),
         ),
         (
-            BEHIND | {"commits": 7, "commits_from_ms": 540_000, "commit_rate_per_s": 8.25},
+            BEHIND | pace(90_000) | {"commit_rate_per_s": 8.25},
             *("OK", LATE),
         ),
+        # The first waits may be shorter than usual.
+        (BEHIND | silent(200_000) | time_lag(200_000) | pace(2_000, 2), "OK", ""),
+        (BEHIND | silent(301_000) | time_lag(301_000) | pace(2_000, 2), "STOP", ""),
         # The usual time between commits is not known yet.
         (single(85_000), "OK", ""),
         (single(200_000) | time_lag(200_000), "OK", ""),
         (
             single(301_000) | time_lag(None, 10_000),
-            *("STOP", "no commit for 5 min; 500 behind, oldest at least 10 s, +10/s"),
+            "UNKNOWN",
+            "no commit for 5 min; the usual time between its commits is not known yet; 500 behind, "
+            "oldest at least 10 s, +10/s",
         ),
+        (
+            single(3_601_000) | time_lag(None, 10_000),
+            *("STOP", "no commit for 60 min; 500 behind, oldest at least 10 s, +10/s"),
+        ),
+        # The members of a share group have a minute to acknowledge a record.
+        (single(301_000) | time_lag(301_000) | {"group_type": "share"}, "STOP", ""),
         (STILL, "STALL", f"13 commits since 06:11:36 UTC, all at offset 1,000; {LATER}"),
         (
             STILL | {"moved_at_ms": None, "same_commits": 121},
@@ -137,6 +164,13 @@ def single(age_ms: int) -> dict[str, Any]:
         ),
         (STILL | time_lag(None, 600_000), "STALL", ""),
         (STILL | time_lag(40_000), "OK", ""),
+        # It works on a record for half a minute, and commits meanwhile.
+        (STILL | pace(31_000), "OK", ""),
+        (STILL | pace(None, 0), "OK", ""),
+        # The member reads one partition after the other.
+        (STILL | {"is_member_busy": True}, "OK", ""),
+        (LONG_STILL | {"is_member_busy": True}, "STALL", ""),
+        (LONG_STILL | {"is_member_busy": True, "longest_move_ms": 200_000}, "OK", ""),
         (STILL | {"moved_at_ms": AT_MS - 22_000}, "OK", ""),
         # The last commit was before there was anything to read.
         (STILL | time_lag(44_000) | {"commit_age_ms": 44_500}, "OK", ""),
@@ -152,15 +186,15 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             ABORTED | {"aborted_ago_ms": 60_000},
             "STOP",
-            f"no commit for 60 s, usually every 4 s; 41 commits aborted before that; {LATER}",
+            f"no commit for 60 s, usually within 5 s; 41 commits aborted before that; {LATER}",
         ),
         (HELD, "PENDING", f"commits held for 2 min by an {OPEN} (client {CLIENT}); {LATEST}"),
         (HELD | {"held_ms": 29_000, "commit_age_ms": 30_000, "lag": 1} | time_lag(900), "OK", ""),
         # Its transactions usually take a minute.
         (
             HELD
-            | {"commits": 6, "commits_from_ms": 300_000, "commit_age_ms": 60_000}
-            | {"held_ms": 60_000, "commit_rate_per_s": 75.0},
+            | pace(60_000)
+            | {"commit_age_ms": 60_000, "held_ms": 60_000, "commit_rate_per_s": 75.0},
             *("OK", ""),
         ),
         (HELD | {"lag": None, "time_lag_unknown": NO_SAMPLE}, "PENDING", f"commits held.*{OPEN}"),
@@ -179,6 +213,24 @@ def single(age_ms: int) -> dict[str, Any]:
             "a transaction in the log has been open for 90 s: last stable offset 1,000, log end "
             f"1,500; {LATER}",
         ),
+        # Transactions of this log usually take a minute, or the first one of its samples is open.
+        (AT_STABLE | {"usual_hold_ms": 60_000, "holds": 3, "is_often_held": True}, "OK", ""),
+        (AT_STABLE | {"is_often_held": True}, "OK", ""),
+        (
+            AT_STABLE | {"is_often_held": True} | time_lag(901_000),
+            "UNKNOWN",
+            "a transaction in the log has been open for 15 min; the usual time of its transactions "
+            "is not known yet; 500 behind, oldest 15 min",
+        ),
+        (AT_STABLE | {"is_often_held": True} | time_lag(3_601_000), "HANGING_TRANSACTION", ""),
+        (
+            AT_STABLE
+            | silent(1_201_000)
+            | time_lag(1_200_000)
+            | pace(1_200_000)
+            | {"usual_hold_ms": 1_200_000, "holds": 3, "is_often_held": True},
+            *("OK", ""),
+        ),
         # It reads what is not committed.
         (AT_STABLE | {"last_stable_offset": 900}, "OK", ""),
         (
@@ -187,11 +239,8 @@ def single(age_ms: int) -> dict[str, Any]:
             "a transaction in the log has been open for at least 15 min: last stable offset "
             "1,000, log end 1,500; 500 behind, oldest at least 15 min",
         ),
-        (
-            AT_STABLE | silent(100_000) | time_lag(None, 10_000),
-            "STOP",
-            "no commit for 100 s.*; a transaction in the log is open at offset 1,000; 500 behind",
-        ),
+        # It has nothing to read.
+        (AT_STABLE | silent(100_000) | time_lag(None, 10_000), "OK", ""),
         (REWOUND, "REWIND", f"went back 11 s ago from 1,200 to 900; now 1,000; {LATE}"),
         (REWOUND | {"lag": 0}, "OK", "caught up"),
         (REWOUND | {"committed_offset": 1_400}, "OK", ""),
@@ -204,6 +253,15 @@ def single(age_ms: int) -> dict[str, Any]:
             {"topic_state": "gone", "lag": None},
             *("TOPIC_GONE", "the topic does not exist; committed offset 1,000 remains"),
         ),
+        # A later record may delete the offset, or end the transaction.
+        ({"topic_state": "gone", "lag": None, "behind_ms": 121_000}, "UNKNOWN", ""),
+        (HELD | {"held_ms": 901_000, "behind_ms": None}, "UNKNOWN", "the delay of.*unknown"),
+        (
+            {"is_out_of_range": True, "log_end_offset": 500},
+            "OUT_OF_RANGE",
+            "committed 1,000, but the log ends at 500: the next fetch resets the offset "
+            "(auto.offset.reset)",
+        ),
         (NO_MEMBERS | {"expires_in_ms": DAY_MS - 1}, "EXPIRING", "offset 1,000 expires in 24 h"),
         ({"expires_in_ms": -5}, "EXPIRING", "offset 1,000 is due to expire"),
         ({"expires_in_ms": DAY_MS}, "OK", "caught up"),
@@ -215,10 +273,17 @@ def single(age_ms: int) -> dict[str, Any]:
         ),
         (
             HELD | {"is_marker_lost": True, "pending_client_id": None},
-            "PENDING",
+            "HANGING_TRANSACTION",
             "commits held for 2 min by a transaction of producer 2 that its coordinator has ended: "
             "abort it by hand; .*behind",
         ),
+        (
+            BEHIND | silent(4_000_000) | {"unsubscribed_expires_in_ms": 5 * DAY_MS},
+            *("OK", "no member subscribes to the topic any more; the offset expires in 5 d"),
+        ),
+        # The time-out of the transaction is known.
+        (HELD | {"held_ms": 901_000, "overdue_ms": -2_000_000}, "PENDING", ""),
+        (HELD | {"overdue_ms": 31_000}, "HANGING_TRANSACTION", ""),
     ],
 )
 def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
@@ -235,6 +300,8 @@ def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
     [
         ("stop_after_ms", BEHIND | silent(46_000), 47_000),
         ("slow_after_ms", STILL, 91_000),
+        ("pace_unknown_after_ms", single(301_000) | time_lag(301_000), 302_000),
+        ("stop_unknown_after_ms", single(3_601_000) | time_lag(3_601_000), 3_602_000),
         ("aborting_after_ms", ABORTED, 121_000),
         ("pending_after_ms", HELD | {"lag": None, "time_lag_unknown": "x"}, 121_000),
         ("idle_after_ms", NO_MEMBERS | silent(301_000), 302_000),

@@ -200,7 +200,7 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
         (moment(120), "pays", "STOP", "OK"),
     ]
     assert [row["reason"] for row in group_changes if row["status_after"] == "STOP"] == [
-        "no commit for 65 s, usually every 5 s; 6,510 behind, oldest 65 s, +100/s"
+        "no commit for 65 s, usually within 5 s; 6,510 behind, oldest 65 s, +100/s"
     ]
 
 

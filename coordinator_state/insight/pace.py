@@ -1,0 +1,161 @@
+"""The pace of a group: how long a record usually waits until the group commits it.
+
+A group that commits every half hour is well for half an hour. A group that commits a second after
+each record, and gets a record a day, is not well after a minute. So the pace is not the time
+between commits: it is the time from the first record that was there to read, or from the commit
+before it if that is later, to the next commit.
+
+The same holds for transactions of producers: the pace is the time for which they usually hold the
+last stable offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s, LogHistories
+
+USUAL: Final = 0.9
+"""So much of the waits are at most the usual one. A pace that varies is no stop."""
+ENOUGH: Final = 3
+"""Waits after which a pace is known: the first commits of a group are often quicker than usual."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paces:
+    """The pace of each key, in ms; `UNKNOWN` without a wait.
+
+    Attributes:
+        usual_commit_ms: the usual wait for a commit, at whatever offset.
+        commit_waits: the number of waits that show it.
+        usual_move_ms: the usual wait for a commit with another offset.
+        move_waits: the number of waits that show it.
+        longest_move_ms: the longest of these waits.
+    """
+
+    usual_commit_ms: Int64s
+    commit_waits: Int64s
+    usual_move_ms: Int64s
+    move_waits: Int64s
+    longest_move_ms: Int64s
+
+
+def paces(
+    logs: LogHistories,
+    *,
+    key: Int64s,
+    log: Int64s,
+    committed_offset: Int64s,
+    committed_at_ms: Int64s,
+    count: int,
+) -> Paces:
+    """Return the pace of each key.
+
+    Args:
+        logs: the samples of the logs.
+        key: the number of each commit's key. Commits are in the order of keys and record offsets.
+        log: the number of each commit's log.
+        committed_offset: each commit's offset.
+        committed_at_ms: each commit's time since the epoch.
+        count: the number of keys.
+    """
+    columns = key, log, committed_offset, committed_at_ms
+    commits_key, commit_ms = _waits(logs, *columns)
+    has_moved = np.ones(key.size, np.bool_)
+    has_moved[1:] = (key[1:] != key[:-1]) | (committed_offset[1:] != committed_offset[:-1])
+    moves_key, move_ms = _waits(logs, *(column[has_moved] for column in columns))
+    return Paces(
+        usual_commit_ms=usual_ms(commits_key, commit_ms, count),
+        commit_waits=np.bincount(commits_key, minlength=count),
+        usual_move_ms=usual_ms(moves_key, move_ms, count),
+        move_waits=np.bincount(moves_key, minlength=count),
+        longest_move_ms=usual_ms(moves_key, move_ms, count, share=1),
+    )
+
+
+def _waits(
+    logs: LogHistories,
+    key: Int64s,
+    log: Int64s,
+    committed_offset: Int64s,
+    committed_at_ms: Int64s,
+) -> tuple[Int64s, Int64s]:
+    """Return the key of each wait and its length.
+
+    History from before the first sample of a log was loaded, and a load leaves out most commits. So
+    only waits since then count, and the last one: a load keeps the last two commits.
+    """
+    before = np.flatnonzero(key[1:] == key[:-1])
+    is_last = np.append(np.diff(key[before]) != 0, True)[: before.size]
+    key, log = key[before], log[before]
+    began_ms = committed_at_ms[before]
+    is_known = is_last | (logs.is_known[log] & (began_ms >= logs.sampled_since_ms(log)))
+    # A record that was there before the commit is older than it.
+    began_ms = np.maximum(began_ms, logs.produced_at_ms(log, committed_offset[before]))
+    waits_ms = committed_at_ms[before + 1] - began_ms
+    is_known &= waits_ms > 0
+    return key[is_known], waits_ms[is_known]
+
+
+def usual_ms(key: Int64s, waits_ms: Int64s, count: int, share: float = USUAL) -> Int64s:
+    """Return the wait of each key that a share of its waits do not exceed, `UNKNOWN` without one.
+
+    >>> usual_ms(np.array([0, 0, 2]), np.array([5, 7, 1]), 3).tolist()
+    [7, -1, 1]
+    """
+    order = np.lexsort((waits_ms, key))
+    waits = np.bincount(key, minlength=count)
+    first = np.cumsum(waits) - waits
+    places = first + np.ceil(share * waits).astype(np.int64) - 1
+    usual = np.full(count, UNKNOWN)
+    has_waits = waits > 0
+    usual[has_waits] = waits_ms[order][places[has_waits]]
+    return usual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """How long open transactions hold the last stable offset of each log.
+
+    Attributes:
+        usual_ms: the usual time; `UNKNOWN` if no hold has begun and ended.
+        holds: the number of holds that show it.
+        is_frequent: whether most samples before the last hold are within one, or there are none.
+    """
+
+    usual_ms: Int64s
+    holds: Int64s
+    is_frequent: Bools
+
+
+def stable_holds(logs: LogHistories) -> Holds:
+    """Return the holds of each log.
+
+    A hold begins with the first sample of a last stable offset below the log end, and ends with the
+    first sample of another one. If the first sample shows it, its beginning is unknown.
+    """
+    samples = logs.samples
+    log, stable_offset = samples.log, samples.last_stable_offset
+    is_held = (stable_offset != UNKNOWN) & (stable_offset < samples.log_end_offset)
+    is_first = np.ones(len(samples), np.bool_)
+    is_first[1:] = log[1:] != log[:-1]
+    is_begin = is_first.copy()
+    is_begin[1:] |= (stable_offset[1:] != stable_offset[:-1]) | (is_held[1:] != is_held[:-1])
+    begins = np.flatnonzero(is_begin)
+    begin, end = begins[:-1], begins[1:]
+    is_known = is_held[begin] & ~is_first[begin] & (log[begin] == log[end])
+    begin, end = begin[is_known], end[is_known]
+    times = samples.sampled_at_ms
+    # The last hold says nothing of those before it.
+    last_begin = np.zeros(logs.count, np.int64)
+    last_begin[log[begins]] = begins
+    is_before = np.arange(len(samples)) < last_begin[log]
+    held = np.bincount(log[is_held & is_before], minlength=logs.count)
+    return Holds(
+        usual_ms=usual_ms(log[begin], times[end] - times[begin], logs.count),
+        holds=np.bincount(log[begin], minlength=logs.count),
+        is_frequent=2 * held >= np.bincount(log[is_before], minlength=logs.count),
+    )
