@@ -34,7 +34,7 @@ class PartitionHistory:
 
     `lag`, `log_end_offset`, `waiting_ms`, the age of the first uncommitted record or its lower
     bound, `retention_margin_ms`, the time until that record may be deleted, and `owner`, a client
-    id and host, are null if unknown. `last` is the last applied commit, `interval_ms` the usual
+    id and host, are null if unknown. `last` is the last applied commit, `usual_commit_ms` the usual
     time between two commits. The last `same` commits have its committed offset; `same_since` is the
     first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
     to `last_aborted`. `pause` is the longest time between two applied commits. `recreated_at` is
@@ -53,7 +53,7 @@ class PartitionHistory:
     last: Commit
     same: int = 1
     same_since: Commit
-    interval_ms: float | None = None
+    usual_commit_ms: float | None = None
     pause: tuple[Commit, Commit] | None = None
     aborted: int = 0
     first_aborted: Commit | None = None

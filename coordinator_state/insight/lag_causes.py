@@ -242,9 +242,11 @@ def _is_overdue(partition: PartitionHistory, facts: GroupFacts) -> bool:
     silent = facts.known_until - partition.last.at
     if partition.waiting_ms is not None:
         silent = min(silent, timedelta(milliseconds=partition.waiting_ms))
-    if partition.aborted or partition.interval_ms is None:
+    if partition.aborted or partition.usual_commit_ms is None:
         return False
-    return silent > max(_OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=partition.interval_ms))
+    return silent > max(
+        _OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=partition.usual_commit_ms)
+    )
 
 
 def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
@@ -253,10 +255,12 @@ def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
         return
     stopped = overdue(facts)
     last = max(stopped, key=lambda partition: partition.last.at, default=newest)
-    if not stopped and (newest.interval_ms or facts.known_until - last.last.at <= _SILENT_FOR):
+    if not stopped and (newest.usual_commit_ms or facts.known_until - last.last.at <= _SILENT_FOR):
         return
-    usual = [partition.interval_ms for partition in stopped if partition.interval_ms is not None]
-    pace = f", usually every {time_text(median(usual))}" if usual else ""
+    usual = [
+        partition.usual_commit_ms for partition in stopped if partition.usual_commit_ms is not None
+    ]
+    pace = f", usually within {time_text(median(usual))}" if usual else ""
     of, others = "", ""
     moving = [
         partition
@@ -293,7 +297,7 @@ def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
     yield Evidence(
         cause=Cause.NO_COMMITS,
         text=f"no commit of {partition.place} from {when(start.at, facts)} to "
-        f"{when(end.at, facts)}, usually every {time_text(partition.interval_ms or 0)}",
+        f"{when(end.at, facts)}, usually within {time_text(partition.usual_commit_ms or 0)}",
         at=end.at,
         record_ids=[start.record_id, end.record_id],
         sql=commits_sql(facts, partition_sql(partition)),
@@ -302,7 +306,7 @@ def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
 
 
 def _usual_interval(partition: PartitionHistory) -> timedelta:
-    return timedelta(milliseconds=partition.interval_ms or 0)
+    return timedelta(milliseconds=partition.usual_commit_ms or 0)
 
 
 def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:

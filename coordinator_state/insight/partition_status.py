@@ -270,6 +270,8 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
         cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"
     if facts.held_ms is not None:
         cause += f"; {_held_text(facts)}"
+    if not facts.has_members:
+        cause = f"the group has no members; {cause}"
     return Status.STOP, cause
 
 

@@ -11,16 +11,15 @@ Source: clients/src/main/java/org/apache/kafka/clients/consumer/internals/Comple
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
 from coordinator_state.log.record import read_control_key
-from coordinator_state.log.record_batch import (
-    CorruptBatch,
-    RecordBatch,
-    read_record_batches,
-)
+from coordinator_state.log.record_batch import CorruptBatch, read_batch_header, read_frame
+from coordinator_state.log.record_set import MAGIC_POSITION, Frame, frame_record_set
 
-_ABORT = 0
+_ABORT: Final = 0
+_FIRST_MAGIC_WITH_TRANSACTIONS: Final = 2
 
 
 class LogTail:
@@ -50,31 +49,55 @@ class LogTail:
         """
         begins = sorted(aborted, key=lambda transaction: transaction[1])
         aborting: set[int] = set()
-        for batch in read_record_batches(records):
-            if isinstance(batch, CorruptBatch):
-                raise CorruptRecordBatch(batch.reason, position=0)
-            while begins and begins[0][1] <= batch.last_offset:
+        view = memoryview(records)
+        frames, rest = frame_record_set(view)
+        for frame in frames:
+            if frame.damage:
+                raise CorruptRecordBatch(frame.damage, position=frame.start)
+            while begins and begins[0][1] <= frame.last_offset:
                 aborting.add(begins.pop(0)[0])
-            if batch.is_control:
-                if _is_abort(batch):
-                    aborting.discard(batch.producer_id)
-            elif not (batch.is_transactional and batch.producer_id in aborting):
-                if batch.remainder is not None:
-                    raise CorruptRecordBatch(batch.remainder.reason, position=0)
-                if any(self._first <= record.record_offset < self.end for record in batch.records):
-                    self.offsets = 0
-                    return
-            self.next_offset = max(self.next_offset, batch.last_offset + 1)
+            if self._has_record(view, frame, aborting):
+                self.offsets = 0
+                return
+            self.next_offset = max(self.next_offset, frame.last_offset + 1)
+        if rest.damage and not rest.is_cut:
+            raise CorruptRecordBatch(rest.damage, position=rest.start)
         if self.next_offset >= self.end:
             self.take_nothing()
+
+    def _has_record(self, view: memoryview, frame: Frame, aborting: set[int]) -> bool:
+        """Whether a batch has a record for the consumer; an abort marker ends a transaction.
+
+        Only a batch that begins before the consumer's position is decompressed.
+        """
+        raw = view[frame.start : frame.end]
+        if raw[MAGIC_POSITION] < _FIRST_MAGIC_WITH_TRANSACTIONS:
+            return True
+        header = read_batch_header(raw)
+        if header.is_control:
+            if _is_abort(view, frame):
+                aborting.discard(header.producer_id)
+            return False
+        if not header.records_count or (header.is_transactional and header.producer_id in aborting):
+            return False
+        if header.base_offset >= self._first:
+            return True
+        batch = read_frame(view, frame)
+        if isinstance(batch, CorruptBatch):
+            raise CorruptRecordBatch(batch.reason, position=frame.start)
+        if batch.remainder is not None:
+            raise CorruptRecordBatch(batch.remainder.reason, position=frame.start)
+        return any(record.record_offset >= self._first for record in batch.records)
 
     def take_nothing(self) -> None:
         """Note that the log has no more batches."""
         self.offsets = self.end - self._first
 
 
-def _is_abort(batch: RecordBatch) -> bool:
-    keys = (record.key for record in batch.records if record.key is not None)
+def _is_abort(view: memoryview, frame: Frame) -> bool:
+    batch = read_frame(view, frame)
+    records = () if isinstance(batch, CorruptBatch) else batch.records
+    keys = (record.key for record in records if record.key is not None)
     try:
         return any(read_control_key(key)[1] == _ABORT for key in keys)
     except DecodeError:

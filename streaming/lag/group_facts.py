@@ -195,6 +195,8 @@ def _history(
         (applied[number].at - applied[number - 1].at).total_seconds() * 1000
         for number in range(1, len(applied))
     ]
+    # The evaluation measures the pace where a status depends on it.
+    usual_ms = lag["usual_commit_ms"]
     return PartitionHistory(
         topic=offset["topic"],
         partition=offset["partition"],
@@ -204,7 +206,7 @@ def _history(
         last=last,
         same=same,
         same_since=applied[-same],
-        interval_ms=median(intervals) if intervals else None,
+        usual_commit_ms=median(intervals) if usual_ms is None and intervals else usual_ms,
         pause=max(pairwise(applied), key=lambda pair: pair[1].at - pair[0].at, default=None),
         aborted=len(aborted),
         first_aborted=aborted[0] if aborted else None,

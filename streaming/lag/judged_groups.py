@@ -230,6 +230,9 @@ def _reason(group: Row, worst: Row | None, verdicts: Sequence[Verdict]) -> Row:
     reason = worst["reason"]
     if group["partitions"] > 1:
         reason = _reason_of_several(worst, group)
+    if own.status is Status.REBALANCING_LOOP:
+        # The rebalances are the cause, and the partition shows what they cost.
+        reason = f"{own.reason}; {reason}"
     return {"topic": worst["topic"], "partition": worst["partition"], "reason": reason}
 
 

@@ -171,7 +171,8 @@ def _unsubscribed(
     is_of_known = pc.is_in(places["group_id"], groups["group_id"].combine_chunks())
     is_subscribed = pa.array(positions(places, subscribed.cast(places.schema)) != NOWHERE)
     is_assigned = pc.is_valid(lag_rows["member_id"])
-    is_unsubscribed = pc.and_not(is_of_known, pc.or_(is_subscribed, is_assigned))
+    is_read = pc.or_(pc.or_(is_subscribed, is_assigned), pc.equal(lag_rows["group_type"], SHARE))
+    is_unsubscribed = pc.and_not(is_of_known, is_read)
     expires_at_ms = pc.add(
         _ms(reader.own_times(lag_rows["commit_timestamp"])), reader.offsets_retention_ms
     )

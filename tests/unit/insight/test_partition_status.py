@@ -124,6 +124,10 @@ def single(age_ms: int) -> dict[str, Any]:
         ),
         (DELETED_SOON | {"time_to_catch_up_ms": 500_000}, "OK", ""),
         (BEHIND | silent(46_000), "STOP", f"no commit for 46 s, usually within 5 s; {LATER}"),
+        (
+            NO_MEMBERS | BEHIND | silent(46_000),
+            *("STOP", f"the group has no members; no commit for 46 s, usually within 5 s; {LATER}"),
+        ),
         # Records that were just produced need no commit.
         (BEHIND | silent(600_000) | time_lag(2_000), "OK", ""),
         # Every ten minutes.

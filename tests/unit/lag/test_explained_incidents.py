@@ -88,7 +88,7 @@ def test_a_group_that_has_just_stopped_is_not_said_to_keep_up(tmp_path: Path) ->
         assert causes[0] is Cause.NO_COMMITS, explanation_text(explanation)
         assert Cause.CAUGHT_UP not in causes
         assert explanation.evidence[0].text == (
-            f"no commit since {stopped_at:%H:%M:%S} UTC, usually every 5 s"
+            f"no commit since {stopped_at:%H:%M:%S} UTC, usually within 5 s"
         )
         assert explanation.behind_since == Onset(stopped_at, is_earlier=False)
 
@@ -101,7 +101,7 @@ def test_a_recovered_rewind_is_not_the_cause_of_a_later_stop(tmp_path: Path) -> 
     explanation = explained_at_end(incident, tmp_path / "tables")
     stop, rewind = explanation.evidence
     assert (stop.cause, rewind.cause) == (Cause.NO_COMMITS, Cause.OFFSET_REWIND)
-    assert stop.text == f"no commit since {stopped_at:%H:%M:%S} UTC, usually every 5 s"
+    assert stop.text == f"no commit since {stopped_at:%H:%M:%S} UTC, usually within 5 s"
     assert rewind.text.startswith(f"{rewind.at:%H:%M:%S} UTC: 4 partitions of orders set back")
 
 
@@ -111,7 +111,7 @@ def test_one_partition_without_commits_is_named(explained_case: ExplainedCase) -
         evidence.text for evidence in explanation.evidence if evidence.cause is Cause.NO_COMMITS
     )
     assert stopped == (
-        "2 members, no commit of orders:3 since 08:30:01 UTC, usually every 5 s; 3 other "
+        "2 members, no commit of orders:3 since 08:30:01 UTC, usually within 5 s; 3 other "
         "partitions have later commits"
     )
 

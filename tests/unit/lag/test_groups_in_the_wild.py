@@ -216,7 +216,9 @@ Seen = dict[str, dict[int, tuple[str, str]]]
 """The status and the reason of each group at each look."""
 
 
-def _seen(folder: Path, groups: Collection[Group], skew_s: int = 0) -> Seen:
+def _seen(
+    folder: Path, groups: Collection[Group], *, skew_s: int = 0, every_s: int = _LOOKS_EVERY_S
+) -> Seen:
     cluster = Cluster(skew_s=skew_s)
     for t in range(0, _LASTS_S + 1, STEP_S):
         for group in groups:
@@ -227,7 +229,7 @@ def _seen(folder: Path, groups: Collection[Group], skew_s: int = 0) -> Seen:
     snapshots = cluster.snapshots(create_tables(folder))
     known = KnownPaces()
     seen: Seen = {group.name: {} for group in groups}
-    for t in range(0, _LASTS_S + 1, _LOOKS_EVERY_S):
+    for t in range(0, _LASTS_S + 1, every_s):
         reader = snapshots.reader(moment(t))
         assert reader is not None
         evaluation = Evaluation.of(reader, at=moment(t), known=known)
@@ -264,6 +266,6 @@ _OF_CLOCKS: Final = ("stops-5", "every-150-s", "rare-stops", "open-60-s", "alter
 @pytest.mark.parametrize("skew_s", [-180, 180])
 def test_a_clock_that_is_wrong_by_minutes_changes_no_status(tmp_path: Path, skew_s: int) -> None:
     groups = [group for group in GROUPS if group.name in _OF_CLOCKS]
-    seen = _seen(tmp_path, groups, skew_s)
+    seen = _seen(tmp_path, groups, skew_s=skew_s, every_s=60)
     for group in groups:
         _require_right(group, seen[group.name])
