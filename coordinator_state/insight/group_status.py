@@ -170,6 +170,7 @@ class SilentMembers:
         records: the records produced to these partitions since then, at least; None if no log was
             sampled.
         waiting_ms: the age of the oldest of these records; None without any.
+        is_at_least: whether there may be more and older ones.
     """
 
     members: int
@@ -178,6 +179,7 @@ class SilentMembers:
     gone: Sequence[str]
     records: int | None
     waiting_ms: int | None
+    is_at_least: bool
 
 
 def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
@@ -195,12 +197,13 @@ def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
         return Verdict(Status.OK, f"{silent}; no records were produced")
     if facts.waiting_ms is None or facts.waiting_ms <= rules.silent_after_ms:
         return Verdict(Status.OK, f"no commit yet from {who}")
-    produced = f"at least {count_text(facts.records, 'record')} produced, the first"
+    least = "at least " if facts.is_at_least else ""
+    produced = f"{least}{count_text(facts.records, 'record')} produced, the first"
     # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
     is_stopped = min(facts.assigned_ms, facts.waiting_ms) > rules.pace_unknown_after_ms
     return Verdict(
         Status.STOP if is_stopped else Status.WARN,
-        f"{silent}; {produced} at least {time_text(facts.waiting_ms)} ago",
+        f"{silent}; {produced} {least}{time_text(facts.waiting_ms)} ago",
     )
 
 

@@ -93,6 +93,7 @@ def silent_facts(partitions: Collection[Row]) -> SilentMembers:
         gone=sorted({row["topic"] for row in partitions if row["topic_state"] == GONE}),
         records=sum(records) if records else None,
         waiting_ms=max(waiting, default=None),
+        is_at_least=any(ms > _SAMPLED_WITHIN / timedelta(milliseconds=1) for ms in assigned),
     )
 
 
