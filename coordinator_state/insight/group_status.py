@@ -111,22 +111,29 @@ class StatusRules:
 
 
 class ClientChanges(NamedTuple):
-    """How often members of one client joined and left a group, and how many it has now.
+    """How often members of one client joined and left a group.
 
     A client is an instance id, a client id and a host. On one machine, members may share all three.
+
+    Attributes:
+        changes: the changes in the window of the rebalances.
+        joined, left: the changes in a longer one, in which a loop goes round again.
+        members: the members that it has now.
     """
 
+    changes: int
     joined: int
     left: int
     members: int
 
     @property
     def replaced(self) -> int:
-        """The changes that replace each member once."""
-        most = self.members + 1
-        return sum(times for times in (self.joined, self.left) if times <= most)
+        """The changes of a deployment, which replaces each member once."""
+        return self.changes if max(self.joined, self.left) <= self.members + 1 else 0
 
 
+LOOP_WINDOWS: Final = 3
+"""A loop goes round again in so many windows of the rebalances."""
 _REBALANCES_OF_A_CHANGE: Final = 2
 """The cooperative protocol rebalances again after partitions were revoked."""
 

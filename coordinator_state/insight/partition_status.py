@@ -166,12 +166,12 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
     # Where one transaction follows another, an open one is no news.
     is_unknown = facts.is_often_held and facts.holds < ENOUGH
     if is_unknown:
-        pending_after_ms = rules.hanging_after_ms
+        pending_after_ms = min(rules.hanging_after_ms, rules.stop_unknown_after_ms)
         hanging_after_ms = max(rules.hanging_after_ms, rules.stop_unknown_after_ms)
     if not _is_at_last_stable(facts) or oldest_ms <= pending_after_ms:
         return None
     text = f"a transaction in the log has been open for {oldest_text(facts)}"
-    if is_unknown and oldest_ms <= hanging_after_ms:
+    if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
         return Status.UNKNOWN, f"{text}; the usual time of its transactions is not known yet"
     return (
         Status.HANGING_TRANSACTION if oldest_ms > hanging_after_ms else Status.PENDING,

@@ -26,6 +26,7 @@ from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
 from streaming.clock import utc_now
 from streaming.errors import TablesUnavailable, WriterFenced, first_line
+from streaming.lag.paces import KnownPaces
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
@@ -84,6 +85,7 @@ class AlertRun:
     _rules_read_at: float = field(init=False)
     _cleaned_up_at: float = field(default_factory=time.monotonic)
     _is_unwritten: bool = False
+    _paces: KnownPaces = field(default_factory=KnownPaces)
     _can_be_opened: bool = False
     _back_offs: dict[str, _BackOff] = field(default_factory=dict)
     _failures: dict[str, str] = field(default_factory=dict)
@@ -150,7 +152,7 @@ class AlertRun:
             reader = TableReader(self.tables)
             self._can_be_opened = True
             self._cluster_id, now = reader.cluster_id, reader.moment
-            facts = Facts(reader, now)
+            facts = Facts(reader, now, known=self._paces)
             findings = self._findings(facts, unreadable)
         key = AlertKey(TablesUnreadable.name)
         findings[key.rule] = [

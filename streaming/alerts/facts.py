@@ -19,6 +19,7 @@ from streaming.alerts.sql import alert_rows
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
+from streaming.lag.paces import KnownPaces
 from streaming.lag.recent_commits import KEY
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
@@ -41,7 +42,9 @@ class Facts:
         at: datetime,
         status_rules: StatusRules | None = None,
         group_ids: Collection[str] | None = None,
+        known: KnownPaces | None = None,
     ) -> None:
+        self._paces = known
         self.snapshot = Snapshot(reader, at=at, status_rules=status_rules, group_ids=group_ids)
         self._tables_states = {AlertKey(TablesUnreadable.name): "the tables can be read"}
 
@@ -89,7 +92,8 @@ class Facts:
     @cached_property
     def _evaluation_now(self) -> Evaluation:
         snapshot = self.snapshot
-        return Evaluation.of(snapshot.reader, at=snapshot.at, rules=snapshot.status_rules)
+        rules, known = snapshot.status_rules, self._paces
+        return Evaluation.of(snapshot.reader, at=snapshot.at, rules=rules, known=known)
 
     def _partitions_of(self, key: AlertKey) -> list[Row]:
         condition = pc.scalar(True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -28,6 +28,8 @@ class KeptSlashes:
             path = environ.get("PATH_INFO", "").replace("%", "%25")
         else:
             raw = urlsplit(address).path if "://" in address else address.partition("?")[0]
+            # A server may have the application below an address.
+            raw = raw.removeprefix(quote(environ.get("SCRIPT_NAME", ""), encoding="latin-1"))
             for encoded, kept in _ENCODED:
                 raw = raw.replace(encoded, kept)
             path = unquote_to_bytes(raw).decode("latin-1")

@@ -8,8 +8,10 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.scaling_lag import PartitionLag, scaling_lag
+from coordinator_state.replay.partitioner import partition_for
 from streaming.api.endpoints import Answer, ClusterQuery, Clusters, Endpoint
 from streaming.api.fields import described
+from streaming.tables.schemas import STATE_CURRENT
 
 _RETRY_AFTER_S = 30
 
@@ -59,6 +61,13 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
         for row in snapshot.partitions_of(group)
     )
     if not scaling.partitions:
+        reader = snapshot.reader
+        load = reader.load_states.get(partition_for(group, reader.log_partitions))
+        if load is None or load.state != STATE_CURRENT:
+            raise ServiceUnavailable(
+                f"the lag of group {group} is unknown: its log partition is not loaded",
+                retry_after=_RETRY_AFTER_S,
+            )
         scaling = replace(scaling, scaling_lag=1, lag=1)
     elif scaling.partitions_unknown and not scaling.scaling_lag:
         # A known lag of 0 beside unknown ones must not scale the group in.

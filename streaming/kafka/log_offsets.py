@@ -39,11 +39,9 @@ UNAVAILABLE: Final = "unavailable"
 
 _TOPICS_PER_REQUEST: Final = 1_000
 _CONSUMER: Final = -1
-_FETCH_BYTES: Final = 16_384
-"""About two hundred markers of 78 bytes."""
 _FETCHES: Final = 32
 """Of the end of a log; one that takes more is unknown."""
-_LOGS_PER_FETCH: Final = 200
+_LOGS_PER_FETCH: Final = 50
 _ROUNDS: Final = 2
 """Attempts for a partition before it is unavailable until the next sample."""
 
@@ -119,9 +117,8 @@ class LogOffsetsClient(RetryingClient):
         results: dict[TopicPartition, int | DecodeError],
     ) -> None:
         """Fetch the next bytes of some logs; those that are done move to the results."""
-        fetch_offsets = {at: tail.next_offset for at, tail in tails.items()}
         names = {known.uuid: name for name, known in metadata.items()}
-        answer = await self.send(leader, _fetch_request(fetch_offsets, metadata))
+        answer = await self.send(leader, _fetch_request(tails, metadata))
         answers = {
             # Fetch names topics by id from version 13 on.
             TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index): data
@@ -282,25 +279,25 @@ def _request(partitions: Iterable[TopicPartition], question: _Question) -> ListO
 
 
 def _fetch_request(
-    fetch_offsets: Mapping[TopicPartition, int], metadata: Mapping[str, _TopicMetadata]
+    tails: Mapping[TopicPartition, LogTail], metadata: Mapping[str, _TopicMetadata]
 ) -> FetchRequest:
     Topic = FetchRequest.FetchTopic
     by_topic: dict[str, list[Any]] = defaultdict(list)
-    for at, fetch_offset in fetch_offsets.items():
+    for at, tail in tails.items():
         by_topic[at.topic].append(
             Topic.FetchPartition(
                 partition=at.partition,
                 current_leader_epoch=-1,
-                fetch_offset=fetch_offset,
+                fetch_offset=tail.next_offset,
                 last_fetched_epoch=-1,
                 log_start_offset=-1,
-                partition_max_bytes=_FETCH_BYTES,
+                partition_max_bytes=tail.fetch_bytes,
             )
         )
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=_FETCH_BYTES * len(fetch_offsets),
+        max_bytes=sum(tail.fetch_bytes for tail in tails.values()),
         isolation_level=1,
         session_id=0,
         session_epoch=-1,

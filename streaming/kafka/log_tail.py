@@ -19,6 +19,9 @@ from coordinator_state.log.record_batch import CorruptBatch, read_batch_header, 
 from coordinator_state.log.record_set import MAGIC_POSITION, Frame, frame_record_set
 
 _ABORT: Final = 0
+_FETCH_BYTES: Final = 16_384
+"""About two hundred markers of 78 bytes."""
+_MOST_FETCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_MAGIC_WITH_TRANSACTIONS: Final = 2
 
 
@@ -28,6 +31,7 @@ class LogTail:
     Attributes:
         end: the end of the log.
         next_offset: the offset to fetch next.
+        fetch_bytes: the bytes to fetch.
         offsets: the number of offsets without a record. It is 0 if there is a record, and None
             until the end is reached.
     """
@@ -36,6 +40,8 @@ class LogTail:
         self._first, self.end = first, end
         self.next_offset = first
         self.offsets: int | None = None
+        self.fetch_bytes = _FETCH_BYTES
+        self._is_empty = False
 
     def take(self, records: bytes, aborted: Iterable[tuple[int, int]]) -> None:
         """Read the next fetched bytes.
@@ -47,6 +53,7 @@ class LogTail:
         Raises:
             DecodeError: a damaged batch.
         """
+        self._is_empty = False
         begins = sorted(aborted, key=lambda transaction: transaction[1])
         aborting: set[int] = set()
         view = memoryview(records)
@@ -62,6 +69,9 @@ class LogTail:
             self.next_offset = max(self.next_offset, frame.last_offset + 1)
         if rest.damage and not rest.is_cut:
             raise CorruptRecordBatch(rest.damage, position=rest.start)
+        if self.next_offset < self.end and not frames:
+            # A batch that does not fit.
+            self.fetch_bytes = min(4 * self.fetch_bytes, _MOST_FETCH_BYTES)
         if self.next_offset >= self.end:
             self.take_nothing()
 
@@ -90,8 +100,10 @@ class LogTail:
         return any(record.record_offset >= self._first for record in batch.records)
 
     def take_nothing(self) -> None:
-        """Note that the log has no more batches."""
-        self.offsets = self.end - self._first
+        """Note an empty answer. Two in a row mean that the log has no more batches."""
+        if self._is_empty or self.next_offset >= self.end:
+            self.offsets = self.end - self._first
+        self._is_empty = True
 
 
 def _is_abort(view: memoryview, frame: Frame) -> bool:

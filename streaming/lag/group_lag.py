@@ -23,13 +23,14 @@ from coordinator_state.insight.lag import (
     NO_DELIVERY_COUNT,
     NO_SAMPLE,
     NO_START_OFFSET,
+    PRESENT,
     TOO_OLD,
     UNKNOWN,
     Int64s,
     LogHistories,
 )
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from coordinator_state.replay.groups import SHARE
+from coordinator_state.replay.groups import EXTERNAL, SHARE
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import moment_ms
 from streaming.lag.lag_measures import Measures, null_if_unknown
@@ -123,20 +124,25 @@ def group_lag(
     if sampled_at_ms is None:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
-    committed_ms = epoch_ms(reader.own_times(committed["commit_timestamp"]))
+    # The times of external groups are of the clock of `run`.
+    times = committed["commit_timestamp"]
+    times = pc.if_else(pc.equal(committed["group_type"], EXTERNAL), times, reader.own_times(times))
+    committed_ms = epoch_ms(times)
     beyond = measures.is_beyond_end(read_up_to)
     if beyond.any():
         # The log had grown when the group read it, unless the end was sampled after the commit.
         # A micro-batch takes some seconds, and the skew of the clocks is known that well.
         is_share = pc.equal(committed["group_type"], SHARE).to_numpy()
         arrived_ms = committed_ms + np.where(is_share, 0, _ARRIVES_WITHIN_MS)
-        measures.raise_log_ends(beyond & (arrived_ms > (sampled_at_ms or 0)), read_up_to)
+        # The last known end of a log that cannot be sampled now is from before the commit.
+        is_later = (arrived_ms > (sampled_at_ms or 0)) | (measures.topic_state != PRESENT)
+        measures.raise_log_ends(beyond & is_later, read_up_to)
     arrays = {
         "known_until": known_until.take(_places(committed, progress, shares)),
         **{name: committed[name] for name in committed.column_names if name in LAG_ROW.names},
         **measures.columns(),
         **_rates(reader, now, of_groups(group_ids), committed, logs, measures, shares),
-        "commit_age_ms": pa.array(moment_ms(now) - committed_ms),
+        "commit_age_ms": pa.array(np.maximum(moment_ms(now) - committed_ms, 0)),
     }
     if shares is not None:
         arrays["committed_offset"] = pc.if_else(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import nullable
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import (
+    LOOP_WINDOWS,
     ClientChanges,
     Status,
     StatusRules,
@@ -108,11 +109,10 @@ def _is_unread(
 ) -> pa.Array:
     """Whether the log partition of each group was not read to its end for too long."""
     known = tables_known_until(reader, now)
-    is_stale = pc.less(
-        known["known_until"], now - timedelta(milliseconds=rules.stale_after_ms)
-    ).fill_null(True)
-    stale = known["log_partition"].filter(is_stale)
-    return pc.is_in(groups["log_partition"], stale.combine_chunks())
+    since = now - timedelta(milliseconds=rules.stale_after_ms)
+    is_read = pc.greater_equal(known["known_until"], since).fill_null(False)
+    read = known["log_partition"].filter(is_read).combine_chunks()
+    return pc.invert(pc.is_in(groups["log_partition"], read))
 
 
 def _without_offsets(group: Row) -> Verdict:
@@ -151,7 +151,7 @@ def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, 
     )
     is_many = pc.greater_equal(rebalances["epoch_after_count"], rules.rebalances)
     rows = rebalances.filter(is_many).to_pylist()
-    clients = _clients(reader, [row["group_id"] for row in rows], during) if rows else {}
+    clients = _clients(reader, [row["group_id"] for row in rows], since, now) if rows else {}
     verdicts = {
         row["group_id"]: rebalancing_loop(
             row["epoch_after_count"],
@@ -167,26 +167,32 @@ def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, 
 
 
 def _clients(
-    reader: TableReader, group_ids: Collection[str], during: Collection[tuple[str, str, Any]]
+    reader: TableReader, group_ids: Sequence[str], since: datetime, now: datetime
 ) -> dict[str, list[ClientChanges]]:
-    """The changes of the members of each group, by client: members may have all of it in common."""
+    """The changes of the members of each group, by client.
+
+    Those since a moment, and those of a longer time.
+    """
     key = ["group_id", "group_instance_id", "client_id", "client_host"]
+    begin = now - LOOP_WINDOWS * (now - since)
     events = [event.value for event in (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)]
-    filters = [*during, ("group_id", "in", group_ids), ("event", "in", events)]
-    changes = reader.read(GROUP_EVENTS.name, [*key, "event"], filters).select([*key, "event"])
+    filters: list[tuple[str, str, Any]] = [
+        *(("day", ">=", begin.date()), ("record_timestamp", ">=", begin)),
+        *(("record_timestamp", "<=", now), ("group_id", "in", group_ids), ("event", "in", events)),
+    ]
+    columns = [*key, "event", "record_timestamp"]
+    changes = reader.read(GROUP_EVENTS.name, columns, filters).select(columns)
     members = reader.own(GROUP_MEMBERS.name, key[1:], group_ids).select(key)
-    members = members.append_column("event", pa.nulls(members.num_rows, pa.string()))
-    rows = pa.concat_tables([changes, members], promote_options="permissive")
+    rows = pa.concat_tables([changes, members], promote_options="permissive").to_pylist()
+    of_client: dict[tuple[str, ...], list[tuple[str | None, bool]]] = defaultdict(list)
+    for row in rows:
+        at = row["record_timestamp"]
+        is_recent = at is not None and at >= since
+        of_client[tuple(row[name] for name in key)].append((row["event"], is_recent))
     by_group: dict[str, list[ClientChanges]] = defaultdict(list)
-    for (group_id, *_), events_of in _by_key(rows).items():
-        joined, left, members_now = (events_of.count(event) for event in (*events, None))
-        by_group[group_id].append(ClientChanges(joined, left, members_now))
+    for (group_id, *_), changes_of in of_client.items():
+        names = [event for event, _ in changes_of]
+        joined, left, members_now = (names.count(event) for event in (*events, None))
+        recent = sum(is_recent for _, is_recent in changes_of)
+        by_group[group_id].append(ClientChanges(recent, joined, left, members_now))
     return by_group
-
-
-def _by_key(rows: pa.Table) -> dict[tuple[str, ...], list[str | None]]:
-    """The last column by the others."""
-    values: dict[tuple[str, ...], list[str | None]] = defaultdict(list)
-    for *key, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        values[tuple(key)].append(value)
-    return values

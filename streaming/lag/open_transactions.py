@@ -71,7 +71,7 @@ def pending_owners(
         (log_partition, producer_id): transaction_owner(
             producers.get(producer_id),
             at,
-            reader.moment,
+            reader.moment + reader.clock_skew,
             is_at_end=load.is_read_whole and _is_at_end(reader, log_partition),
         )
         for (log_partition, producer_id), at in newest.items()

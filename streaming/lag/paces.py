@@ -1,14 +1,15 @@
 """The pace of groups, and of the transactions in logs, from the history in the tables.
 
 Most groups commit several times in ten minutes. The pace of the others is in their earlier commits,
-which are read in longer and longer windows. A pace only changes with a commit, so `run` keeps those
-that took a longer window (`KnownPaces`).
+which are read in longer and longer windows. A pace only changes with a commit, and the usual time
+of the transactions of a log only with its last stable offset. So whoever evaluates again and again
+keeps them (`KnownPaces`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,12 +21,14 @@ from coordinator_state.replay.offsets import Outcome
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
+from streaming.tables.delta import rows_since
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
 
 _WINDOWS: Final = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7))
-_MOST_COMMITS: Final = 20_000_000
-"""A window with about so many commits of all groups is not read: it would take seconds."""
+_MOST_ROWS: Final = 20_000_000
+"""A window with about so many commits or samples is not read: it would take seconds."""
 _HOLD_WINDOWS: Final = (timedelta(hours=1), timedelta(hours=6))
 _KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
 PACES: Final = pa.schema(
@@ -44,22 +47,25 @@ HOLDS: Final = pa.schema(
 )
 """See `coordinator_state.insight.pace.Holds`."""
 _KNOWN: Final = nullable(PACES.append(pa.field("commit_timestamp", TIMESTAMP)))
+_KNOWN_HOLDS_KEY: Final = pa.schema([*_KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
+_KNOWN_HOLDS: Final = nullable(HOLDS.append(pa.field("last_stable_offset", pa.int64())))
 
 
 @dataclass(slots=True)
 class KnownPaces:
-    """The paces that took a longer window, each with the last commit of its key (`_KNOWN`)."""
+    """The paces and holds that were measured last.
+
+    Attributes:
+        rows: the paces, each with the last commit of its key (`_KNOWN`).
+        holds: the holds, each with the last stable offset of its log (`_KNOWN_HOLDS`).
+    """
 
     rows: pa.Table = field(default_factory=_KNOWN.empty_table)
+    holds: pa.Table = field(default_factory=_KNOWN_HOLDS.empty_table)
 
 
 def paces_of(
-    reader: TableReader,
-    commits: pa.Table,
-    keys: pa.Table,
-    at: datetime,
-    known: KnownPaces,
-    commits_in_all: int,
+    reader: TableReader, commits: pa.Table, keys: pa.Table, at: datetime, known: KnownPaces
 ) -> pa.Table:
     """The pace (`PACES`) of each key.
 
@@ -68,58 +74,78 @@ def paces_of(
         commits: the commits of their groups in the last `COMMITS_WITHIN`, with any outcome.
         keys: `KEY`, and the `commit_timestamp` of the last commit.
         at: the moment.
-        known: the paces that an earlier evaluation has measured; those of this one replace them.
-        commits_in_all: the number of commits of all groups in the same time.
+        known: what an earlier evaluation has measured; what this one measures replaces it.
     """
     is_committed = pc.equal(commits["outcome"], Outcome.COMMITTED.value)
     measured = _measured(reader, commits.filter(is_committed), keys, at - COMMITS_WITHIN, at)
     is_slow = _is_slow(measured)
-    slow = keys.filter(is_slow)
+    quick, slow = _known(measured, keys).filter(pc.invert(is_slow)), keys.filter(is_slow)
     place = positions(slow.select(KEY), known.rows.select(KEY))
     kept = known.rows.take(pa.array(place, mask=place == NOWHERE))
     is_same = pc.equal(kept["commit_timestamp"], slow["commit_timestamp"]).fill_null(False)
-    before = _measured_before(reader, slow.filter(pc.invert(is_same)), at, commits_in_all)
-    known.rows = pa.concat_tables([kept.filter(is_same), before]).combine_chunks()
-    quick = measured.filter(pc.invert(is_slow))
-    return pa.concat_tables([quick, known.rows.select(PACES.names)])
+    earlier, unread = _measured_before(reader, slow.filter(pc.invert(is_same)), at)
+    known.rows = pa.concat_tables([quick, kept.filter(is_same), earlier]).combine_chunks()
+    return pa.concat_tables([known.rows, unread]).select(PACES.names)
 
 
-def holds_of(reader: TableReader, places: pa.Table, at: datetime) -> pa.Table:
-    """The holds (`HOLDS`) of the logs of these places, each log once."""
-    results, rest = [], places.select(["topic", "partition"])
+def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPaces) -> pa.Table:
+    """The holds (`HOLDS`) of the logs of places with their `last_stable_offset`, each log once."""
+    key = ["topic", "partition"]
+    places = places.group_by(key).aggregate([("last_stable_offset", "max")])
+    places = places.rename_columns([*key, "last_stable_offset"]).cast(_KNOWN_HOLDS_KEY)
+    place = positions(places.select(key), known.holds.select(key))
+    kept = known.holds.take(pa.array(place, mask=place == NOWHERE))
+    is_same = pc.equal(kept["last_stable_offset"], places["last_stable_offset"]).fill_null(False)
+    results, rest = [kept.filter(is_same)], places.filter(pc.invert(is_same))
     for window in _HOLD_WINDOWS:
-        if not rest.num_rows:
+        if not rest.num_rows or _is_too_large(reader, LOG_OFFSETS, at - window, at):
             break
         logs = Logs.of(rest)
         histories = logs.histories(reader, since=at - window, until=at, of_all=False)
         holds = stable_holds(histories)
-        topics, partitions = logs.keys
+        number = pa.array(logs.of_rows)
         usual = null_if_unknown(holds.usual_ms), pa.array(holds.holds), pa.array(holds.is_frequent)
-        rows = pa.table([topics, partitions, *usual], schema=HOLDS)
-        is_last = window is _HOLD_WINDOWS[-1]
-        is_done = pa.array(is_last | ~holds.is_frequent | (holds.holds >= ENOUGH))
+        columns = [rest["topic"], rest["partition"], *(column.take(number) for column in usual)]
+        rows = pa.table([*columns, rest["last_stable_offset"]], schema=_KNOWN_HOLDS)
+        is_done = pc.or_(pc.invert(rows["is_often_held"]), pc.greater_equal(rows["holds"], ENOUGH))
+        if window is _HOLD_WINDOWS[-1]:
+            is_done = pc.or_(is_done, pc.invert(is_done))
         results.append(rows.filter(is_done))
-        rest = rows.filter(pc.invert(is_done))
-    return pa.concat_tables(results) if results else HOLDS.empty_table()
+        rest = rest.filter(pc.invert(is_done))
+    known.holds = pa.concat_tables(results).combine_chunks()
+    return known.holds.select(HOLDS.names)
 
 
 def _measured_before(
-    reader: TableReader, keys: pa.Table, at: datetime, commits_in_all: int
-) -> pa.Table:
-    """The paces (`_KNOWN`) of keys with few commits in the last minutes."""
-    results = []
+    reader: TableReader, keys: pa.Table, at: datetime
+) -> tuple[pa.Table, pa.Table]:
+    """The paces (`_KNOWN`) of keys with few commits in the last minutes.
+
+    Those whose history is too large to read come last.
+    """
+    results: list[pa.Table] = []
     unknown = [pa.nulls(len(keys), pa.int64())] * len(PACES.names[3:])
     rest = pa.table([*keys.select(KEY).columns, *unknown], schema=PACES)
     for window in _WINDOWS:
-        if not len(keys) or commits_in_all * (window / COMMITS_WITHIN) > _MOST_COMMITS:
+        if not len(keys):
             break
-        wanted = of_groups(pc.unique(keys["group_id"]).to_pylist())
-        commits = recent_commits(reader, at - window, at, wanted)
-        rest = _measured(reader, commits, keys, at - window, at)
+        since = at - window
+        if any(_is_too_large(reader, table, since, at) for table in (OFFSET_COMMITS, LOG_OFFSETS)):
+            return pa.concat_tables([*results, _KNOWN.empty_table()]), _known(rest, keys)
+        group_ids = pc.unique(keys["group_id"]).to_pylist()
+        commits = recent_commits(reader, since, at, of_groups(group_ids))
+        rest = _measured(reader, commits, keys, since, at)
         is_slow = _is_slow(rest)
         results.append(_known(rest, keys).filter(pc.invert(is_slow)))
         rest, keys = rest.filter(is_slow), keys.filter(is_slow)
-    return pa.concat_tables([*results, _known(rest, keys)])
+    return pa.concat_tables([*results, _known(rest, keys)]), _KNOWN.empty_table()
+
+
+def _is_too_large(reader: TableReader, table: Table, since: datetime, at: datetime) -> bool:
+    """Whether a table has too many rows of a time, by the statistics of its files of these days."""
+    begin = datetime.combine(since.date(), datetime.min.time(), timezone.utc)
+    rows = rows_since(table.path(reader.tables), begin.date())
+    return rows * ((at - since) / (at - begin)) > _MOST_ROWS
 
 
 def _measured(

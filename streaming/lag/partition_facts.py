@@ -88,7 +88,7 @@ def partition_facts(
         ),
         # The owner, if Kafka did not record who committed.
         "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
-        "expires_in_ms": pc.subtract(lag_rows["expires_at_ms"], now_ms),
+        "expires_in_ms": pc.subtract(lag_rows["expires_at_ms"], moment_ms(now + reader.clock_skew)),
         "is_out_of_range": pc.and_not(
             pc.fill_null(
                 pc.greater(lag_rows["committed_offset"], lag_rows["log_end_offset"]), False
@@ -98,11 +98,11 @@ def partition_facts(
     }
     is_well = pc.and_not(_is_well(columns, rules), is_held)
     suspects = lag_rows.filter(pc.invert(is_well))
-    commits, commits_in_all = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
+    commits = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
     lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
     keys = _of_others(suspects.select([*KEY, "commit_timestamp"]), shares)
-    lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known, commits_in_all))
-    lag_rows = _with_holds(reader, lag_rows, now, rules)
+    lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
+    lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
     has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
     held_since = pc.min_element_wise(pending_since, _ms(lag_rows["first_superseded"]))
@@ -201,14 +201,14 @@ def _is_member_busy(lag_rows: pa.Table, at_ms: Any, rules: StatusRules) -> Any:
 
 
 def _with_holds(
-    reader: TableReader, lag_rows: pa.Table, now: datetime, rules: StatusRules
+    reader: TableReader, lag_rows: pa.Table, now: datetime, rules: StatusRules, known: KnownPaces
 ) -> pa.Table:
     """The rows with the columns `HOLDS`, null if no transaction keeps records from the group."""
     is_held = pc.and_(
         pc.and_(pc.greater(lag_rows["lag"], 0), pc.equal(lag_rows["lag_to_last_stable"], 0)),
         pc.greater(lag_rows["time_lag_at_least_ms"], rules.pending_after_ms),
     )
-    holds = holds_of(reader, lag_rows.filter(is_held.fill_null(False)), now)
+    holds = holds_of(reader, lag_rows.filter(is_held.fill_null(False)), now, known)
     place = positions(lag_rows.select(HOLDS.names[:2]), holds.select(HOLDS.names[:2]))
     of_rows = holds.take(pa.array(place, mask=place == NOWHERE))
     return with_columns(lag_rows, {name: of_rows[name] for name in HOLDS.names[2:]})
@@ -293,18 +293,13 @@ def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
 
 def _commits(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, suspects: pa.Array
-) -> tuple[pa.Table, int]:
-    """The recent commits of suspects and of groups whose commits were aborted.
-
-    With the number of recent commits of all groups.
-    """
-    all_commits = recent_commits(reader, now - COMMITS_WITHIN, now, outcomes=ATTEMPTS)
-    wanted = of_groups(group_ids)
-    commits = all_commits if wanted is None else all_commits.filter(wanted)
+) -> pa.Table:
+    """The recent commits of suspects, and of groups whose commits were aborted."""
+    commits = recent_commits(reader, now - COMMITS_WITHIN, now, of_groups(group_ids), ATTEMPTS)
     is_aborted = pc.equal(commits["outcome"], Outcome.ABORTED.value)
     aborted = pc.unique(commits["group_id"].filter(is_aborted))
     chosen = pc.unique(pa.concat_arrays([aborted.cast(pa.string()), suspects.cast(pa.string())]))
-    return commits.filter(pc.is_in(commits["group_id"], chosen)), all_commits.num_rows
+    return commits.filter(pc.is_in(commits["group_id"], chosen))
 
 
 def _expiries(

@@ -22,6 +22,7 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import lag_totals, tables_known_until
 from streaming.lag.open_transactions import with_owners
+from streaming.lag.paces import KnownPaces
 from streaming.lag.topic_loads import topic_loads
 from streaming.metrics.cluster_families import (
     ALERTS_UNTOLD,
@@ -89,6 +90,7 @@ class TablesCollector(Collector):
     max_series: int = DEFAULT_MAX_SERIES
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _leaves_out: bool = False
+    _paces: KnownPaces = field(default_factory=KnownPaces)
 
     def describe(self) -> list[Metric]:
         """No metrics: otherwise a registry would collect all of them to learn their names."""
@@ -131,7 +133,7 @@ class TablesCollector(Collector):
         """The metrics of groups, then of their topics, their partitions, and the logs of these."""
         named = cluster if self.names.has_cluster else []
         # Ages and rates of kept rows are up to a minute old: a series would have steps.
-        evaluation = Evaluation.of(reader)
+        evaluation = Evaluation.of(reader, known=self._paces)
         lags, groups = evaluation.lags, _groups(evaluation)
         of_statuses = {status.value: status.rank for status in Status}
         of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)

@@ -73,6 +73,8 @@ class LogOffsetsSampling:
     _listed: frozenset[TopicPartition] = frozenset()
     _list_at_s: float = 0.0
     _ends: dict[TopicPartition, _End] | None = None
+    _records_at: dict[TopicPartition, int] = field(default_factory=dict)
+    """The committed offset nearest to the end of a log, if a record is there."""
     _is_failing: bool = False
     _dropped: int = 0
 
@@ -226,12 +228,16 @@ class LogOffsetsSampling:
         lag = pc.subtract(near["end"], near["committed_offset"])
         is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
         nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
-        places = {
+        all_places = {
             TopicPartition(row["topic"], row["partition"]): (
                 row["committed_offset_max"],
                 row["end"],
             )
             for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
+        }
+        # The record that a group waits at stays, also when the log has grown.
+        places = {
+            at: place for at, place in all_places.items() if self._records_at.get(at) != place[0]
         }
         try:
             markers_by_place = self._client.end_markers(places)
@@ -241,7 +247,10 @@ class LogOffsetsSampling:
                 {"logs": len(places), "error": error},
             )
             markers_by_place = {}
-        return {at: self._readable(at, markers_by_place.get(at)) for at in places}
+        markers = {at: self._readable(at, markers_by_place.get(at)) for at in places}
+        known = {at: place[0] for at, place in all_places.items() if markers.get(at, 0) == 0}
+        self._records_at |= known
+        return {**dict.fromkeys(known, 0), **markers}
 
     def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
         """Return the markers; None if the log end cannot be read, which is logged once."""

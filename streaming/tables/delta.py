@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,19 @@ def counted_rows(opened: DeltaTable) -> int:
     """The number of rows of a table by the statistics of its files, which keep deleted rows."""
     files = pa.table(opened.get_add_actions(flatten=True))
     return int(pc.sum(files["num_records"]).as_py() or 0)
+
+
+def rows_since(path: str, day: date) -> int:
+    """The number of rows of a table of history from a day on, by the statistics of its files.
+
+    It is 0 if there is no such table.
+    """
+    if not DeltaTable.is_deltatable(path):
+        return 0
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    is_wanted = pc.greater_equal(pc.cast(files["partition.day"], pa.string()), day.isoformat())
+    # The partition without a day has few rows.
+    return int(pc.sum(files["num_records"].filter(is_wanted)).as_py() or 0)
 
 
 def has_plain_files(opened: DeltaTable) -> bool:

@@ -55,6 +55,7 @@ from streaming.tables.schemas import (
 
 _OF_SNAPSHOT = (PROPERTY_SEMANTICS, PROPERTY_KAFKA_RELEASE)
 _OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
+_SMALL_SKEW_MS = 5_000
 _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
 """Tables without history: they are empty at moments before the oldest snapshot."""
 _REACH_OF_RATES = timedelta(minutes=5)
@@ -149,11 +150,15 @@ class TableReader(TableProperties):
 
     @cached_property
     def clock_skew(self) -> timedelta:
-        """How far the brokers' clock is ahead of that of `run`; 0 if it is unknown."""
+        """How far the brokers' clock is ahead of that of `run`.
+
+        It is 0 if it is unknown or small: records are some seconds old when they are read.
+        """
         if "clock_skew_ms" not in self._progress.column_names:
             # A snapshot from before the migration.
             return timedelta()
-        return timedelta(milliseconds=pc.max(self._progress["clock_skew_ms"]).as_py() or 0)
+        skew_ms = pc.max(self._progress["clock_skew_ms"]).as_py() or 0
+        return timedelta(milliseconds=skew_ms if abs(skew_ms) > _SMALL_SKEW_MS else 0)
 
     def own_times(self, times: Any) -> Any:
         """Times by the brokers' clock, by the clock of `run`."""

@@ -75,6 +75,7 @@ class Progress:
 
 _MAX_CLOCK_DIFFERENCE = timedelta(days=1)
 _CLOCK_DIFFERENCES = 5
+_MOST_APART = timedelta(seconds=60)
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -93,6 +94,7 @@ class TopicProgress:
     clock_skew_ms: int | None = None
     _differences_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_CLOCK_DIFFERENCES))
     """The brokers' clock minus ours, by records that were read right after their write."""
+    _read_at: datetime = NEVER
 
     @property
     def applied_below(self) -> dict[int, int]:
@@ -177,6 +179,8 @@ class TopicProgress:
             newest_timestamps: the newest timestamp of the micro-batch's records, by log partition.
             read_at: when the micro-batch began; it was planned just before.
         """
+        reports = list(reports)
+        self._compare_clocks(reports, newest_timestamps, read_at)
         read_in_all = 0
         for report in reports:
             log_partition = report["log_partition"]
@@ -203,8 +207,6 @@ class TopicProgress:
             is_at_end = position >= row.high_watermark
             if is_at_end and row.is_reloading:
                 row.reloaded_at = read_at
-            if row.has_caught_up and is_at_end and log_partition in newest_timestamps:
-                self._compare_clocks(newest_timestamps[log_partition], read_at)
             if is_at_end or row.current_at is None:
                 row.current_at = read_at + timedelta(milliseconds=self.clock_skew_ms or 0)
             row.has_caught_up = row.has_caught_up or is_at_end
@@ -228,10 +230,29 @@ class TopicProgress:
                 )
         return read_in_all
 
-    def _compare_clocks(self, written_at: datetime, read_at: datetime) -> None:
-        """Compare the brokers' clock with ours, by a record that was read right after its write."""
-        difference = written_at - read_at
+    def _compare_clocks(
+        self,
+        reports: Iterable[Mapping[str, Any]],
+        newest_timestamps: Mapping[int, datetime],
+        read_at: datetime,
+    ) -> None:
+        """Compare the brokers' clock with ours, by the newest record of a micro-batch.
+
+        The record was read right after its write if the micro-batch before was a short time ago,
+        and had read its log partition to the end.
+        """
+        is_short = timedelta() <= read_at - self._read_at < _MOST_APART
+        self._read_at = read_at
+        differences = [
+            newest_timestamps[report["log_partition"]] - read_at
+            for report in reports
+            if report["record_offset"] >= report["high_watermark"]
+            and report["log_partition"] in newest_timestamps
+            and (row := self.rows.get(report["log_partition"])) is not None
+            and row.has_caught_up
+        ]
         # Clients may set any timestamp.
-        if abs(difference) < _MAX_CLOCK_DIFFERENCE:
-            self._differences_ms.append(difference // timedelta(milliseconds=1))
+        differences = [each for each in differences if abs(each) < _MAX_CLOCK_DIFFERENCE]
+        if is_short and differences:
+            self._differences_ms.append(max(differences) // timedelta(milliseconds=1))
             self.clock_skew_ms = median_low(self._differences_ms)

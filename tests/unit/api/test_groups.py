@@ -248,6 +248,10 @@ def test_an_unknown_scaling_lag_is_an_error_and_no_number(
     for group in ("new", "none"):
         lag = json_of(client, f"/api/v1/groups/{group}/scaling-lag")
         assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 0)
+    # Its commits may be among those that are not loaded yet.
+    apply_micro_batch(folder, progress=[{"state": "loading", "updated_at": NOW}])
+    answer = client.get("/api/v1/groups/none/scaling-lag")
+    assert (answer.status_code, "not loaded" in answer.text) == (503, True)
 
 
 def test_a_slash_in_a_group_id_is_no_end_of_it(tmp_path: Path) -> None:

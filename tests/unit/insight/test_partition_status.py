@@ -318,3 +318,13 @@ def test_each_limit_can_be_set(rule: str, facts: dict[str, Any], after_ms: int) 
     before = partition_status(known, StatusRules()).status
     assert before.value != "OK"
     assert partition_status(known, replace(StatusRules(), **{rule: after_ms})).status is not before
+
+
+def test_a_transaction_that_may_take_a_day_is_pending_after_an_hour() -> None:
+    rules = replace(StatusRules(), hanging_after_ms=DAY_MS)
+    held = AT_STABLE | {"is_often_held": True}
+    statuses = [
+        partition_status(PartitionFacts(**{**WELL, **held, **time_lag(ms)}), rules).status.value
+        for ms in (3_599_000, 3_601_000, DAY_MS - 1, DAY_MS + 1)
+    ]
+    assert statuses == ["OK", "PENDING", "PENDING", "HANGING_TRANSACTION"]

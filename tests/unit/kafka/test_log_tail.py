@@ -67,8 +67,18 @@ def test_a_tail_is_read_in_parts() -> None:
     assert (log_tail.next_offset, log_tail.offsets) == (9, None)
     log_tail.take(of_transaction(9), [(7, 9)])
     assert (log_tail.next_offset, log_tail.offsets) == (10, None)
+    # An answer may be empty for other reasons.
+    log_tail.take_nothing()
+    assert log_tail.offsets is None
     log_tail.take_nothing()
     assert log_tail.offsets == 3
+
+
+def test_a_batch_that_does_not_fit_is_fetched_with_more_bytes() -> None:
+    log_tail = LogTail(8, 10)
+    before = log_tail.fetch_bytes
+    log_tail.take(of_transaction(8)[:-1], [(7, 8)])
+    assert (log_tail.next_offset, log_tail.fetch_bytes) == (8, 4 * before)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

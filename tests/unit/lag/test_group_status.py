@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_an_idle_partition_hides_nothing(tables: str) -> None:
 
 
 def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
-    row = {"topic": "t", "topic_state": None, "member_id": "m"}
+    row: dict[str, Any] = {"topic": "t", "topic_state": None, "member_id": "m"}
     row |= {"assigned_ms": None, "records": 2, "waiting_ms": None}
     silent = silent_facts([{**row, "partition": partition} for partition in (0, 1)])
     assert (silent.members, silent.partitions, silent.records) == (1, 2, 4)

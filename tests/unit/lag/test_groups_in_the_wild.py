@@ -137,6 +137,26 @@ def loses_its_topic(cluster: Cluster, name: str, t: int) -> None:
         cluster.logs[name, 0].state = "gone"
 
 
+def loses_its_leader(cluster: Cluster, name: str, t: int) -> None:
+    """The log cannot be sampled for ten minutes; its group goes on."""
+    cluster.logs[name, 0].state = "unavailable" if 3_000 <= t < 3_600 else "present"
+    cluster.commit(name, cluster.produce(name, _RECORDS))
+
+
+def polls_too_slowly(cluster: Cluster, name: str, t: int) -> None:
+    """Each of eight members is put out of the group every five minutes, and joins again."""
+    cluster.commit(name, cluster.produce(name, _RECORDS))
+    turn = max(t - _BREAKS_AT_S, 0) // 20
+    if t == 0 or (turn and t % 20 == 0):
+        ids = [
+            member_id_of(f"app-{number}", 8 * ((turn + 15 - 2 * number) // 16) + number)
+            for number in range(8)
+        ]
+        out = turn // 2 % 8
+        members = ids if turn % 2 == 0 else [*ids[:out], *ids[out + 1 :]]
+        cluster.assign(name, {member: {name: []} for member in members}, 1 + turn)
+
+
 def never_commits(cluster: Cluster, name: str, t: int) -> None:
     """A group without a member, and then with one that commits nothing."""
     cluster.produce(name, _RECORDS)
@@ -205,6 +225,13 @@ GROUPS: Final = (
     Group("reads-in-turn", reads_in_turn, ("OK", "WARN", "UNKNOWN")),
     Group("jitter", commits_with_jitter),
     Group("crashes", crashes_at_a_record, broken=("STOP", "STALL")),
+    Group("loses-its-leader", loses_its_leader, ("OK", "UNKNOWN")),
+    Group(
+        "polls-too-slowly",
+        polls_too_slowly,
+        broken=("REBALANCING_LOOP",),
+        noticed_within_s=1_000,
+    ),
     Group("leaves-a-topic", leaves_a_topic),
     Group("loses-its-topic", loses_its_topic, broken=("TOPIC_GONE",)),
     Group("never-commits", never_commits, ("IDLE",), broken=("STOP",), noticed_within_s=360),
