@@ -14,6 +14,7 @@ import click
 from bench.hour import Shape, clock_at, read_hour
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import kept_schema
+from streaming.lag.paces import KnownPaces
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
@@ -60,14 +61,14 @@ def bench(groups: int, topic_partitions: int, rounds: int) -> None:
     evaluating, writing = _Rounds(), _Rounds()
     with read_hour(None, shape, is_evaluated=False) as tables:
         kept = StatusEvaluation(open_for_writing(tables, "bench"))
-        last = TableReader(tables).moment
+        last, known = TableReader(tables).moment, KnownPaces()
         for number in reversed(range(rounds + 1)):
             at = last - timedelta(seconds=number * _APART_S)
             with clock_at(at):
                 reader = TableReader(tables, as_of=at)
                 first = _Rounds() if number == rounds else None
                 with (first or evaluating).round():
-                    evaluation = Evaluation.of(reader)
+                    evaluation = Evaluation.of(reader, known=known)
                     # Computed by the first that asks.
                     evaluation.group_lag(), evaluation.group_status()
                 with (first or writing).round():

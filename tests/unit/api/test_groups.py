@@ -250,6 +250,7 @@ def test_an_unknown_scaling_lag_is_an_error_and_no_number(
         assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 0)
     # Its commits may be among those that are not loaded yet.
     apply_micro_batch(folder, progress=[{"state": "loading", "updated_at": NOW}])
+    client = create_app({"c": Cluster("c", folder)}).test_client()
     answer = client.get("/api/v1/groups/none/scaling-lag")
     assert (answer.status_code, "not loaded" in answer.text) == (503, True)
 
