@@ -211,6 +211,7 @@ def test_several_clusters(tables: DashboardTables) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.release
 @pytest.mark.timeout(1_800)
 def test_keda_finds_the_documented_value(client: FlaskClient, repository: Path) -> None:
     page = (repository / "docs" / "api.md").read_text()

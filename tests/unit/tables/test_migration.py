@@ -56,6 +56,10 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
         **{"transactions": (), "transaction_events": (), "share_partitions": ()},
         **{"topic_progress": (), "quarantine": ("log_topic",)},
     },
+    12: {
+        "load_progress": ("clock_skew_ms",),
+        "group_lag": ("usual_commit_ms", "usual_move_ms"),
+    },
 }
 """The columns, or the table, that came with a format version."""
 IDENTITY: dict[str, Any] = {
@@ -185,7 +189,7 @@ def old_properties(version: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("engine_session", "version"),
     [
-        *(("driver", version) for version in (2, 6, 8)),
+        *(("driver", version) for version in (2, 6, 8, 11)),
         *(pytest.param("driver", version, marks=pytest.mark.long) for version in (3, 4, 5, 7)),
         pytest.param("spark", 2, marks=SPARK_ENGINE.marks),
         pytest.param("spark", 6, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
