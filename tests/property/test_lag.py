@@ -124,6 +124,13 @@ def test_transaction_markers_at_the_end_are_no_lag() -> None:
     assert measured.time_lag_ms.tolist() == [3_000, 0, 0, 0]
 
 
+def test_deleted_offsets_without_a_record_are_no_loss() -> None:
+    """Retention deletes a transaction, and the marker that its group never got past."""
+    measured = lags([sample(0, 11, start=11, markers=1)], [9, 10, 11], 1_000)
+    assert measured.lag.tolist() == [2, 0, 0]
+    assert measured.data_lost.tolist() == [2, 0, 0]
+
+
 def test_samples_of_another_log_say_nothing() -> None:
     recreated = [sample(0, 100, topic_id="old"), sample(10_000, 5), sample(20_000, 9)]
     assert lags(recreated, [2, 7], 30_000).time_lag_ms.tolist() == [UNKNOWN, 15_000]

@@ -50,7 +50,7 @@ def sample(seconds_ago: float, end: int | None, topic: str = "t", **fields: Any)
 @pytest.fixture(scope="module")
 def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = create_tables(tmp_path_factory.mktemp("built"), log_partitions=str(LOG_PARTITIONS))
-    groups = ["ahead", "behind", "lost", "gone", "unseen"]
+    groups = ["ahead", "behind", "lost", "gone", "unseen", "nowhere"]
     orphan = (partition_for("behind", LOG_PARTITIONS) + 1) % LOG_PARTITIONS
     apply_micro_batch(
         folder,
@@ -67,6 +67,8 @@ def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
             offset("gone", 1, "old"),
             offset("unseen", 1, "new"),
             offset("without a group", 1),
+            # As clients commit "no position"; OffsetFetch answers it as no offset.
+            offset("nowhere", -1001),
         ],
         pending_offsets=[
             offset("behind", 60, client_id="app"),

@@ -49,6 +49,17 @@ def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
     assert by_group["new"]["reason"] == "no commit yet; 1 member without a partition"
 
 
+def test_nothing_is_said_of_a_group_whose_log_partition_is_not_read_to_its_end(
+    tables: str,
+) -> None:
+    """The end of `__consumer_offsets` has been ahead of the tables for five minutes."""
+    write_rows(
+        tables, "log_offsets", [sample(at(ago), 900, OFFSETS_TOPIC) for ago in (300, 100, 0)]
+    )
+    rows = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+    assert {row["status"] for row in rows} == {"UNKNOWN"}
+
+
 def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:
     cluster = Cluster(seconds=-330)
     cluster.members("slow", ("slow", 2))

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from streaming.lag import paces
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.paces import KnownPaces
 from tests.support.tables.incident_tables import STEP_S, Cluster, member_id_of, moment
@@ -296,3 +297,26 @@ def test_a_clock_that_is_wrong_by_minutes_changes_no_status(tmp_path: Path, skew
     seen = _seen(tmp_path, groups, skew_s=skew_s, every_s=60)
     for group in groups:
         _require_right(group, seen[group.name])
+
+
+def test_a_pace_that_was_known_stays_known_where_the_history_is_too_large_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commits of a stopped group leave the last ten minutes while its alert fires."""
+    monkeypatch.setattr(paces, "_is_too_large", lambda *_: True)
+    cluster, known = Cluster(), KnownPaces()
+    statuses = []
+    for t in range(0, 1_501, STEP_S):
+        if t == 0:
+            cluster.members("stops")
+        end = cluster.produce("stops", _RECORDS)
+        if t < 300:
+            cluster.commit("stops", end)
+        cluster.step()
+    snapshots = cluster.snapshots(create_tables(tmp_path))
+    for t in range(360, 1_501, 60):
+        reader = snapshots.reader(moment(t))
+        assert reader is not None
+        rows = Evaluation.of(reader, at=moment(t), known=known).group_status()
+        statuses += rows["status"].to_pylist()
+    assert set(statuses) == {"STOP"}

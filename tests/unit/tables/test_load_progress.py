@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -78,3 +78,29 @@ def test_a_reload_reads_records_before_the_next_offset_again() -> None:
     assert (row.state, row.reloaded_at) == (STATE_LOADING, None)
     row = _advanced(row, 12, 12)
     assert (row.next_offset, row.state, row.reloaded_at) == (12, STATE_CURRENT, NOW)
+
+
+def test_the_clocks_are_compared_by_records_that_were_read_right_after_their_write() -> None:
+    """The brokers' clock is three minutes ahead; one log partition is quiet."""
+    ahead = timedelta(minutes=3)
+    progress = _progress(0)
+    progress.rows = {p: Progress(has_caught_up=True) for p in (0, 1)}
+
+    def micro_batch(seconds: int, *ages_s: int, behind: int = 0) -> int | None:
+        at = NOW + timedelta(seconds=seconds)
+        written = {p: at + ahead - timedelta(seconds=age_s) for p, age_s in enumerate(ages_s)}
+        reports = [
+            progress_row(0, 10, log_partition=p, high_watermark=10 + behind) for p in written
+        ]
+        progress.advance(reports, RecordCounts(), newest_timestamps=written, read_at=at)
+        return progress.clock_skew_ms
+
+    # It is not known how long the records of the first one have waited.
+    assert micro_batch(0, 0) is None
+    assert micro_batch(1, 1, 600) == 179_000
+    # After a stall of the brokers, and while there is more to read.
+    assert micro_batch(700, 650, 690) == 179_000
+    assert micro_batch(701, 300, behind=5) == 179_000
+    # A client wrote a wrong time.
+    assert micro_batch(702, -4_000) == 179_000
+    assert [micro_batch(second, 0) for second in (703, 704)] == [180_000, 180_000]
