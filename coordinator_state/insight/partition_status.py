@@ -140,11 +140,11 @@ def _is_stale(facts: PartitionFacts, rules: StatusRules) -> bool:
 
 def _behind(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """Return the problem of a group with lag, None if it has none."""
-    rules_of_problems = [_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow]
+    problem_rules = [_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow, _no_pace]
     if _is_at_last_stable(facts) and not facts.aborted:
         # It has nothing to read until the transaction ends.
-        rules_of_problems = [_open_transaction]
-    for rule in rules_of_problems:
+        problem_rules = [_open_transaction]
+    for rule in problem_rules:
         problem = rule(facts, rules)
         if problem is not None:
             return Verdict(*problem, lag_text(facts, facts.growth_per_s))
@@ -249,20 +249,10 @@ def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
 
 
 def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
-    """The group has stopped committing, or nobody knows whether it has."""
-    # Without a time lag, the records are older than the first sample. The age of the last commit
-    # replaces it.
-    oldest_ms = facts.commit_age_ms if facts.time_lag_ms is None else facts.time_lag_ms
-    silent_ms = facts.commit_age_ms
-    if facts.aborted_ago_ms is not None:
-        silent_ms = min(silent_ms, facts.aborted_ago_ms)
-    waited_ms = min(silent_ms, oldest_ms)
-    if waited_ms <= _stop_after_ms(facts, rules):
-        is_known = facts.commit_waits or facts.aborted
-        if is_known or waited_ms <= rules.pace_unknown_after_ms:
-            return None
-        silent = f"no commit for {time_text(silent_ms)}"
-        return Status.UNKNOWN, f"{silent}; the usual time between its commits is not known yet"
+    """The group has stopped committing."""
+    silent_ms = _silent_ms(facts)
+    if _waited_ms(facts) <= _stop_after_ms(facts, rules):
+        return None
     cause = f"no commit for {time_text(silent_ms)}"
     if facts.usual_commit_ms is not None:
         cause += f", usually within {time_text(facts.usual_commit_ms)}"
@@ -273,6 +263,30 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if not facts.has_members:
         cause = f"the group has no members; {cause}"
     return Status.STOP, cause
+
+
+def _silent_ms(facts: PartitionFacts) -> int:
+    """Return the time since the last attempt to commit."""
+    aborted_ago_ms = facts.aborted_ago_ms
+    return (
+        facts.commit_age_ms if aborted_ago_ms is None else min(facts.commit_age_ms, aborted_ago_ms)
+    )
+
+
+def _waited_ms(facts: PartitionFacts) -> int:
+    """Return the time for which the group has committed nothing although there is a record."""
+    # Without a time lag, the records are older than the first sample. The age of the last commit
+    # replaces it.
+    oldest_ms = facts.commit_age_ms if facts.time_lag_ms is None else facts.time_lag_ms
+    return min(_silent_ms(facts), oldest_ms)
+
+
+def _no_pace(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """Nobody knows whether the group has stopped committing."""
+    if facts.commit_waits or facts.aborted or _waited_ms(facts) <= rules.pace_unknown_after_ms:
+        return None
+    silent = f"no commit for {time_text(_silent_ms(facts))}"
+    return Status.UNKNOWN, f"{silent}; the usual time between its commits is not known yet"
 
 
 def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:

@@ -113,7 +113,10 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
         results.append(rows.filter(is_done))
         rest = rest.filter(pc.invert(is_done))
     known.holds = pa.concat_tables(results).combine_chunks()
-    return known.holds.select(HOLDS.names)
+    # Where the samples are too many to read, an open transaction may be usual.
+    nulls, is_often_held = pa.nulls(len(rest), pa.int64()), pa.repeat(True, len(rest))
+    unread = pa.table([*rest.select(key).columns, nulls, nulls, is_often_held], schema=HOLDS)
+    return pa.concat_tables([known.holds.select(HOLDS.names), unread.cast(nullable(HOLDS))])
 
 
 def _measured_before(

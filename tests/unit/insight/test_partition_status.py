@@ -159,6 +159,13 @@ def single(age_ms: int) -> dict[str, Any]:
             single(3_601_000) | time_lag(None, 10_000),
             *("STOP", "no commit for 60 min; 500 behind, oldest at least 10 s, +10/s"),
         ),
+        (
+            single(301_000)
+            | time_lag(301_000)
+            | {"retention_margin_ms": 600_000}
+            | {"time_to_catch_up_ms": None},
+            *("WARN", ""),
+        ),
         # The members of a share group have a minute to acknowledge a record.
         (single(301_000) | time_lag(301_000) | {"group_type": "share"}, "STOP", ""),
         (STILL, "STALL", f"13 commits since 06:11:36 UTC, all at offset 1,000; {LATER}"),
