@@ -28,6 +28,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.insight.lag import GONE, PRESENT
+from coordinator_state.records.internal_topics import OTHER_TOPICS
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.connections import TransientFailure
 from streaming.kafka.log_tail import LogTail
@@ -62,9 +64,16 @@ _QUESTIONS: Final = (
 class LogOffsetsClient(RetryingClient):
     """Samples the logs of topic partitions; see `RetryingClient` for the errors."""
 
-    def sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
-        """Sample these partitions: one answer for each, also for unavailable ones."""
-        return self.with_retries(lambda: self._sample(partitions)) if partitions else []
+    def sample(
+        self, partitions: Collection[TopicPartition], *, of_whole_topics: bool = False
+    ) -> list[LogOffsets]:
+        """Sample these partitions: one answer for each, also for unavailable ones.
+
+        With `of_whole_topics`, also the other partitions of their topics, without internal topics.
+        """
+        if not partitions:
+            return []
+        return self.with_retries(lambda: self._sample(partitions, of_whole_topics))
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
@@ -148,11 +157,15 @@ class LogOffsetsClient(RetryingClient):
                 results[at] = tail.offsets
                 del tails[at]
 
-    async def _sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
+    async def _sample(
+        self, partitions: Collection[TopicPartition], of_whole_topics: bool
+    ) -> list[LogOffsets]:
         sample_by_place: dict[TopicPartition, LogOffsets] = {}
         missing = set(partitions)
-        for _ in range(_ROUNDS):
+        for number in range(_ROUNDS):
             metadata = await self._metadata({at.topic for at in missing})
+            if of_whole_topics and not number:
+                missing |= _others(metadata)
             leaders: dict[int, list[TopicPartition]] = defaultdict(list)
             for at in sorted(missing):
                 known = metadata[at.topic]
@@ -231,6 +244,16 @@ class _TopicMetadata:
         if self.error_code:
             return UNAVAILABLE
         return PRESENT if partition in self.leaders else GONE
+
+
+def _others(metadata: Mapping[str, _TopicMetadata]) -> set[TopicPartition]:
+    """All partitions of topics, without internal ones."""
+    return {
+        TopicPartition(topic, partition)
+        for topic, known in metadata.items()
+        if topic not in {OFFSETS_TOPIC, *OTHER_TOPICS}
+        for partition in known.leaders
+    }
 
 
 def _answered(sample: LogOffsets, answers: Mapping[str, tuple[int, int]]) -> LogOffsets:

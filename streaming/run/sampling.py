@@ -1,8 +1,8 @@
 """Offset samples of the logs that groups read, written to `log_offsets`.
 
-At each interval a thread asks the leaders of every topic partition with a committed offset, an
-assigned member or a share group, and of the log partitions that hold the groups' progress. With
-`of_all_topics` it also asks those of the partitions that no group reads. Samples do not depend on
+At each interval a thread asks the leaders of all partitions of every topic with a committed offset,
+an assigned member or a share group, and of the log partitions that hold the groups' progress. With
+`of_all_topics` it also asks those of the topics that no group reads. Samples do not depend on
 earlier ones, so they need no query with a checkpoint. The next interval retries a failure.
 """
 
@@ -120,7 +120,7 @@ class LogOffsetsSampling:
     def _sample(self) -> None:
         sampled_at = utc_now()
         places = self._topic_partitions() | self._all_partitions()
-        samples = self._with_markers(self._client.sample(places))
+        samples = self._with_markers(self._client.sample(places, of_whole_topics=True))
         self.metrics.seen_logs((sample.state for sample in samples), len(self._unreadable))
         if dropped := self._unwritten.add(self.runs.keep(sampled_at, samples)):
             if not self._dropped:

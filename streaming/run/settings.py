@@ -204,8 +204,8 @@ class RunSettings(BaseModel):
     )
     lag_topics: LagTopics = Field(
         default="read",
-        description="Topics to sample: read (those that groups read), or all (also topics and "
-        "partitions that no group reads).",
+        description="Topics to sample: read (those that groups read), or all (also topics "
+        "that no group reads).",
     )
     snapshot_retention: Interval = Field(
         default="6 minutes",

@@ -108,6 +108,8 @@ def test_what_is_not_there_is_a_state(
 ) -> None:
     before = _only(client, topic)
     nowhere = TopicPartition(topic, 7), TopicPartition("zzz-no-such-topic", 0)
+    both = client.sample([TopicPartition(topic, 1)], of_whole_topics=True)
+    assert [(sample.topic, sample.partition) for sample in both] == [(topic, 0), (topic, 1)]
     present, *gone = client.sample([TopicPartition(topic, 0), *nowhere])
     assert present == before
     assert [(sample.state, _offsets(sample)) for sample in gone] == [(GONE, (None, None, None))] * 2

@@ -64,7 +64,10 @@ class Sampled:
         self._answer = answer
         monkeypatch.setattr(self.client, "sample", self._sample)
 
-    def _sample(self, partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
+    def _sample(
+        self, partitions: frozenset[TopicPartition], *, of_whole_topics: bool
+    ) -> list[LogOffsets]:
+        assert of_whole_topics
         self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
         return self._answer(partitions)
 
