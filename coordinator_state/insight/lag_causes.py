@@ -25,7 +25,7 @@ from coordinator_state.insight.group_facts import (
     OpenTransaction,
     PartitionHistory,
 )
-from coordinator_state.insight.group_status import count_text, time_text
+from coordinator_state.insight.group_status import Status, count_text, time_text
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 
@@ -170,7 +170,8 @@ def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
         for partition in stuck
         if partition.last.at - partition.same_since.at >= _SILENT_FOR
     ]
-    if stuck:
+    # By the status, a partition that rests is one of several that are read in turn.
+    if stuck and facts.status != Status.WARN.value:
         yield _same_offset(stuck, facts)
     if facts.members:
         # A commit shows that somebody reads the partition, perhaps under an unknown topic name.

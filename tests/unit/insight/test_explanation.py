@@ -192,6 +192,18 @@ def test_a_group_that_catches_up_after_a_stop_has_the_stop_as_its_cause() -> Non
     assert first.text == ("no commit of t:0 from 11:50:00 UTC to 11:56:00 UTC, usually within 5 s")
 
 
+def test_a_partition_that_is_read_in_turn_is_not_stuck() -> None:
+    (partition,) = facts().partitions
+    first, last = Commit(0, 50, 900, minute(50)), Commit(0, 90, 900, minute(59))
+    rests = replace(partition, lag=500, same=40, same_since=first, last=last)
+    behind = {"lag": 9_000, "is_healthy": False, "partitions": [rests]}
+    of_status = {
+        status: causes_of(explain(facts(**behind, status=status))) for status in ("STALL", "WARN")
+    }
+    assert Cause.SAME_OFFSET in of_status["STALL"]
+    assert Cause.SAME_OFFSET not in of_status["WARN"]
+
+
 def test_an_open_transaction_does_not_age_with_the_tables() -> None:
     transaction = OpenTransaction(
         log_partition=0,
