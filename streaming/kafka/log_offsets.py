@@ -164,6 +164,7 @@ class LogOffsetsClient(RetryingClient):
         missing = set(partitions)
         for number in range(_ROUNDS):
             metadata = await self._metadata({at.topic for at in missing})
+            metadata |= await self._second_opinion(metadata)
             if of_whole_topics and not number:
                 missing |= _others(metadata)
             leaders: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -187,10 +188,25 @@ class LogOffsetsClient(RetryingClient):
                 break
         return [sample_by_place[at] for at in sorted(sample_by_place)]
 
-    async def _metadata(self, topics: Iterable[str]) -> dict[str, _TopicMetadata]:
+    async def _second_opinion(
+        self, metadata: Mapping[str, _TopicMetadata]
+    ) -> dict[str, _TopicMetadata]:
+        """The topics that the first broker does not know, but the second one does.
+
+        A broker that has just started may not know all topics yet.
+        """
+        unknown = [topic for topic, known in metadata.items() if known.is_unknown]
+        if not unknown or len(self.nodes) < 2:
+            return {}
+        second = await self._metadata(unknown, number=1)
+        return {topic: known for topic, known in second.items() if not known.is_unknown}
+
+    async def _metadata(
+        self, topics: Iterable[str], *, number: int = 0
+    ) -> dict[str, _TopicMetadata]:
         metadata_by_topic: dict[str, _TopicMetadata] = {}
         for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
-            answer = await self.send(self.nodes[0], _metadata_request(chunk))
+            answer = await self.send(self.nodes[number], _metadata_request(chunk))
             for topic in answer.topics:
                 topic_id = getattr(topic, "topic_id", None) or ZERO_UUID
                 metadata_by_topic[topic.name] = _TopicMetadata(
@@ -235,11 +251,19 @@ class _TopicMetadata:
     topic_id: str | None
     leaders: Mapping[int, int]
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the broker knows no such topic."""
+        return kafka_errors.for_code(self.error_code) in (
+            kafka_errors.UnknownTopicOrPartitionError,
+            kafka_errors.InvalidTopicError,
+        )
+
     def state(self, partition: int) -> str:
         kind = kafka_errors.for_code(self.error_code)
         if issubclass(kind, kafka_errors.AuthorizationError):
             return UNAUTHORISED
-        if kind in (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.InvalidTopicError):
+        if self.is_unknown:
             return GONE
         if self.error_code:
             return UNAVAILABLE
