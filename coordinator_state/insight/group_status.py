@@ -111,25 +111,24 @@ class StatusRules:
 
 
 class ClientChanges(NamedTuple):
-    """How often members of one client joined and left a group.
+    """How often members of one client joined or left a group.
 
     A client is an instance id, a client id and a host. On one machine, members may share all three.
 
     Attributes:
         changes: the changes in the window of the rebalances.
-        joined, left: the changes in a longer one, in which a loop goes round again.
+        left: how often one left in a longer one, in which a loop goes round again.
         members: the members that it has now.
     """
 
     changes: int
-    joined: int
     left: int
     members: int
 
     @property
     def replaced(self) -> int:
         """The changes of a deployment, which replaces each member once."""
-        return self.changes if max(self.joined, self.left) <= self.members + 1 else 0
+        return self.changes if self.left <= self.members + 1 else 0
 
 
 LOOP_WINDOWS: Final = 3

@@ -96,8 +96,9 @@ def _waits(
     # A record that was there before the commit is older than it.
     began_ms = np.maximum(began_ms, logs.produced_at_ms(log, committed_offset[before]))
     waits_ms = committed_at_ms[before + 1] - began_ms
-    is_known &= waits_ms > 0
-    return key[is_known], waits_ms[is_known]
+    # Without a record that was there to read, a commit of the same offset says nothing.
+    is_known &= (waits_ms > 0) | (committed_offset[before + 1] != committed_offset[before])
+    return key[is_known], np.maximum(waits_ms[is_known], 1)
 
 
 def usual_ms(key: Int64s, waits_ms: Int64s, count: int, share: float = USUAL) -> Int64s:

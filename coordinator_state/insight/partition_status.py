@@ -52,7 +52,8 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         return Verdict(
             Status.OUT_OF_RANGE,
             f"committed {facts.committed_offset:,}, but the log ends at "
-            f"{facts.log_end_offset:,}: the next fetch resets the offset (auto.offset.reset)",
+            f"{facts.log_end_offset:,}: a consumer that starts there resets it "
+            "(auto.offset.reset)",
         )
     if facts.data_lost:
         return Verdict(

@@ -25,8 +25,8 @@ STATUS_MEANINGS: Final[Mapping[Status, str]] = MappingProxyType(
         "records to read.",
         Status.HANGING_TRANSACTION: "A transaction that holds the group back should have ended.",
         Status.TOPIC_GONE: "The topic does not exist, but its committed offset remains.",
-        Status.OUT_OF_RANGE: "The committed offset is past the end of the log, so the next fetch "
-        "resets it.",
+        Status.OUT_OF_RANGE: "The committed offset is past the end of the log, so a consumer "
+        "that starts there resets it.",
         Status.DATA_LOSS: "Records were deleted before the group read them.",
         Status.ERR: "Burrow's status of a group with a stopped or stalled partition.",
     }

@@ -44,7 +44,8 @@ STATUSES: Final[Mapping[Status, str]] = {
         "the offset remains, but the cluster has no such topic: it was deleted, or never created"
     ),
     Status.OUT_OF_RANGE: (
-        "the committed offset is past the log end: the next fetch resets it (`auto.offset.reset`)"
+        "the committed offset is past the log end: a consumer that starts there resets it "
+        "(`auto.offset.reset`)"
     ),
     Status.DATA_LOSS: (
         "the committed offset is below the log start: records were deleted before they were read"

@@ -71,7 +71,8 @@ RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
 
 # Most groups have a small time lag, so older samples are read only for the logs of the others.
 _WINDOWS = (MAX_SAMPLE_AGE, timedelta(minutes=10), timedelta(hours=6))
-_ARRIVES_WITHIN_MS: Final = 15_000
+_CLOCK_ERROR_MS: Final = 8_000
+"""So well is the skew of the brokers' clock known."""
 _KEY = ["group_id", "topic", "partition"]
 _LOG = ["topic", "partition"]
 
@@ -131,11 +132,10 @@ def group_lag(
     beyond = measures.is_beyond_end(read_up_to)
     if beyond.any():
         # The log had grown when the group read it, unless the end was sampled after the commit.
-        # A micro-batch takes some seconds, and the skew of the clocks is known that well.
         is_share = pc.equal(committed["group_type"], SHARE).to_numpy()
-        arrived_ms = committed_ms + np.where(is_share, 0, _ARRIVES_WITHIN_MS)
+        latest_ms = committed_ms + np.where(is_share, 0, _CLOCK_ERROR_MS)
         # The last known end of a log that cannot be sampled now is from before the commit.
-        is_later = (arrived_ms > (sampled_at_ms or 0)) | (measures.topic_state != PRESENT)
+        is_later = (latest_ms > (sampled_at_ms or 0)) | (measures.topic_state != PRESENT)
         measures.raise_log_ends(beyond & is_later, read_up_to)
     arrays = {
         "known_until": known_until.take(_places(committed, progress, shares)),

@@ -192,7 +192,7 @@ def _clients(
     by_group: dict[str, list[ClientChanges]] = defaultdict(list)
     for (group_id, *_), changes_of in of_client.items():
         names = [event for event, _ in changes_of]
-        joined, left, members_now = (names.count(event) for event in (*events, None))
         recent = sum(is_recent for _, is_recent in changes_of)
-        by_group[group_id].append(ClientChanges(recent, joined, left, members_now))
+        left, members_now = names.count(EventName.MEMBER_LEFT.value), names.count(None)
+        by_group[group_id].append(ClientChanges(recent, left, members_now))
     return by_group

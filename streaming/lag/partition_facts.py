@@ -83,6 +83,12 @@ def partition_facts(
         "time_lag_ms": at_tables("time_lag_ms"),
         "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
         "commit_age_ms": commit_age_ms,
+        # An offset past the log end was never read, so nothing is read again.
+        "rewound_from": pc.if_else(
+            pc.greater(lag_rows["rewound_from"], lag_rows["log_end_offset"]).fill_null(False),
+            None,
+            lag_rows["rewound_from"],
+        ),
         "rewind_ago_ms": pc.max_element_wise(
             pc.subtract(now_ms, _ms(lag_rows["rewind_at"])), 0, skip_nulls=False
         ),

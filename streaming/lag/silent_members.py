@@ -11,19 +11,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import NOWHERE, nullable, positions
 from coordinator_state.apply.group_placement import of_own_log_partition
+from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import SilentMembers
-from coordinator_state.insight.lag import GONE, UNKNOWN
+from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
 from streaming.clock import moment_ms
 from streaming.lag.offset_samples import Logs
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_EVENTS
 
 Row = dict[str, Any]
 
 _SAMPLED_WITHIN: Final = timedelta(minutes=10)
+_DELETIONS: Final = [EventName.OFFSET_DELETED.value, EventName.OFFSET_EXPIRED.value]
 _ASSIGNMENT_TYPES: Final = (2, 8, 14, 22)
 """Records whose change is a change of assignments: GroupMetadata, CurrentMemberAssignment."""
 
@@ -54,6 +58,7 @@ def silent_members(
     changed = _assigned_at_ms(reader, pc.unique(silent["group_id"]).to_pylist())
     now_ms = moment_ms(now)
     at_ms = np.array([changed.get(group, UNKNOWN) for group in silent["group_id"].to_pylist()])
+    at_ms = np.maximum(at_ms, _deleted_at_ms(reader, silent, now))
     logs = Logs.of(silent)
     samples = logs.histories(reader, since=now - _SAMPLED_WITHIN, until=now, of_all=False)
     first = samples.log_ends_from(logs.of_rows, at_ms.astype(np.int64))
@@ -95,6 +100,27 @@ def silent_facts(partitions: Collection[Row]) -> SilentMembers:
         waiting_ms=max(waiting, default=None),
         is_at_least=any(ms > _SAMPLED_WITHIN / timedelta(milliseconds=1) for ms in assigned),
     )
+
+
+def _deleted_at_ms(reader: TableReader, silent: pa.Table, now: datetime) -> Int64s:
+    """The time at which the offset of each row was deleted; `UNKNOWN` if it was not lately."""
+    until = now + reader.clock_skew
+    since = until - _SAMPLED_WITHIN
+    during: list[tuple[str, str, Any]] = [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", until), ("event", "in", _DELETIONS)),
+        ("group_id", "in", pc.unique(silent["group_id"]).to_pylist()),
+    ]
+    columns = [*KEY, "record_timestamp"]
+    events = reader.read(GROUP_EVENTS.name, columns, during).select(columns)
+    events = events.sort_by("record_timestamp").cast(nullable(events.schema))
+    keys = silent.select(KEY)
+    place = positions(keys.cast(nullable(keys.schema)), events.select(KEY))
+    times = reader.own_times(events["record_timestamp"]).take(
+        pa.array(place, mask=place == NOWHERE)
+    )
+    at_ms: Int64s = pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
+    return pc.fill_null(at_ms, UNKNOWN).to_numpy()
 
 
 def _assigned_at_ms(reader: TableReader, group_ids: Collection[str]) -> dict[str, int]:

@@ -270,7 +270,7 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             {"is_out_of_range": True, "log_end_offset": 500},
             "OUT_OF_RANGE",
-            "committed 1,000, but the log ends at 500: the next fetch resets the offset "
+            "committed 1,000, but the log ends at 500: a consumer that starts there resets it "
             "(auto.offset.reset)",
         ),
         (NO_MEMBERS | {"expires_in_ms": DAY_MS - 1}, "EXPIRING", "offset 1,000 expires in 24 h"),

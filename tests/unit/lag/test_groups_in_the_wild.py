@@ -77,6 +77,19 @@ def open_transactions(every_s: int) -> Step:
     return step
 
 
+def comes_back(cluster: Cluster, name: str, t: int) -> None:
+    """An offset past the log end, and then a consumer that resets it and reads on."""
+    end = cluster.produce(name, _RECORDS)
+    if t == 1_000:
+        cluster.no_members(name, 2)
+    elif t == 1_100:
+        cluster.commit(name, 10_000_000)
+    elif t == 1_110:
+        cluster.members(name, generation=3)
+    elif t < 1_000 or t > 1_110:
+        cluster.commit(name, end - 50)
+
+
 def altered(cluster: Cluster, name: str, t: int) -> None:
     """An operator sets the offset past the end of a log that nobody writes to."""
     end = cluster.produce(name, 500 if t == 0 else 0)
@@ -88,7 +101,7 @@ def altered(cluster: Cluster, name: str, t: int) -> None:
         cluster.commit(name, 60_000)
 
 
-def deployed(*, on_one_machine: bool = False, loops: bool = False) -> Step:
+def deployed(*, begins_at_s: int = 970, on_one_machine: bool = False, loops: bool = False) -> Step:
     """A deployment replaces ten members in five minutes; later one may restart again and again.
 
     The group keeps up all the time. On one machine, its members have the same client id.
@@ -96,9 +109,9 @@ def deployed(*, on_one_machine: bool = False, loops: bool = False) -> Step:
 
     def step(cluster: Cluster, name: str, t: int) -> None:
         cluster.commit(name, cluster.produce(name, _RECORDS))
-        replaced = min(max(t - 970, 0) // 30, 10)
+        replaced = min(max(t - begins_at_s, 0) // 30, 10)
         restarts = max(t - _BREAKS_AT_S, 0) // 20 if loops else 0
-        is_change = (t - 970) % 30 == 0 and 0 < t - 970 <= 300
+        is_change = (t - begins_at_s) % 30 == 0 and 0 < t - begins_at_s <= 300
         if t == 0 or is_change or (restarts and t % 20 == 0):
             numbers = [*range(replaced, 10 + replaced)]
             ids = [
@@ -135,6 +148,7 @@ def loses_its_topic(cluster: Cluster, name: str, t: int) -> None:
         cluster.commit(name, end)
     elif t == _BREAKS_AT_S:
         cluster.commit(name, None)
+    elif t == _BREAKS_AT_S + STEP_S:
         cluster.logs[name, 0].state = "gone"
 
 
@@ -222,6 +236,8 @@ GROUPS: Final = (
     Group("open-1200-s", open_transactions(1_200), ("OK", "UNKNOWN")),
     Group("deployed", deployed()),
     Group("deployed-here", deployed(on_one_machine=True)),
+    # Its members have just started.
+    Group("deployed-soon", deployed(on_one_machine=True, begins_at_s=150)),
     Group("restarts", deployed(loops=True), broken=("REBALANCING_LOOP",), noticed_within_s=240),
     Group("reads-in-turn", reads_in_turn, ("OK", "WARN", "UNKNOWN")),
     Group("jitter", commits_with_jitter),
@@ -234,8 +250,9 @@ GROUPS: Final = (
         noticed_within_s=1_000,
     ),
     Group("leaves-a-topic", leaves_a_topic),
-    Group("loses-its-topic", loses_its_topic, broken=("TOPIC_GONE",)),
+    Group("loses-its-topic", loses_its_topic, broken=("TOPIC_GONE",), noticed_within_s=10),
     Group("never-commits", never_commits, ("IDLE",), broken=("STOP",), noticed_within_s=360),
+    Group("comes-back", comes_back, ("OK", "STOP", "OUT_OF_RANGE")),
     Group("altered", altered, ("OK", "IDLE"), broken=("OUT_OF_RANGE",)),
 )
 
