@@ -1,9 +1,9 @@
 """The pace of a group: how long a record usually waits until the group commits it.
 
 A group that commits every half hour is well for half an hour. A group that commits a second after
-each record, and gets a record a day, is not well after a minute. So the pace is not the time
-between commits: it is the time from the first record that was there to read, or from the commit
-before it if that is later, to the next commit.
+each record, and gets a record every ten minutes, is not well after a minute. So the pace is not the
+time between commits: it is the time from the first record that was there to read, or from the
+commit before it if that is later, to the next commit.
 
 The same holds for transactions of producers: the pace is the time for which they usually hold the
 last stable offset.

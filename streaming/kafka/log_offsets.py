@@ -65,15 +65,15 @@ class LogOffsetsClient(RetryingClient):
     """Samples the logs of topic partitions; see `RetryingClient` for the errors."""
 
     def sample(
-        self, partitions: Collection[TopicPartition], *, of_whole_topics: bool = False
+        self, partitions: Collection[TopicPartition], *, whole_topics: bool = False
     ) -> list[LogOffsets]:
         """Sample these partitions: one answer for each, also for unavailable ones.
 
-        With `of_whole_topics`, also the other partitions of their topics, without internal topics.
+        With `whole_topics`, also the other partitions of their topics, without internal topics.
         """
         if not partitions:
             return []
-        return self.with_retries(lambda: self._sample(partitions, of_whole_topics))
+        return self.with_retries(lambda: self._sample(partitions, whole_topics))
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
@@ -158,14 +158,14 @@ class LogOffsetsClient(RetryingClient):
                 del tails[at]
 
     async def _sample(
-        self, partitions: Collection[TopicPartition], of_whole_topics: bool
+        self, partitions: Collection[TopicPartition], whole_topics: bool
     ) -> list[LogOffsets]:
         sample_by_place: dict[TopicPartition, LogOffsets] = {}
         missing = set(partitions)
         for number in range(_ROUNDS):
             metadata = await self._metadata({at.topic for at in missing})
             metadata |= await self._second_opinion(metadata)
-            if of_whole_topics and not number:
+            if whole_topics and not number:
                 missing |= _others(metadata)
             leaders: dict[int, list[TopicPartition]] = defaultdict(list)
             for at in sorted(missing):

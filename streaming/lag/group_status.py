@@ -63,9 +63,7 @@ def judged_groups(
 ) -> JudgedGroups:
     """The status of each group, from those of its partitions."""
     groups = reader.own("groups", ["group_type", "state", "member_count"], group_ids)
-    unread = set(groups.filter(_is_unread(reader, now, groups, rules))["group_id"].to_pylist())
     loops = {} if of_partitions.stale else _loops(reader, now, rules)
-    verdicts = {group: [loop] for group, loop in loops.items() if group not in unread}
     silent = silent_members(reader, now, group_ids, of_partitions.columns)
     if silent:
         shares = set(groups.filter(pc.equal(groups["group_type"], SHARE))["group_id"].to_pylist())
@@ -78,8 +76,10 @@ def judged_groups(
     others = groups.filter(pc.invert(pc.is_in(groups["group_id"], named)))
     with_offsets = set(named.to_pylist())
     without_offsets = {row["group_id"]: row for row in others.to_pylist()}
+    unread = set(groups.filter(_is_unread(reader, now, groups, rules))["group_id"].to_pylist())
+    verdicts = {group: [loop] for group, loop in loops.items() if group not in unread}
     for group_id in silent.keys() | without_offsets.keys():
-        of_silent = silent.get(group_id, [])
+        silent_rows = silent.get(group_id, [])
         if group_id in unread:
             # Commits may follow in the records that are not read.
             if group_id in without_offsets:
@@ -88,9 +88,11 @@ def judged_groups(
             continue
         if group_id in with_offsets:
             # Without new records there is nothing to commit.
-            of_silent = [row for row in of_silent if row["records"] or row["topic_state"] == GONE]
-        if of_silent:
-            verdict = silent_verdict(silent_facts(of_silent), rules)
+            silent_rows = [
+                row for row in silent_rows if row["records"] or row["topic_state"] == GONE
+            ]
+        if silent_rows:
+            verdict = silent_verdict(silent_facts(silent_rows), rules)
         elif group_id in without_offsets:
             verdict = _without_offsets(without_offsets[group_id])
         else:
@@ -141,8 +143,8 @@ def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, 
         ("record_timestamp", "<=", now),
     ]
     columns = ["group_id", "group_type", "record_timestamp", "epoch_after"]
-    of_rebalances = [*during, ("event", "=", EventName.REBALANCE.value)]
-    rebalances = reader.read(GROUP_EVENTS.name, columns, of_rebalances)
+    rebalance_filters = [*during, ("event", "=", EventName.REBALANCE.value)]
+    rebalances = reader.read(GROUP_EVENTS.name, columns, rebalance_filters)
     rebalances = rebalances.group_by("group_id").aggregate(
         [
             *(("epoch_after", "count"), ("record_timestamp", "max"), ("epoch_after", "max")),
@@ -175,24 +177,24 @@ def _clients(
     """
     key = ["group_id", "group_instance_id", "client_id", "client_host"]
     begin = now - LOOP_WINDOWS * (now - since)
-    events = [event.value for event in (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)]
+    names = [event.value for event in (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)]
     filters: list[tuple[str, str, Any]] = [
         *(("day", ">=", begin.date()), ("record_timestamp", ">=", begin)),
-        *(("record_timestamp", "<=", now), ("group_id", "in", group_ids), ("event", "in", events)),
+        *(("record_timestamp", "<=", now), ("group_id", "in", group_ids), ("event", "in", names)),
     ]
     columns = [*key, "event", "record_timestamp"]
-    changes = reader.read(GROUP_EVENTS.name, columns, filters).select(columns)
+    events = reader.read(GROUP_EVENTS.name, columns, filters).select(columns)
     members = reader.own(GROUP_MEMBERS.name, key[1:], group_ids).select(key)
-    rows = pa.concat_tables([changes, members], promote_options="permissive").to_pylist()
-    of_client: dict[tuple[str, ...], list[tuple[str | None, bool]]] = defaultdict(list)
+    rows = pa.concat_tables([events, members], promote_options="permissive").to_pylist()
+    changes_by_client: dict[tuple[str, ...], list[tuple[str | None, bool]]] = defaultdict(list)
     for row in rows:
         at = row["record_timestamp"]
         is_recent = at is not None and at >= since
-        of_client[tuple(row[name] for name in key)].append((row["event"], is_recent))
+        changes_by_client[tuple(row[name] for name in key)].append((row["event"], is_recent))
     by_group: dict[str, list[ClientChanges]] = defaultdict(list)
-    for (group_id, *_), changes_of in of_client.items():
-        names = [event for event, _ in changes_of]
-        recent = sum(is_recent for _, is_recent in changes_of)
-        left, members_now = names.count(EventName.MEMBER_LEFT.value), names.count(None)
+    for (group_id, *_), changes in changes_by_client.items():
+        kinds = [event for event, _ in changes]
+        recent = sum(is_recent for _, is_recent in changes)
+        left, members_now = kinds.count(EventName.MEMBER_LEFT.value), kinds.count(None)
         by_group[group_id].append(ClientChanges(recent, left, members_now))
     return by_group

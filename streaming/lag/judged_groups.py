@@ -231,7 +231,7 @@ def _reason(group: Row, worst: Row | None, verdicts: Sequence[Verdict]) -> Row:
     if group["partitions"] > 1:
         reason = _reason_of_several(worst, group)
     if own.status is Status.REBALANCING_LOOP:
-        # The rebalances are the cause, and the partition shows what they cost.
+        # The rebalances cause the problem of the partition.
         reason = f"{own.reason}; {reason}"
     return {"topic": worst["topic"], "partition": worst["partition"], "reason": reason}
 

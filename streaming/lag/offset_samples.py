@@ -95,9 +95,14 @@ def _as_samples(rows: pa.Table, log: Int64s) -> LogSamples:
     )
 
 
+def to_ms(times: Any) -> Any:
+    """Times as milliseconds since the epoch, as Arrow's integers; null stays null."""
+    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
+
+
 def epoch_ms(times: pa.ChunkedArray) -> Any:
-    """Times as milliseconds since the epoch."""
-    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64()).to_numpy()
+    """Times as milliseconds since the epoch, without null."""
+    return to_ms(times).to_numpy()
 
 
 def _texts(column: pa.ChunkedArray) -> Any:

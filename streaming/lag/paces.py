@@ -8,8 +8,9 @@ keeps them (`KnownPaces`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from coordinator_state.replay.offsets import Outcome
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
-from streaming.tables.delta import rows_since
+from streaming.tables.delta import rows_by_day
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
@@ -80,11 +81,9 @@ def paces_of(
     measured = _measured(reader, commits.filter(is_committed), keys, at - COMMITS_WITHIN, at)
     is_slow = _is_slow(measured)
     quick, slow = _known(measured, keys).filter(pc.invert(is_slow)), keys.filter(is_slow)
-    place = positions(slow.select(KEY), known.rows.select(KEY))
-    kept = known.rows.take(pa.array(place, mask=place == NOWHERE))
-    is_same = pc.equal(kept["commit_timestamp"], slow["commit_timestamp"]).fill_null(False)
-    earlier, unread = _measured_before(reader, slow.filter(pc.invert(is_same)), at)
-    known.rows = pa.concat_tables([quick, kept.filter(is_same), earlier]).combine_chunks()
+    kept, changed = _kept(known.rows, slow, KEY, "commit_timestamp")
+    earlier, unread = _measured_before(reader, changed, at)
+    known.rows = pa.concat_tables([quick, kept, earlier]).combine_chunks()
     return pa.concat_tables([known.rows, unread]).select(PACES.names)
 
 
@@ -93,12 +92,11 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
     key = ["topic", "partition"]
     places = places.group_by(key).aggregate([("last_stable_offset", "max")])
     places = places.rename_columns([*key, "last_stable_offset"]).cast(_KNOWN_HOLDS_KEY)
-    place = positions(places.select(key), known.holds.select(key))
-    kept = known.holds.take(pa.array(place, mask=place == NOWHERE))
-    is_same = pc.equal(kept["last_stable_offset"], places["last_stable_offset"]).fill_null(False)
-    results, rest = [kept.filter(is_same)], places.filter(pc.invert(is_same))
+    kept, rest = _kept(known.holds, places, key, "last_stable_offset")
+    results = [kept]
+    sizes = _rows_by_day(reader, [LOG_OFFSETS]) if rest.num_rows else []
     for window in _HOLD_WINDOWS:
-        if not rest.num_rows or _is_too_large(reader, LOG_OFFSETS, at - window, at):
+        if not rest.num_rows or _is_too_large(sizes, at - window, at):
             break
         logs = Logs.of(rest)
         histories = logs.histories(reader, since=at - window, until=at, of_all=False)
@@ -108,10 +106,9 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
         columns = [rest["topic"], rest["partition"], *(column.take(number) for column in usual)]
         rows = pa.table([*columns, rest["last_stable_offset"]], schema=_KNOWN_HOLDS)
         is_done = pc.or_(pc.invert(rows["is_often_held"]), pc.greater_equal(rows["holds"], ENOUGH))
-        if window is _HOLD_WINDOWS[-1]:
-            is_done = pc.or_(is_done, pc.invert(is_done))
-        results.append(rows.filter(is_done))
-        rest = rest.filter(pc.invert(is_done))
+        is_last = window is _HOLD_WINDOWS[-1]
+        results.append(rows if is_last else rows.filter(is_done))
+        rest = rest.slice(0, 0) if is_last else rest.filter(pc.invert(is_done))
     known.holds = pa.concat_tables(results).combine_chunks()
     # Where the samples are too many to read, an open transaction may be usual.
     nulls, is_often_held = pa.nulls(len(rest), pa.int64()), pa.repeat(True, len(rest))
@@ -129,11 +126,12 @@ def _measured_before(
     results: list[pa.Table] = []
     unknown = [pa.nulls(len(keys), pa.int64())] * len(PACES.names[3:])
     rest = pa.table([*keys.select(KEY).columns, *unknown], schema=PACES)
+    sizes = _rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS]) if len(keys) else []
     for window in _WINDOWS:
         if not len(keys):
             break
         since = at - window
-        if any(_is_too_large(reader, table, since, at) for table in (OFFSET_COMMITS, LOG_OFFSETS)):
+        if _is_too_large(sizes, since, at):
             return pa.concat_tables([*results, _KNOWN.empty_table()]), _known(rest, keys)
         group_ids = pc.unique(keys["group_id"]).to_pylist()
         commits = recent_commits(reader, since, at, of_groups(group_ids))
@@ -144,11 +142,31 @@ def _measured_before(
     return pa.concat_tables([*results, _known(rest, keys)]), _KNOWN.empty_table()
 
 
-def _is_too_large(reader: TableReader, table: Table, since: datetime, at: datetime) -> bool:
+def _kept(
+    known: pa.Table, rows: pa.Table, key: Sequence[str], last: str
+) -> tuple[pa.Table, pa.Table]:
+    """The known rows of keys whose last value has not changed, and the other rows."""
+    place = positions(rows.select(key), known.select(key))
+    kept = known.take(pa.array(place, mask=place == NOWHERE))
+    is_same = pc.equal(kept[last], rows[last]).fill_null(False)
+    return kept.filter(is_same), rows.filter(pc.invert(is_same))
+
+
+_RowsByDay = Mapping[date, int]
+
+
+def _rows_by_day(reader: TableReader, tables: Sequence[Table]) -> Sequence[_RowsByDay]:
+    return [rows_by_day(table.path(reader.tables)) for table in tables]
+
+
+def _is_too_large(tables: Sequence[_RowsByDay], since: datetime, at: datetime) -> bool:
     """Whether a table has too many rows of a time, by the statistics of its files of these days."""
     begin = datetime.combine(since.date(), datetime.min.time(), timezone.utc)
-    rows = rows_since(table.path(reader.tables), begin.date())
-    return rows * ((at - since) / (at - begin)) > _MOST_ROWS
+    share = (at - since) / (at - begin)
+    return any(
+        share * sum(rows for day, rows in by_day.items() if day >= begin.date()) > _MOST_ROWS
+        for by_day in tables
+    )
 
 
 def _measured(

@@ -21,6 +21,7 @@ from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.clock import moment_ms
 from streaming.lag.expiries import expiries
+from streaming.lag.offset_samples import to_ms
 from streaming.lag.open_transactions import open_transactions, pending_owners
 from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of
 from streaming.lag.recent_commits import (
@@ -58,13 +59,13 @@ def partition_facts(
     lag_rows = _beside(lag_rows, _of_others(_rewinds(reader, now, group_ids), shares))
     lag_rows = _beside(lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares))
     now_ms = moment_ms(now)
-    known_ms = _ms(lag_rows["known_until"])
+    known_ms = to_ms(lag_rows["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
     behind_ms = pc.subtract(now_ms, known_ms)
 
     def age(name: str) -> Any:
         """The age of a time at the time of the tables."""
-        return pc.max_element_wise(pc.subtract(at_ms, _ms(lag_rows[name])), 0, skip_nulls=False)
+        return pc.max_element_wise(pc.subtract(at_ms, to_ms(lag_rows[name])), 0, skip_nulls=False)
 
     def at_tables(name: str) -> Any:
         """An age of `group_lag` at the time of the tables."""
@@ -72,14 +73,14 @@ def partition_facts(
         return pc.max_element_wise(value, 0, skip_nulls=False)
 
     commit_age_ms = at_tables("commit_age_ms")
-    pending_since = _ms(reader.own_times(lag_rows["pending_since"]))
+    pending_since = to_ms(reader.own_times(lag_rows["pending_since"]))
     is_held = pc.is_valid(pending_since)
     columns = {
         **{name: lag_rows[name] for name in lag_rows.column_names if name in FACTS},
         "at_ms": at_ms,
         "behind_ms": behind_ms,
         "has_members": pc.not_equal(lag_rows["group_state"], EMPTY),
-        "sample_age_ms": pc.subtract(now_ms, _ms(lag_rows["sampled_at"])),
+        "sample_age_ms": pc.subtract(now_ms, to_ms(lag_rows["sampled_at"])),
         "time_lag_ms": at_tables("time_lag_ms"),
         "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
         "commit_age_ms": commit_age_ms,
@@ -90,7 +91,7 @@ def partition_facts(
             lag_rows["rewound_from"],
         ),
         "rewind_ago_ms": pc.max_element_wise(
-            pc.subtract(now_ms, _ms(lag_rows["rewind_at"])), 0, skip_nulls=False
+            pc.subtract(now_ms, to_ms(lag_rows["rewind_at"])), 0, skip_nulls=False
         ),
         # The owner, if Kafka did not record who committed.
         "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
@@ -111,7 +112,7 @@ def partition_facts(
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
     has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
-    held_since = pc.min_element_wise(pending_since, _ms(lag_rows["first_superseded"]))
+    held_since = pc.min_element_wise(pending_since, to_ms(lag_rows["first_superseded"]))
     held_since = _held_since(reader, lag_rows, held_since, pc.and_not(is_held, has_commits))
     columns |= _owners(reader, lag_rows, now)
     columns |= {
@@ -121,7 +122,7 @@ def partition_facts(
         **{name: lag_rows[name].fill_null(0) for name in ("commit_waits", "move_waits", "holds")},
         "is_often_held": lag_rows["is_often_held"].fill_null(False),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
-        "moved_at_ms": _ms(lag_rows["moved_at"]),
+        "moved_at_ms": to_ms(lag_rows["moved_at"]),
         "is_member_busy": _is_member_busy(lag_rows, at_ms, rules),
         "aborted": pc.coalesce(lag_rows["aborted"], 0),
         "aborted_from_ms": age("first_aborted"),
@@ -174,13 +175,13 @@ def _unsubscribed(
         }
     )
     places = lag_rows.select(["group_id", "topic"])
-    is_of_known = pc.is_in(places["group_id"], groups["group_id"].combine_chunks())
+    is_known_group = pc.is_in(places["group_id"], groups["group_id"].combine_chunks())
     is_subscribed = pa.array(positions(places, subscribed.cast(places.schema)) != NOWHERE)
     is_assigned = pc.is_valid(lag_rows["member_id"])
     is_read = pc.or_(pc.or_(is_subscribed, is_assigned), pc.equal(lag_rows["group_type"], SHARE))
-    is_unsubscribed = pc.and_not(is_of_known, is_read)
+    is_unsubscribed = pc.and_not(is_known_group, is_read)
     expires_at_ms = pc.add(
-        _ms(reader.own_times(lag_rows["commit_timestamp"])), reader.offsets_retention_ms
+        to_ms(reader.own_times(lag_rows["commit_timestamp"])), reader.offsets_retention_ms
     )
     return pc.if_else(
         is_unsubscribed, pc.subtract(expires_at_ms, now_ms), pa.scalar(None, pa.int64())
@@ -189,7 +190,7 @@ def _unsubscribed(
 
 def _is_member_busy(lag_rows: pa.Table, at_ms: Any, rules: StatusRules) -> Any:
     """Whether the member of each row gets on in another partition in which it is behind."""
-    rests_ms = pc.subtract(at_ms, _ms(lag_rows["moved_at"]))
+    rests_ms = pc.subtract(at_ms, to_ms(lag_rows["moved_at"]))
     is_behind = pc.greater(lag_rows["time_lag_at_least_ms"], rules.slow_after_ms)
     gets_on = pc.and_(is_behind, pc.less(rests_ms, _GETS_ON_MS))
     rows = pa.table(
@@ -202,8 +203,8 @@ def _is_member_busy(lag_rows: pa.Table, at_ms: Any, rules: StatusRules) -> Any:
     ).combine_chunks()
     key = ["group_id", "member_id"]
     totals = rows.group_by(key).aggregate([("gets_on", "sum")])
-    of_rows = totals["gets_on_sum"].take(pa.array(positions(rows.select(key), totals.select(key))))
-    return pc.greater(pc.subtract(of_rows, rows["gets_on"]), 0)
+    sums = totals["gets_on_sum"].take(pa.array(positions(rows.select(key), totals.select(key))))
+    return pc.greater(pc.subtract(sums, rows["gets_on"]), 0)
 
 
 def _with_holds(
@@ -216,12 +217,12 @@ def _with_holds(
     )
     holds = holds_of(reader, lag_rows.filter(is_held.fill_null(False)), now, known)
     place = positions(lag_rows.select(HOLDS.names[:2]), holds.select(HOLDS.names[:2]))
-    of_rows = holds.take(pa.array(place, mask=place == NOWHERE))
-    return with_columns(lag_rows, {name: of_rows[name] for name in HOLDS.names[2:]})
+    held = holds.take(pa.array(place, mask=place == NOWHERE))
+    return with_columns(lag_rows, {name: held[name] for name in HOLDS.names[2:]})
 
 
 def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str, pa.Array]:
-    """What is known of the transaction behind each pending offset."""
+    """The facts about the transaction of each pending offset, by `__transaction_state`."""
     names: list[str | None] = [None] * lag_rows.num_rows
     is_lost = [False] * lag_rows.num_rows
     overdue_ms: list[int | None] = [None] * lag_rows.num_rows
@@ -269,7 +270,7 @@ def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: An
     began: list[datetime | None] = [None] * lag_rows.num_rows
     for number, row in zip(numbers, places, strict=True):
         began[number] = begun.get((row["group_id"], row["pending_producer_id"]))
-    return pc.min_element_wise(since, _ms(reader.own_times(pa.array(began, TIMESTAMP))))
+    return pc.min_element_wise(since, to_ms(reader.own_times(pa.array(began, TIMESTAMP))))
 
 
 def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
@@ -356,8 +357,3 @@ def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | No
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
     return with_columns(rewinds, {"rewind_at": reader.own_times(rewinds["rewind_at"])})
-
-
-def _ms(times: Any) -> Any:
-    """Times as milliseconds since the epoch; null stays null."""
-    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())

@@ -17,7 +17,7 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import SilentMembers
 from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
 from streaming.clock import moment_ms
-from streaming.lag.offset_samples import Logs
+from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
 from streaming.tables.filters import of_groups
@@ -119,8 +119,8 @@ def _deleted_at_ms(reader: TableReader, silent: pa.Table, now: datetime) -> Int6
     times = reader.own_times(events["record_timestamp"]).take(
         pa.array(place, mask=place == NOWHERE)
     )
-    at_ms: Int64s = pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
-    return pc.fill_null(at_ms, UNKNOWN).to_numpy()
+    at_ms: Int64s = pc.fill_null(to_ms(times), UNKNOWN).to_numpy()
+    return at_ms
 
 
 def _assigned_at_ms(reader: TableReader, group_ids: Collection[str]) -> dict[str, int]:

@@ -73,8 +73,6 @@ class LogOffsetsSampling:
     _listed: frozenset[TopicPartition] = frozenset()
     _list_at_s: float = 0.0
     _ends: dict[TopicPartition, _End] | None = None
-    _records_at: dict[TopicPartition, int] = field(default_factory=dict)
-    """The committed offset nearest to the end of a log, if a record is there."""
     _is_failing: bool = False
     _dropped: int = 0
 
@@ -120,7 +118,7 @@ class LogOffsetsSampling:
     def _sample(self) -> None:
         sampled_at = utc_now()
         places = self._topic_partitions() | self._all_partitions()
-        samples = self._with_markers(self._client.sample(places, of_whole_topics=True))
+        samples = self._with_markers(self._client.sample(places, whole_topics=True))
         self.metrics.seen_logs((sample.state for sample in samples), len(self._unreadable))
         if dropped := self._unwritten.add(self.runs.keep(sampled_at, samples)):
             if not self._dropped:
@@ -179,12 +177,14 @@ class LogOffsetsSampling:
             if end is None or end != sample.last_stable_offset:
                 continue
             known = before.get(at)
-            rests = known is not None and known.is_of(sample)
-            self._ends[at] = known if known is not None and rests else _End(end, sample.topic_id)
-            if rests and not self._ends[at].was_asked:
+            self._ends[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
+            if self._ends[at] is known and not known.was_asked:
                 idle[at] = end
-        for at, markers in self._ask_markers(idle).items():
-            self._ends[at] = replace(self._ends[at], was_asked=True, markers=markers)
+        for at, (markers, committed_offset) in self._ask_markers(idle, self._ends).items():
+            record_at = committed_offset if markers == 0 else None
+            self._ends[at] = replace(
+                self._ends[at], was_asked=True, markers=markers, record_at=record_at
+            )
         self._unreadable &= {_place(sample) for sample in samples}
         markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
         if not markers_of:
@@ -212,8 +212,13 @@ class LogOffsetsSampling:
             for row in rows.to_pylist()
         }
 
-    def _ask_markers(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the markers of logs with a group close to the end; None if unknown."""
+    def _ask_markers(
+        self, ends: Mapping[TopicPartition, int], known: Mapping[TopicPartition, _End]
+    ) -> dict[TopicPartition, tuple[int | None, int]]:
+        """Return the markers of logs with a group near the end, and its committed offset.
+
+        The markers are None if they are unknown.
+        """
         if self._offsets is None or not ends:
             return {}
         rows = pa.table(
@@ -228,29 +233,29 @@ class LogOffsetsSampling:
         lag = pc.subtract(near["end"], near["committed_offset"])
         is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
         nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
-        all_places = {
+        places = {
             TopicPartition(row["topic"], row["partition"]): (
                 row["committed_offset_max"],
                 row["end"],
             )
             for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
         }
-        # The record that a group waits at stays, also when the log has grown.
-        places = {
-            at: place for at, place in all_places.items() if self._records_at.get(at) != place[0]
-        }
+        asked = {at: place for at, place in places.items() if known[at].record_at != place[0]}
         try:
-            markers_by_place = self._client.end_markers(places)
+            markers_by_place = self._client.end_markers(asked)
         except (ConfigurationError, TimeoutError) as error:
             logger.info(
                 "cannot read the ends of %(logs)s logs: %(error)s",
-                {"logs": len(places), "error": error},
+                {"logs": len(asked), "error": error},
             )
             markers_by_place = {}
-        markers = {at: self._readable(at, markers_by_place.get(at)) for at in places}
-        known = {at: place[0] for at, place in all_places.items() if markers.get(at, 0) == 0}
-        self._records_at |= known
-        return {**dict.fromkeys(known, 0), **markers}
+        return {
+            at: (
+                self._readable(at, markers_by_place.get(at)) if at in asked else 0,
+                committed_offset,
+            )
+            for at, (committed_offset, _) in places.items()
+        }
 
     def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
         """Return the markers; None if the log end cannot be read, which is logged once."""
@@ -278,13 +283,21 @@ def _place(sample: LogOffsets) -> TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A log end, and the number of offsets without a record before it, once they were read."""
+    """A log end, and the number of offsets without a record before it, once they were read.
+
+    `record_at` is the committed offset nearest to the end, if a record is there. It stays there
+    when the log grows.
+    """
 
     offset: int
     topic_id: str | None
     was_asked: bool = False
     markers: int | None = None
+    record_at: int | None = None
 
-    def is_of(self, sample: LogOffsets) -> bool:
-        """Whether the log of a sample still has this end."""
-        return (self.offset, self.topic_id) == (sample.log_end_offset, sample.topic_id)
+    def next(self, sample: LogOffsets) -> _End:
+        """The end in a later sample: this one if the log has not changed."""
+        end = sample.log_end_offset
+        if sample.topic_id != self.topic_id or end is None:
+            return _End(end or 0, sample.topic_id)
+        return self if end == self.offset else _End(end, self.topic_id, record_at=self.record_at)

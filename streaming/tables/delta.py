@@ -209,17 +209,18 @@ def counted_rows(opened: DeltaTable) -> int:
     return int(pc.sum(files["num_records"]).as_py() or 0)
 
 
-def rows_since(path: str, day: date) -> int:
-    """The number of rows of a table of history from a day on, by the statistics of its files.
+def rows_by_day(path: str) -> Mapping[date, int]:
+    """The number of rows of a table of history by day, from the statistics of its files.
 
-    It is 0 if there is no such table.
+    It is empty if there is no such table. Rows without a day are left out.
     """
     if not DeltaTable.is_deltatable(path):
-        return 0
+        return {}
     files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-    is_wanted = pc.greater_equal(pc.cast(files["partition.day"], pa.string()), day.isoformat())
-    # The partition without a day has few rows.
-    return int(pc.sum(files["num_records"].filter(is_wanted)).as_py() or 0)
+    days = pc.cast(files["partition.day"], pa.date32())
+    totals = pa.table({"day": days, "rows": files["num_records"]}).group_by("day")
+    rows = totals.aggregate([("rows", "sum")]).to_pylist()
+    return {row["day"]: row["rows_sum"] or 0 for row in rows if row["day"] is not None}
 
 
 def has_plain_files(opened: DeltaTable) -> bool:

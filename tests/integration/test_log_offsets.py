@@ -108,7 +108,7 @@ def test_what_is_not_there_is_a_state(
 ) -> None:
     before = _only(client, topic)
     nowhere = TopicPartition(topic, 7), TopicPartition("zzz-no-such-topic", 0)
-    both = client.sample([TopicPartition(topic, 1)], of_whole_topics=True)
+    both = client.sample([TopicPartition(topic, 1)], whole_topics=True)
     assert [(sample.topic, sample.partition) for sample in both] == [(topic, 0), (topic, 1)]
     present, *gone = client.sample([TopicPartition(topic, 0), *nowhere])
     assert present == before
@@ -234,8 +234,8 @@ def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
         assert {row["state"] for row in rows} <= {PRESENT}
         # No group reads partition 1, but one may at any time.
         assert {row["partition"] for row in rows} in (set(), {0, 1})
-        of_read = [row for row in rows if row["partition"] == 0]
-        return [(row["sampled_at"], row["log_end_offset"]) for row in of_read]
+        read_rows = [row for row in rows if row["partition"] == 0]
+        return [(row["sampled_at"], row["log_end_offset"]) for row in read_rows]
 
     def last_end() -> int:
         return samples()[-1][1] if samples() else -1

@@ -197,11 +197,11 @@ def test_a_partition_that_is_read_in_turn_is_not_stuck() -> None:
     first, last = Commit(0, 50, 900, minute(50)), Commit(0, 90, 900, minute(59))
     rests = replace(partition, lag=500, same=40, same_since=first, last=last)
     behind = {"lag": 9_000, "is_healthy": False, "partitions": [rests]}
-    of_status = {
+    causes_by_status = {
         status: causes_of(explain(facts(**behind, status=status))) for status in ("STALL", "WARN")
     }
-    assert Cause.SAME_OFFSET in of_status["STALL"]
-    assert Cause.SAME_OFFSET not in of_status["WARN"]
+    assert Cause.SAME_OFFSET in causes_by_status["STALL"]
+    assert Cause.SAME_OFFSET not in causes_by_status["WARN"]
 
 
 def test_an_open_transaction_does_not_age_with_the_tables() -> None:

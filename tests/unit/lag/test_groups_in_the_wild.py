@@ -341,3 +341,24 @@ def test_nothing_is_lost_or_invented_where_the_history_is_too_large_to_read(
         for row in rows.to_pylist():
             statuses[row["group_id"]].add(row["status"])
     assert statuses == {"stops": {"STOP"}, "opens": {"OK"}}
+
+
+def test_a_pace_of_hours_is_known_over_days(tmp_path: Path) -> None:
+    """The group commits every six hours for four days, and then stops."""
+    cluster, hour_s, stops_at_s = Cluster(), 3_600, 4 * 86_400
+    statuses: dict[int, str] = {}
+    for t in range(0, stops_at_s + 30 * hour_s, hour_s // 6):
+        cluster.seconds = t
+        if t == 0:
+            cluster.members("slow")
+        end = cluster.produce("slow", 1)
+        if t % (6 * hour_s) == 0 and t <= stops_at_s:
+            cluster.commit("slow", end)
+        cluster.step()
+    snapshots = cluster.snapshots(create_tables(tmp_path))
+    for hours in (-50, -1, 5, 17, 19, 29):
+        reader = snapshots.reader(moment(stops_at_s + hours * hour_s))
+        assert reader is not None
+        (row,) = Evaluation.of(reader, at=reader.moment).group_status().to_pylist()
+        statuses[hours] = row["status"]
+    assert statuses == {-50: "OK", -1: "OK", 5: "OK", 17: "OK", 19: "STOP", 29: "STOP"}

@@ -65,9 +65,9 @@ class Sampled:
         monkeypatch.setattr(self.client, "sample", self._sample)
 
     def _sample(
-        self, partitions: frozenset[TopicPartition], *, of_whole_topics: bool
+        self, partitions: frozenset[TopicPartition], *, whole_topics: bool
     ) -> list[LogOffsets]:
-        assert of_whole_topics
+        assert whole_topics
         self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
         return self._answer(partitions)
 
