@@ -7,6 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from coordinator_state.log.commit_sampling import CommitSampling
+
 _COMPACTION_STEP_ROWS: Final = 50_000
 
 
@@ -14,11 +16,11 @@ _COMPACTION_STEP_ROWS: Final = 50_000
 class HeldRows:
     """Rows (`LOG_ROW_SCHEMA`) of one log partition, in log order.
 
-    With `compacts`, superseded commits are dropped each time the number of rows has doubled. So the
+    With `sampling`, superseded commits are dropped each time the number of rows has doubled. So the
     total work of all compactions stays linear. `records_superseded` counts the dropped commits.
     """
 
-    compacts: bool
+    sampling: CommitSampling | None
     records_superseded: int = 0
     _batches: list[pa.RecordBatch] = field(default_factory=list)
     _row_count: int = 0
@@ -39,11 +41,11 @@ class HeldRows:
 
     def compact(self) -> None:
         """Drop superseded commits."""
-        if self.compacts and len(self._batches) > 1:
+        if self.sampling is not None and len(self._batches) > 1:
             # Imported here: the kernel loads Numba, which only processes that compact need.
             from coordinator_state.log.kernel import compact
 
-            rows, superseded = compact(pa.Table.from_batches(self._batches))
+            rows, superseded = compact(pa.Table.from_batches(self._batches), self.sampling)
             self._batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
             self._row_count = sum(batch.num_rows for batch in self._batches)
             self.records_superseded += superseded

@@ -5,9 +5,9 @@ names the lost record offsets. No content of the bytes raises an error. `log_row
 kinds.
 
 Compaction keeps more than Kafka's log cleaner, because state and history depend on more than the
-last record of a key. A plain commit is dropped if a later plain commit has the same key and no
-smaller committed offset. Tombstones, transactional records and markers are kept. A commit before a
-tombstone is kept, too, because it creates its group.
+last record of a key. A plain commit is dropped if a later plain commit has the same key, no smaller
+committed offset, and a timestamp of the same interval. Tombstones, transactional records and
+markers are kept. A commit before a tombstone is kept, too, because it creates its group.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.log_rows import (
     LOG_ROW_SCHEMA,
     MOST_STEPS_BACK,
@@ -89,13 +90,14 @@ def decode_record_set(
     to_offset: int,
     before: int = -1,
     log_end: int = END_OF_LOG,
-    compact: bool = False,
+    sampling: CommitSampling | None = None,
     is_cut: bool = False,
     log_topic: str | None = None,
 ) -> DecodedRecordSet:
     """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
 
-    `frame_record_set` describes `before`, `log_end` and `is_cut`; `OffsetRange` `log_topic`.
+    `frame_record_set` describes `before`, `log_end` and `is_cut`; `OffsetRange` `log_topic`. With
+    `sampling`, superseded commits are dropped, see above.
     """
     offsets = OffsetRange(
         log_partition=log_partition,
@@ -121,8 +123,8 @@ def decode_record_set(
             bytes_read += batch.size_bytes
             rows.extend(offsets.rows_of(batch))
     records_read = len(rows)
-    if compact:
-        rows = _compacted(rows)
+    if sampling is not None:
+        rows = _compacted(rows, sampling)
     return DecodedRecordSet(
         rows=pa.RecordBatch.from_pylist(rows, schema=LOG_ROW_SCHEMA),
         next_offset=next_offset,
@@ -238,7 +240,7 @@ def is_modern_record(row: Row) -> bool:
     return is_record and row["record_type"] > GROUP_METADATA_TYPE
 
 
-def _compacted(rows: list[Row]) -> list[Row]:
+def _compacted(rows: list[Row], sampling: CommitSampling) -> list[Row]:
     """Drop superseded commits.
 
     These commits are kept:
@@ -247,7 +249,7 @@ def _compacted(rows: list[Row]) -> list[Row]:
       who moved the offset back, and from where;
     - the commits before and after a tombstone or transactional commit of their key;
     - the first commit of each key: it may be a step back from a commit before `rows`;
-    - the last two commits of each key: the time between them shows the pace of the group;
+    - the last commit of each key in each interval of time (`CommitSampling`);
     - the last commit of a key before a record of its group: the effect of that record may depend on
       whether a commit created the group.
 
@@ -257,7 +259,6 @@ def _compacted(rows: list[Row]) -> list[Row]:
     later_records: Counter[str] = Counter()
     steps_back = 0
     following: dict[tuple[str, str, int], _Commit] = {}
-    with_two: set[tuple[str, str, int]] = set()
     for index in reversed(range(len(rows))):
         row = rows[index]
         if not is_offset(row):
@@ -271,11 +272,14 @@ def _compacted(rows: list[Row]) -> list[Row]:
             if later is not None:
                 following[key] = later._replace(committed_offset=-math.inf)
             continue
-        commit = _Commit(index, row["committed_offset"], later_records[row["group_id"]])
-        if key not in with_two or later is None or later.later_records != commit.later_records:
+        commit = _Commit(
+            index,
+            row["committed_offset"],
+            later_records[row["group_id"]],
+            sampling.interval(_timestamp_of(row)),
+        )
+        if later is None or later[2:] != commit[2:]:
             kept.add(index)
-        if later is not None:
-            with_two.add(key)
         is_step_back = later is not None and commit.committed_offset > later.committed_offset
         if later is not None and is_step_back and steps_back < MOST_STEPS_BACK:
             steps_back += 1
@@ -291,11 +295,17 @@ def _is_plain_commit(row: Row) -> bool:
 
 
 class _Commit(NamedTuple):
-    """A commit, and the number of later records of its group."""
+    """A commit, the number of later records of its group, and the interval of its timestamp."""
 
     place: int
     committed_offset: float
     later_records: int
+    interval: tuple[int, int]
+
+
+def _timestamp_of(row: Row) -> int:
+    timestamp_ms: int | None = row["record_timestamp_ms"]
+    return NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
 
 
 def _producer_columns(batch: RecordBatch) -> Row:

@@ -6,17 +6,18 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from coordinator_state.model.log import Written
 
 
-def micro_batch(written: Iterable[Written], *, compact: bool = False) -> pa.Table:
+def micro_batch(written: Iterable[Written], *, sampling: CommitSampling | None = None) -> pa.Table:
     """Rows of `LOG_ROW_SCHEMA`, ready to be applied to the tables.
 
     Args:
         written: the records of each log partition.
-        compact: leave out commits that a later commit of the same key supersedes, as the source
+        sampling: leave out commits that a later commit of the same key supersedes, as the source
             does unless all history is kept.
     """
     parts = []
@@ -26,7 +27,7 @@ def micro_batch(written: Iterable[Written], *, compact: bool = False) -> pa.Tabl
             log_partition=part.log_partition,
             from_offset=part.from_offset,
             to_offset=part.to_offset,
-            compact=compact,
+            sampling=sampling,
         )
         progress = {
             "row_kind": ROW_KIND_PROGRESS,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.state import ApplyContext
+from coordinator_state.log.commit_sampling import HistoryResolution
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
@@ -35,6 +36,7 @@ class ApplyRules:
     semantics: Semantics
     release: Release
     history_mode: str
+    history_resolution: HistoryResolution = field(default_factory=HistoryResolution)
     topic_names: AskTopicNames = lambda _topic_ids: {}
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
 
@@ -54,9 +56,9 @@ class ApplyRules:
         )
 
     @property
-    def compacts(self) -> bool:
-        """Whether superseded commits may be dropped before they are applied."""
-        return self.history_mode != HISTORY_ALL
+    def sampled_resolution(self) -> HistoryResolution | None:
+        """The resolution of commits that may be dropped before they are applied; None for none."""
+        return None if self.history_mode == HISTORY_ALL else self.history_resolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

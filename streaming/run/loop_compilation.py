@@ -49,6 +49,7 @@ def compile_loops(report: Callable[[int, int], None]) -> Path:
     Raises:
         ConfigurationError: no folder is writable.
     """
+    from coordinator_state.log.commit_sampling import CommitSampling
     from coordinator_state.log.kernel.numbers import LOOPS
     from coordinator_state.model.micro_batches import micro_batch
     from coordinator_state.model.plain_commits import PlainCommits
@@ -72,7 +73,7 @@ def compile_loops(report: Callable[[int, int], None]) -> Path:
         settings = WorkloadSettings(groups=3, log_partitions=1)
         workload = Workload(settings)
         workload.run_until(100)
-        micro_batch(workload.take(), compact=True)
+        micro_batch(workload.take(), sampling=CommitSampling.at(workload.now_ms))
         commits = PlainCommits(
             count=20, key_count=4, from_ms=settings.from_ms, seed=0, log_partitions=1
         )

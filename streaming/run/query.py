@@ -57,6 +57,7 @@ from streaming.run.streaming_query import (
 )
 from streaming.run.supervision import Supervisor
 from streaming.tables import folder as tables_folder
+from streaming.tables.durations import parse_history_resolution
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.locations import is_schema_name
 from streaming.tables.writer import Writer
@@ -334,6 +335,7 @@ class _Queries:
                 semantics=start.progress.semantics,
                 release=start.progress.release,
                 history_mode=self.settings.history,
+                history_resolution=parse_history_resolution(self.settings.history_resolution),
                 topic_names=topic_names,
                 offsets_retention_ms=self.cluster_settings.offsets_retention_ms,
             )

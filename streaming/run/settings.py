@@ -32,8 +32,10 @@ from streaming.external.external_group import FORM, ExternalGroup
 from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.tables.durations import (
+    DEFAULT_HISTORY_RESOLUTION,
     DEFAULT_HISTORY_RETENTION,
     parse_duration,
+    parse_history_resolution,
     parse_history_retention,
 )
 from streaming.tables.locations import is_schema_name, local_path
@@ -66,6 +68,11 @@ def _checked_interval_or_off(interval: str) -> str:
 def _checked_history_retention(interval: str) -> str:
     parse_history_retention(interval)
     return interval
+
+
+def _checked_resolution(resolution: str) -> str:
+    parse_history_resolution(resolution)
+    return resolution
 
 
 def _checked_topics(topics: str) -> str:
@@ -156,6 +163,7 @@ def _metavar(text: str) -> Any:
 
 
 HistoryRetention = Annotated[str, AfterValidator(_checked_history_retention), _metavar("INTERVAL")]
+Resolution = Annotated[str, AfterValidator(_checked_resolution), _metavar("INTERVALS")]
 Interval = Annotated[str, AfterValidator(_checked_interval), _metavar("INTERVAL")]
 IntervalOrOff = Annotated[str, AfterValidator(_checked_interval_or_off), _metavar("INTERVAL")]
 BootstrapServers = Annotated[str, AfterValidator(_checked_servers)]
@@ -228,8 +236,13 @@ class RunSettings(BaseModel):
     )
     history: HistoryMode = Field(
         default="sampled",
-        description="Commits that offset_commits keeps: none, at least the last two of each key "
-        "per micro-batch, or all.",
+        description="Commits that offset_commits keeps: none, at least the last one of each key "
+        "in each interval of the resolution, or all.",
+    )
+    history_resolution: Resolution = Field(
+        default=DEFAULT_HISTORY_RESOLUTION,
+        description="Intervals of sampled history, each with the age of the records up to which it "
+        "counts; the last one is for all older records.",
     )
     max_records_per_trigger: int | None = Field(
         default=None,

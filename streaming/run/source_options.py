@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import astuple
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from streaming.reload.doubts import read_up_to
 from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
 from streaming.run.start import Start
-from streaming.tables.durations import parse_duration
+from streaming.tables.durations import parse_duration, parse_history_resolution
 from streaming.tables.topic_progress import TopicProgress
 
 
@@ -22,6 +23,8 @@ def source_options(
     options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
     options["kafka.bootstrap.servers"] = settings.bootstrap_servers
     options["history"] = settings.history
+    resolution = parse_history_resolution(settings.history_resolution)
+    options["history_resolution"] = json.dumps(astuple(resolution))
     options["tasks"] = str(tasks)
     options["planning_tasks"] = str(tasks if engine == "spark" else 1)
     options["start_offsets"] = json.dumps(_start_offsets(start.progress, start.log_partitions))

@@ -134,6 +134,7 @@ def start_from(
             offsets_retention_ms=cluster_settings.offsets_retention_ms,
             snapshot_retention=parse_duration(settings.snapshot_retention),
             history=settings.history,
+            history_resolution=settings.history_resolution,
             status_rules=cluster_settings.limits(settings.status_rules),
             has_external=bool(settings.external),
         )

@@ -79,11 +79,15 @@ class CoordinatorLogDataSource(DataSource):
 
 @dataclass(frozen=True)
 class LogRangeGroup(InputPartition):
-    """The ranges that one task reads; `topic_ids` has the id of each topic by its name."""
+    """The ranges that one task reads; `topic_ids` has the id of each topic by its name.
+
+    `read_at_ms` is the time of the planning, so a task that is tried again returns the same rows.
+    """
 
     cluster_id: str
     topic_ids: Mapping[str, str]
     ranges: tuple[LogRange, ...]
+    read_at_ms: int
 
 
 class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -151,11 +155,13 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             for plan in self._plans
             for p, (node, _) in plan.description.leaders.items()
         }
+        read_at_ms = time.time_ns() // 1_000_000
         return [
             LogRangeGroup(
                 cluster_id=end["cluster_id"],
                 topic_ids={plan.topic.name: to["topic_id"] for plan, _, to in plans},
                 ranges=tuple(group),
+                read_at_ms=read_at_ms,
             )
             for group in group_ranges(ranges, leaders, self._options.tasks)
         ]
@@ -168,7 +174,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         ensure_kernel_cache()
         rows = chain.from_iterable(
             (self._read_topic if topic == self._options.topic else self._read_other)(
-                partition.cluster_id, topic, topic_id, own
+                partition, topic, topic_id, own
             )
             for topic, topic_id in partition.topic_ids.items()
             if (own := [log_range for log_range in partition.ranges if log_range.topic == topic])
@@ -181,7 +187,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             plan.close()
 
     def _read_topic(
-        self, cluster_id: str, topic: str, topic_id: str, ranges: Sequence[LogRange]
+        self, group: LogRangeGroup, topic: str, topic_id: str, ranges: Sequence[LogRange]
     ) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one topic."""
         options = self._options
@@ -200,17 +206,20 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             # The topic got more partitions since the last metadata request of this process.
             client.refresh()
         if unread:
-            client.describe().require_same_log(cluster_id=cluster_id, topic_id=topic_id)
+            client.describe().require_same_log(cluster_id=group.cluster_id, topic_id=topic_id)
         yield from read_ranges(
-            client, ranges, compact=options.history != "all", retry_timeout_ms=retry_timeout_ms
+            client,
+            ranges,
+            sampling=options.sampling(group.read_at_ms),
+            retry_timeout_ms=retry_timeout_ms,
         )
 
     def _read_other(
-        self, cluster_id: str, topic: str, topic_id: str, ranges: Sequence[LogRange]
+        self, group: LogRangeGroup, topic: str, topic_id: str, ranges: Sequence[LogRange]
     ) -> Iterator[pa.RecordBatch]:
         """Read the ranges of another topic; without an ACL the query starts again without it."""
         try:
-            yield from self._read_topic(cluster_id, topic, topic_id, ranges)
+            yield from self._read_topic(group, topic, topic_id, ranges)
         except NotAuthorised as error:
             raise LogChanged(str(error)) from error
 
@@ -308,7 +317,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 client,
                 next_offsets,
                 left,
-                is_compacted=options.history != "all",
+                sampling=options.sampling(time.time_ns() // 1_000_000),
                 most_bytes=options.planning_tasks * MOST_STAYING_BYTES,
             )
             offsets = min(offsets, fitting)

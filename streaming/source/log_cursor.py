@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from coordinator_state.errors import CorruptRecordBatch
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.log_decoder import (
     DecodedRecordSet,
     OffsetRange,
@@ -100,7 +101,9 @@ class LogCursor:
         needs_more: whether only a larger answer helps.
     """
 
-    def __init__(self, offsets: OffsetRange, *, high_watermark: int, compact: bool) -> None:
+    def __init__(
+        self, offsets: OffsetRange, *, high_watermark: int, sampling: CommitSampling | None
+    ) -> None:
         self.next_offset = offsets.from_offset
         self.fetch_offset = max(offsets.from_offset - 1, 0)
         self.needs_more = False
@@ -108,7 +111,7 @@ class LogCursor:
         self._log_topic = offsets.log_topic
         self._to_offset = offsets.to_offset
         self._log_end = max(high_watermark, offsets.to_offset)
-        self._compacts = compact
+        self._sampling = sampling
         self._follows_segment = False
         self._cut: tuple[Answer, int] | None = None
         self._is_confirming = False
@@ -231,7 +234,7 @@ class LogCursor:
             # Only workers decode, so planning does not wait until the compiler is loaded.
             from coordinator_state.log import kernel
 
-            decode = partial(kernel.decode_record_set, compact=self._compacts)
+            decode = partial(kernel.decode_record_set, sampling=self._sampling)
         else:
             decode = partial(decode_record_set, log_topic=self._log_topic)
         return decode(

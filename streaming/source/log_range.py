@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
@@ -90,7 +91,7 @@ class Fetcher(Protocol):
 class _RangeReading:
     """The progress of reading one range, and its rows that are held."""
 
-    def __init__(self, log_range: LogRange, *, compact: bool) -> None:
+    def __init__(self, log_range: LogRange, sampling: CommitSampling | None) -> None:
         self.range = log_range
         self.cursor = LogCursor(
             OffsetRange(
@@ -100,9 +101,9 @@ class _RangeReading:
                 log_topic=log_range.log_topic,
             ),
             high_watermark=log_range.high_watermark,
-            compact=compact,
+            sampling=sampling,
         )
-        self.held = HeldRows(compact)
+        self.held = HeldRows(sampling)
         self._records_read = 0
         self._records_superseded = 0
         self._bytes_read = 0
@@ -229,29 +230,33 @@ def read_ranges(
     fetcher: Fetcher,
     ranges: Sequence[LogRange],
     *,
-    compact: bool,
+    sampling: CommitSampling | None,
     retry_timeout_ms: int = RETRY_TIMEOUT_MS,
 ) -> Iterator[pa.RecordBatch]:
     """Read the ranges to their ends; the last row of each is its `progress` row.
 
     Every record of a range either has a row, or is counted as superseded in the `progress` row.
-    With `compact`, a plain commit may be dropped if a later plain commit of its key in the range
+    With `sampling`, a plain commit may be dropped if a later plain commit of its key in the range
     supersedes it.
 
     Raises:
         LogTruncated: the log no longer has an offset of a range.
         TimeoutError: no range has advanced for `retry_timeout_ms`.
     """
-    reading = _read(fetcher, ranges, compact=compact, retry_timeout_ms=retry_timeout_ms)
+    reading = _read(fetcher, ranges, sampling=sampling, retry_timeout_ms=retry_timeout_ms)
     yield from _rebatch(reading)
 
 
 def _read(
-    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool, retry_timeout_ms: int
+    fetcher: Fetcher,
+    ranges: Sequence[LogRange],
+    *,
+    sampling: CommitSampling | None,
+    retry_timeout_ms: int,
 ) -> Iterator[pa.RecordBatch]:
     unread: dict[int, _RangeReading] = {}
     for log_range in ranges:
-        reading = _RangeReading(log_range, compact=compact)
+        reading = _RangeReading(log_range, sampling)
         if log_range.is_empty:
             yield from reading.finish()
         else:
@@ -270,7 +275,7 @@ def _read(
             )
             for log_partition in [p for p, reading in unread.items() if reading.cursor.is_done]:
                 yield from unread.pop(log_partition).finish()
-            yield from _limit_held_bytes(list(unread.values()), _MAX_HELD_BYTES if compact else 0)
+            yield from _limit_held_bytes(list(unread.values()), _MAX_HELD_BYTES if sampling else 0)
     finally:
         fetches.close()
 

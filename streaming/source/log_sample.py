@@ -3,8 +3,8 @@
 All transactional commits, tombstones and group records stay in the micro-batch and go through the
 memory of the process that plans it, group records with their keys and values. With the engine
 `driver` that is one process; with the engine `spark` all tasks share the rows. Of plain commits,
-only the first and the last of each key stay. So a micro-batch may span many commits if they have
-few keys.
+only the first of each key stays, and the last one in each interval of time. So a micro-batch may
+span many commits if they have few keys.
 
 The number of keys is estimated by capture and recapture (Chapman's estimator), from the number of
 keys at one place of the log, at another place, and at both. Repetitions within a place do not
@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.log.record_set import BATCH_HEADER_BYTES
@@ -47,8 +48,8 @@ _RECORD_BYTES: Final = 200
 _LAST_OFFSET_DELTA: Final = 23
 _RECORDS_COUNT: Final = 57
 """Places in the header of a record batch."""
-_ROWS_PER_KEY: Final = 3
-"""The first commit and the last two."""
+_ROWS_PER_KEY: Final = 2
+"""The first commit and the last one; each interval of time has another one."""
 
 
 @dataclass(slots=True)
@@ -60,8 +61,16 @@ class _Sample:
     plain_bytes: int = 0
     plain_commits: int = 0
     keys: tuple[set[bytes], set[bytes]] = field(default_factory=lambda: (set(), set()))
+    timestamps_ms: list[int] = field(default_factory=list)
+    """Of the batches."""
+
+    def intervals(self, sampling: CommitSampling) -> int:
+        """The intervals in the time of the whole span: the second place is in its middle."""
+        first_ms, middle_ms = min(self.timestamps_ms), max(self.timestamps_ms)
+        return sampling.intervals_between(first_ms, 2 * middle_ms - first_ms)
 
     def add(self, place: int, batch: RecordBatch, *, is_compacted: bool) -> None:
+        self.timestamps_ms.append(batch.max_timestamp_ms)
         for record in batch.records:
             self.records += 1
             size_bytes = _ROW_BYTES + len(record.key or b"") + len(record.value or b"")
@@ -82,6 +91,7 @@ class _Estimate:
     plain_commits: float
     plain_bytes: float
     keys: int
+    intervals: int
 
     def weighted_bytes(self, offsets: int) -> int:
         """The bytes of the rows that stay; those of plain commits are weighted."""
@@ -89,7 +99,8 @@ class _Estimate:
         size_bytes = share * self.staying_bytes
         if self.plain_commits:
             commits = share * self.plain_commits
-            rows = min(commits, _ROWS_PER_KEY * self.keys * -math.expm1(-commits / self.keys))
+            keys = self.keys * -math.expm1(-commits / self.keys)
+            rows = min(commits, keys * (_ROWS_PER_KEY + share * self.intervals))
             size_bytes += PLAIN_COMMIT_WEIGHT * rows * self.plain_bytes / self.plain_commits
         return int(size_bytes)
 
@@ -99,7 +110,7 @@ def offsets_that_fit(
     next_offsets: Mapping[int, int],
     left: Mapping[int, int],
     *,
-    is_compacted: bool,
+    sampling: CommitSampling | None,
     most_bytes: int = MOST_STAYING_BYTES,
 ) -> int:
     """The number of offsets that a micro-batch may span if its rows have to fit in memory.
@@ -111,23 +122,25 @@ def offsets_that_fit(
         fetcher: fetches the batches.
         next_offsets: the next offset of each log partition.
         left: the number of unread offsets of each log partition.
-        is_compacted: whether superseded plain commits are dropped.
+        sampling: the sampling of plain commits; None if all of them stay.
         most_bytes: the most bytes of rows in all processes.
     """
     total = sum(left.values())
     if total <= _FEW_OFFSETS:
         return MOST_RECORDS_PER_TRIGGER
-    samples: defaultdict[int, _Sample] = defaultdict(_Sample)
+    samples: dict[int, _Sample] = defaultdict(_Sample)
     for log_partition, place, _, batch in sampled_batches(fetcher, next_offsets, left):
-        samples[log_partition].add(place, batch, is_compacted=is_compacted)
-    estimate = _estimate({p: sample for p, sample in samples.items() if sample.records}, left)
+        samples[log_partition].add(place, batch, is_compacted=sampling is not None)
+    samples = {p: sample for p, sample in samples.items() if sample.records}
+    intervals = [] if sampling is None else [s.intervals(sampling) for s in samples.values()]
+    estimate = _estimate(samples, left, max(intervals, default=0))
     return max(
         1,
         bisect_right(range(MOST_RECORDS_PER_TRIGGER), most_bytes, key=estimate.weighted_bytes),
     )
 
 
-def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estimate:
+def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int], intervals: int) -> _Estimate:
     # A log partition without a sample (a batch is larger than a place) counts like the others.
     unread = sum(left.values()) / max(1, sum(left[p] for p in samples))
     scaled = {p: unread * left[p] / sample.records for p, sample in samples.items()}
@@ -139,6 +152,7 @@ def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estim
         plain_commits=sum(scaled[p] * sample.plain_commits for p, sample in samples.items()),
         plain_bytes=sum(scaled[p] * sample.plain_bytes for p, sample in samples.items()),
         keys=(first + 1) * (second + 1) // (both + 1),
+        intervals=intervals,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from coordinator_state.log.commit_sampling import CommitSampling, HistoryResolution, Resolution
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
@@ -21,6 +22,7 @@ _DEFAULT_TASKS: Final = 2
 DEFAULT_LONG_POLL_MS: Final = 2_000
 _OPTIONS: Final = (
     "history",
+    "history_resolution",
     "log_partitions",
     "long_poll_ms",
     "max_bytes_per_trigger",
@@ -58,6 +60,7 @@ class SourceOptions:
             offset.
         packed: whether rows have `PACKED_ROW_SCHEMA`.
         history: with `all` the source returns every commit, even superseded ones.
+        history_resolution: the intervals of time in which it returns the last commit of each key.
         tasks: the most tasks of a micro-batch.
         planning_tasks: the tasks that share the rows of a micro-batch, and the memory for them;
             by default 1, because the driver has all rows.
@@ -78,6 +81,7 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     packed: bool = False
     history: str = _DEFAULT_HISTORY
+    history_resolution: HistoryResolution = field(default_factory=HistoryResolution)
     tasks: int = _DEFAULT_TASKS
     planning_tasks: int = 1
     log_partitions: tuple[int, ...] = ()
@@ -85,6 +89,12 @@ class SourceOptions:
     other_topics: tuple[FollowedTopic, ...] = ()
     long_poll_ms: int = DEFAULT_LONG_POLL_MS
     retry_timeout_ms: int | None = None
+
+    def sampling(self, read_at_ms: int) -> CommitSampling | None:
+        """The commits of a read that are kept, besides those of `log_decoder`; None for all."""
+        if self.history == "all":
+            return None
+        return CommitSampling.at(read_at_ms, self.history_resolution)
 
     @property
     def offsets_topic(self) -> FollowedTopic:
@@ -126,6 +136,7 @@ class SourceOptions:
             max_bytes_per_trigger=_whole_or_none(own, "max_bytes_per_trigger"),
             packed=_boolean(own, "packed"),
             history=history,
+            history_resolution=_resolution(own.get("history_resolution")),
             tasks=_whole(own, "tasks", _DEFAULT_TASKS),
             planning_tasks=_whole(own, "planning_tasks", 1),
             log_partitions=_log_partitions(own.get("log_partitions", "")),
@@ -134,6 +145,19 @@ class SourceOptions:
             retry_timeout_ms=_whole_or_none(own, "retry_timeout_ms"),
             long_poll_ms=_whole(own, "long_poll_ms", DEFAULT_LONG_POLL_MS, at_least=0),
         )
+
+
+def _resolution(text: str | None) -> HistoryResolution:
+    if text is None:
+        return HistoryResolution()
+    try:
+        steps, oldest_interval_ms = json.loads(text)
+        return HistoryResolution(tuple(Resolution(*step) for step in steps), oldest_interval_ms)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(
+            "option history_resolution must be a list of intervals in milliseconds, each with the "
+            f"age up to which it counts, and the interval of older records, not {text!r}"
+        ) from error
 
 
 def _whole(options: Mapping[str, str], name: str, default: int, *, at_least: int = 1) -> int:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import Final
 
+from coordinator_state.log.commit_sampling import HistoryResolution, Resolution
+
 DEFAULT_HISTORY_RETENTION: Final = "7 days"
+DEFAULT_HISTORY_RESOLUTION: Final = "5s/1h, 1m/1d, 10m"
 
 DURATION_FORM: Final = "60s, 5m, 1h or 7d"
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
@@ -48,3 +52,39 @@ def parse_history_retention(text: str) -> timedelta:
     if retention < timedelta(days=1):
         raise ValueError(f"{text!r} is less than a day: history is deleted in whole days")
     return retention
+
+
+def parse_history_resolution(text: str) -> HistoryResolution:
+    """Parse intervals with the age up to which each counts, and the interval of older records.
+
+    >>> parse_history_resolution("5s/1h, 10m").interval_ms(3_600_000)
+    600000
+
+    Raises:
+        ValueError: a part has another form, or an interval or age is not greater than the one
+            before, or an interval is not a multiple of the one before.
+    """
+    *young, oldest = text.split(",")
+    steps = [Resolution(*_milliseconds(part, 2)) for part in young]
+    (oldest_interval_ms,) = _milliseconds(oldest, 1)
+    intervals = [*(step.interval_ms for step in steps), oldest_interval_ms]
+    ages = [step.age_ms for step in steps]
+    if sorted(set(ages)) != ages or any(
+        shorter == longer or longer % shorter for shorter, longer in pairwise(intervals)
+    ):
+        raise ValueError(
+            f"{text!r}: each age has to be greater than the one before, and each interval a "
+            "multiple of the one before"
+        )
+    return HistoryResolution(tuple(steps), oldest_interval_ms)
+
+
+def _milliseconds(part: str, count: int) -> list[int]:
+    """The durations of a part, which are separated by a slash."""
+    durations = part.split("/")
+    if len(durations) != count:
+        raise ValueError(f"{part.strip()!r} is not of the form {DEFAULT_HISTORY_RESOLUTION}")
+    milliseconds = [parse_duration(each) // timedelta(milliseconds=1) for each in durations]
+    if 0 in milliseconds:
+        raise ValueError(f"{part.strip()!r} has a duration of 0")
+    return milliseconds

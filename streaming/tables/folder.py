@@ -29,6 +29,7 @@ from streaming.tables.schemas import (
     PROPERTY_EXTERNAL,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_HISTORY,
+    PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
@@ -155,6 +156,7 @@ def keep_up_to_date(
     offsets_retention_ms: int,
     snapshot_retention: timedelta,
     history: str,
+    history_resolution: str,
     status_rules: StatusRules,
     has_external: bool = False,
 ) -> None:
@@ -174,6 +176,7 @@ def keep_up_to_date(
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
         (PROPERTY_HISTORY, reader.history_mode, history),
+        (PROPERTY_HISTORY_RESOLUTION, reader.history_resolution, history_resolution),
     ):
         if current != wanted:
             if wanted == HISTORY_OFF:

@@ -13,6 +13,7 @@ from streaming.tables.schemas import (
     PROPERTY_EXTERNAL,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_HISTORY,
+    PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
@@ -89,6 +90,11 @@ class TableProperties:
     def history_mode(self) -> str | None:
         """The history mode of the last run; None before the first run of this release."""
         return self._properties.get(PROPERTY_HISTORY)
+
+    @property
+    def history_resolution(self) -> str | None:
+        """The intervals of sampled history of the last run; None before this release."""
+        return self._properties.get(PROPERTY_HISTORY_RESOLUTION)
 
     @property
     def status_rules(self) -> StatusRules:

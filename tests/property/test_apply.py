@@ -48,6 +48,7 @@ from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import random_log
+from tests.support.logs.sampling import SAMPLED
 from tests.support.tables.loader_tables import Row, differences, differing, in_ms, rows_of
 from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
 from tests.support.tables.tables_folder import Crash, start_apply
@@ -105,7 +106,7 @@ def _micro_batch(
         Written(p, segments[p][0], start, end, high_watermark=segments[p][1])
         for p, (start, end) in ranges.items()
     ]
-    return micro_batch(written, compact=history != "all")
+    return micro_batch(written, sampling=None if history == "all" else SAMPLED)
 
 
 @pytest.fixture

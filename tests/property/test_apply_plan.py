@@ -28,6 +28,7 @@ from tests.support.logs.log_rows import Row
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, Event, segment
 from tests.support.logs.random_logs import TOPICS, logs
 from tests.support.logs.record_by_record import RecordByRecord
+from tests.support.logs.sampling import SAMPLED
 from tests.support.tables.plan_tables import OFFSET_VALUES, RETENTION_MS, PlanTables
 
 NAMES = {uuid_text(topic_id): name for topic_id, name in TOPICS}
@@ -67,7 +68,7 @@ def test_any_cut_gives_what_a_replay_record_by_record_gives(
                 p: (buffer, min([end, *cuts_of.get(p, [])[number : number + 1]]))
                 for p, (buffer, end) in segments.items()
             },
-            compact=is_sampled,
+            sampling=SAMPLED if is_sampled else None,
             is_crashed=crashed_and_redelivered.pop(),
             is_redelivered=crashed_and_redelivered.pop(),
         )

@@ -17,6 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_state.log import kernel, log_decoder, record_set
+from coordinator_state.log.commit_sampling import (
+    CommitSampling,
+    HistoryResolution,
+    Resolution,
+)
 from coordinator_state.log.kernel import checksum, windows
 from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, read_only
 from coordinator_state.log.kernel.utf8 import is_utf8
@@ -34,12 +39,30 @@ from tests.support.logs.random_batches import (
     header_like_bytes,
 )
 from tests.support.logs.random_logs import logs
+from tests.support.logs.sampling import SAMPLED
+
+_SAMPLINGS = st.builds(
+    CommitSampling.at,
+    st.sampled_from([0, 7, 30, 2_000, 4_000_000, 90_000_000, 1_700_000_003_000]),
+    st.sampled_from(
+        [
+            HistoryResolution(),
+            HistoryResolution((Resolution(2, 5), Resolution(6, 40)), 12),
+            HistoryResolution((), 3),
+        ]
+    ),
+)
 
 # --- the two decoders ----------------------------------------------------------------------------
 
 
 def _assert_same(
-    raw: bytes, from_offset: int, to_offset: int, *, compact: bool, is_cut: bool = False
+    raw: bytes,
+    from_offset: int,
+    to_offset: int,
+    *,
+    sampling: CommitSampling | None,
+    is_cut: bool = False,
 ) -> None:
     expected, actual = (
         decode_record_set(
@@ -47,7 +70,7 @@ def _assert_same(
             log_partition=3,
             from_offset=from_offset,
             to_offset=to_offset,
-            compact=compact,
+            sampling=sampling,
             is_cut=is_cut,
         )
         for decode_record_set in (log_decoder.decode_record_set, kernel.decode_record_set)
@@ -71,22 +94,26 @@ def _range(seed: int, next_offset: int) -> tuple[int, int]:
 
 
 @settings(max_examples=200)
-@given(log=batch_logs(), seed=SEEDS)
-def test_same_rows_for_any_log(log: Log, seed: int) -> None:
+@given(log=batch_logs(), seed=SEEDS, sampling=_SAMPLINGS)
+def test_same_rows_for_any_log(log: Log, seed: int, sampling: CommitSampling) -> None:
     raw, next_offset = log
-    for compact in (False, True):
-        _assert_same(raw, *_range(seed, next_offset), compact=compact)
+    for each in (None, sampling):
+        _assert_same(raw, *_range(seed, next_offset), sampling=each)
     # Compacting rows is compacting while decoding.
     all_rows, expected = (
         log_decoder.decode_record_set(
-            raw, log_partition=3, from_offset=0, to_offset=next_offset, compact=compact
+            raw, log_partition=3, from_offset=0, to_offset=next_offset, sampling=each
         )
-        for compact in (False, True)
+        for each in (None, sampling)
     )
     cut = random.Random(seed).randint(0, all_rows.rows.num_rows)
     # Rows in several pieces, each compacted before: what readers of long ranges do.
-    pieces = [kernel.compact(piece) for piece in (all_rows.rows[:cut], all_rows.rows[cut:])]
-    compacted, superseded = kernel.compact(pa.Table.from_batches([piece for piece, _ in pieces]))
+    pieces = [
+        kernel.compact(piece, sampling) for piece in (all_rows.rows[:cut], all_rows.rows[cut:])
+    ]
+    compacted, superseded = kernel.compact(
+        pa.Table.from_batches([piece for piece, _ in pieces]), sampling
+    )
     assert compacted.to_pylist() == expected.rows.to_pylist()
     assert superseded + sum(count for _, count in pieces) == expected.records_superseded
 
@@ -96,14 +123,14 @@ def test_same_rows_where_groups_have_records_between_their_commits(
     events: list[Event], seed: int
 ) -> None:
     raw, next_offset = segment(events)
-    _assert_same(raw, *_range(seed, next_offset), compact=True)
+    _assert_same(raw, *_range(seed, next_offset), sampling=SAMPLED)
 
 
 @settings(max_examples=200)
 @given(
     log=damaged_logs(),
     seed=SEEDS,
-    compact=st.booleans(),
+    sampling=st.none() | _SAMPLINGS,
     is_cut=st.booleans(),
     settled_bytes=st.sampled_from([0, 200, SETTLED_BYTES]),
     window_bytes=st.sampled_from([windows.WINDOW_BYTES, windows.WINDOW_BYTES, 1, 100, 300]),
@@ -112,7 +139,7 @@ def test_same_rows_where_groups_have_records_between_their_commits(
 def test_same_rows_for_damaged_logs_and_windows_of_any_size(
     log: Log,
     seed: int,
-    compact: bool,
+    sampling: CommitSampling | None,
     is_cut: bool,
     settled_bytes: int,
     window_bytes: int,
@@ -127,15 +154,15 @@ def test_same_rows_for_damaged_logs_and_windows_of_any_size(
         mock.patch.object(record_set, "SETTLED_BYTES", settled_bytes),
         mock.patch.multiple(windows, **sizes),
     ):
-        _assert_same(raw, *_range(seed, next_offset), compact=compact, is_cut=is_cut)
+        _assert_same(raw, *_range(seed, next_offset), sampling=sampling, is_cut=is_cut)
 
 
 @given(
     raw=st.one_of(st.binary(max_size=200), st.lists(header_like_bytes()).map(b"".join)),
-    compact=st.booleans(),
+    sampling=st.none() | _SAMPLINGS,
 )
-def test_same_rows_for_random_bytes(raw: bytes, compact: bool) -> None:
-    _assert_same(raw, 0, 100, compact=compact)
+def test_same_rows_for_random_bytes(raw: bytes, sampling: CommitSampling | None) -> None:
+    _assert_same(raw, 0, 100, sampling=sampling)
 
 
 # --- what chance finds too rarely ----------------------------------------------------------------
@@ -201,11 +228,11 @@ _EDGES = {
 
 
 @pytest.mark.parametrize("name", _EDGES)
-@pytest.mark.parametrize("compact", [True, False])
-def test_same_rows_at_edges(name: str, compact: bool) -> None:
+@pytest.mark.parametrize("sampling", [SAMPLED, None])
+def test_same_rows_at_edges(name: str, sampling: CommitSampling | None) -> None:
     behind = write_record_batch(2, [(0, 1, offset_key("g", "t", 0), offset_value(1))])
-    _assert_same(_EDGES[name] + behind, 0, 100, compact=compact)
-    _assert_same(_EDGES[name] + behind, 0, 2**63 - 1, compact=compact)
+    _assert_same(_EDGES[name] + behind, 0, 100, sampling=sampling)
+    _assert_same(_EDGES[name] + behind, 0, 2**63 - 1, sampling=sampling)
 
 
 def test_a_step_back_from_a_batch_that_the_loops_leave_is_kept() -> None:
@@ -218,7 +245,7 @@ def test_a_step_back_from_a_batch_that_the_loops_leave_is_kept() -> None:
             write_record_batch(2, [(0, 1, key, offset_value(5)), (1, 1, key, offset_value(5))]),
         ]
     )
-    _assert_same(raw, 0, 4, compact=True)
+    _assert_same(raw, 0, 4, sampling=SAMPLED)
 
 
 def test_utf8_is_that_of_python() -> None:
@@ -279,8 +306,10 @@ def test_both_ways_to_a_checksum_are_those_of_a_library(crc: int, word: bytes) -
 # --- compaction ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compact", [True, False])
-def test_a_window_that_grows_by_decompression_is_decoded_in_turns(compact: bool) -> None:
+@pytest.mark.parametrize("sampling", [SAMPLED, None])
+def test_a_window_that_grows_by_decompression_is_decoded_in_turns(
+    sampling: CommitSampling | None,
+) -> None:
     value = offset_value(1, metadata="x" * 1000)
     raw = b"".join(
         write_record_batch(
@@ -291,7 +320,7 @@ def test_a_window_that_grows_by_decompression_is_decoded_in_turns(compact: bool)
         for offset in range(20)
     )
     with mock.patch.multiple(windows, WINDOW_BYTES=3000, COMPACTED_WINDOW_BYTES=3000):
-        _assert_same(raw, 0, 20, compact=compact)
+        _assert_same(raw, 0, 20, sampling=sampling)
 
 
 def test_many_keys_make_the_table_of_keys_grow() -> None:
@@ -303,12 +332,12 @@ def test_many_keys_make_the_table_of_keys_grow() -> None:
         log_partition=0,
         from_offset=0,
         to_offset=20_000,
-        compact=True,
+        sampling=SAMPLED,
     )
-    # The first commit of each key, and the last two.
-    assert decoded.rows.column("record_offset").to_pylist() == [*range(3000), *range(6000, 12_000)]
+    # The first commit of each key, and the last one.
+    assert decoded.rows.column("record_offset").to_pylist() == [*range(3000), *range(9000, 12_000)]
     assert decoded.records_read == 12_000
-    assert decoded.records_superseded == 3000
+    assert decoded.records_superseded == 6000
 
 
 def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
@@ -317,9 +346,11 @@ def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
         for number in range(3 * MOST_STEPS_BACK)
     ]
     raw, next_offset = segment(commits)
-    _assert_same(raw, 0, next_offset, compact=True)
+    _assert_same(raw, 0, next_offset, sampling=SAMPLED)
     whole_range: dict[str, Any] = {"log_partition": 0, "from_offset": 0, "to_offset": next_offset}
-    decoded = kernel.decode_record_set(raw, **whole_range, compact=True)
+    decoded = kernel.decode_record_set(raw, **whole_range, sampling=SAMPLED)
     assert MOST_STEPS_BACK < decoded.rows.num_rows <= 2 * MOST_STEPS_BACK + 3 * 7
     with mock.patch.multiple(windows, WINDOW_BATCHES=1_000):
-        assert kernel.decode_record_set(raw, **whole_range, compact=True).rows.equals(decoded.rows)
+        assert kernel.decode_record_set(raw, **whole_range, sampling=SAMPLED).rows.equals(
+            decoded.rows
+        )

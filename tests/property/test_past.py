@@ -35,6 +35,7 @@ from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, Event, segment
 from tests.support.logs.random_logs import logs
+from tests.support.logs.sampling import SAMPLED
 from tests.support.tables.loader_tables import differences_of_state
 from tests.support.tables.plan_tables import PlanTables
 
@@ -73,7 +74,7 @@ def test_moments_in_any_order_equal_the_loader(
     base = _base(tables)
     for number, cut in enumerate(cuts, start=1):
         ranges = {p: (buffer, min(cut, end_of_log)) for p, (buffer, end_of_log) in segments.items()}
-        tables.load(ranges, compact=is_sampled)
+        tables.load(ranges, sampling=SAMPLED if is_sampled else None)
         if number == base_number:
             base = _base(tables)
 

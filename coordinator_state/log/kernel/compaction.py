@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.kernel.keys import (
     KIND_GROUP_RECORD,
     KIND_OTHER,
@@ -20,12 +21,13 @@ from coordinator_state.log.kernel.keys import (
 )
 from coordinator_state.log.kernel.numbers import Bytes, Integers, Mask, read_only
 from coordinator_state.log.log_rows import ROW_KIND_OFFSET, ROW_KIND_RECORD
+from coordinator_state.log.record import NO_TIMESTAMP
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, NO_PRODUCER_ID
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
-def compact(rows: Rows) -> tuple[Rows, int]:
+def compact(rows: Rows, sampling: CommitSampling) -> tuple[Rows, int]:
     """Drop superseded commits from rows in log order, as `mark_superseded` marks them.
 
     Returns:
@@ -45,7 +47,12 @@ def compact(rows: Rows) -> tuple[Rows, int]:
             kinds,
             # A copy: for Arrow's read-only array, Numba would compile a second variant.
             _one_array(rows.column("committed_offset")).fill_null(0).to_numpy().copy(),
+            _one_array(rows.column("record_timestamp_ms"))
+            .fill_null(NO_TIMESTAMP)
+            .to_numpy()
+            .copy(),
             np.zeros(rows.num_rows, dtype=np.int64),
+            zones_of(sampling),
         ),
         is_superseded,
         no_keys(),
@@ -53,6 +60,11 @@ def compact(rows: Rows) -> tuple[Rows, int]:
     )
     kept = rows.filter(pa.array(~is_superseded))
     return kept, rows.num_rows - kept.num_rows
+
+
+def zones_of(sampling: CommitSampling) -> Integers:
+    """The zones as the loops take them."""
+    return np.array(sampling.zones, dtype=np.int64).ravel()
 
 
 def _group_records(rows: pa.Table | pa.RecordBatch) -> Mask:

@@ -21,10 +21,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.kernel import batches, records, rows
 from coordinator_state.log.kernel.checksum import crc32c_tables
 from coordinator_state.log.kernel.columns import arrow_rows
-from coordinator_state.log.kernel.compaction import compact
+from coordinator_state.log.kernel.compaction import compact, zones_of
 from coordinator_state.log.kernel.keys import (
     KIND_GROUP_RECORD,
     KIND_OTHER_OFFSET,
@@ -35,6 +36,8 @@ from coordinator_state.log.kernel.keys import (
 from coordinator_state.log.kernel.numbers import Bytes, Integers, Mask
 from coordinator_state.log.kernel.windows import Damaged, Windows, require_sound
 from coordinator_state.log.log_decoder import (
+    MAX_TIMESTAMP_MS,
+    MIN_TIMESTAMP_MS,
     DecodedRecordSet,
     OffsetRange,
     Row,
@@ -61,7 +64,7 @@ def decode_record_set(
     to_offset: int,
     before: int = -1,
     log_end: int = END_OF_LOG,
-    compact: bool = False,
+    sampling: CommitSampling | None = None,
     is_cut: bool = False,
 ) -> DecodedRecordSet:
     """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
@@ -71,7 +74,7 @@ def decode_record_set(
     offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
     view = memoryview(buffer)
     try:
-        decoder = _RecordSetDecoder(view, offsets, is_compacting=compact)
+        decoder = _RecordSetDecoder(view, offsets, sampling)
         return decoder.decode(before=before, log_end=log_end, is_cut=is_cut)
     except Damaged:
         frames, rest = frame_record_set(
@@ -82,7 +85,7 @@ def decode_record_set(
             log_end=log_end,
             is_cut=is_cut,
         )
-        return _decode_frames(view, frames, rest, offsets, is_compacting=compact)
+        return _decode_frames(view, frames, rest, offsets, sampling)
 
 
 def _decode_frames(
@@ -90,8 +93,7 @@ def _decode_frames(
     frames: list[Frame],
     rest: Rest,
     offsets: OffsetRange,
-    *,
-    is_compacting: bool,
+    sampling: CommitSampling | None,
 ) -> DecodedRecordSet:
     pieces: list[DecodedRecordSet] = []
     for is_damaged, run in groupby(frames, key=lambda frame: bool(frame.damage)):
@@ -102,11 +104,11 @@ def _decode_frames(
             )
         else:
             sound = view[run_frames[0].start : run_frames[-1].end]
-            decoder = _RecordSetDecoder(sound, offsets, is_compacting=is_compacting)
+            decoder = _RecordSetDecoder(sound, offsets, sampling)
             pieces.append(decoder.decode())
     rows_found = _one_batch([piece.rows for piece in pieces])
-    if is_compacting:
-        rows_found, _ = compact(rows_found)
+    if sampling is not None:
+        rows_found, _ = compact(rows_found, sampling)
     records_read = sum(piece.records_read for piece in pieces)
     return DecodedRecordSet(
         rows=rows_found,
@@ -122,10 +124,12 @@ def _decode_frames(
 class _RecordSetDecoder:
     """One pass over a record set; it makes pieces of rows from the last to the first."""
 
-    def __init__(self, view: memoryview, offsets: OffsetRange, *, is_compacting: bool) -> None:
+    def __init__(
+        self, view: memoryview, offsets: OffsetRange, sampling: CommitSampling | None
+    ) -> None:
         self._offsets = offsets
-        self._is_compacting = is_compacting
-        self._windows = Windows(view, offsets, is_compacting=is_compacting)
+        self._sampling = sampling
+        self._windows = Windows(view, offsets, is_compacting=sampling is not None)
         self._table = self._windows.table
         self._records: Integers = np.empty((records.RECORD_COLUMNS, 0), dtype=np.int64)
         self._keys, self._groups = no_keys(), no_keys()
@@ -182,8 +186,8 @@ class _RecordSetDecoder:
         is_kept = record_table[records.RECORD_KIND] <= KIND_OTHER_OFFSET
         self._records_read += int(np.count_nonzero(is_kept))
         fallback = self._read_by_fallback(arena, record_table, np.flatnonzero(~is_kept))
-        if self._is_compacting:
-            is_kept &= ~self._superseded(arena, record_table, fallback)
+        if self._sampling is not None:
+            is_kept &= ~self._superseded(arena, record_table, fallback, self._sampling)
         kept = np.flatnonzero(is_kept)
         piece = arrow_rows(
             arena, self._table, self._rows(arena, record_table, kept), self._offsets.log_partition
@@ -205,7 +209,11 @@ class _RecordSetDecoder:
         return decoded
 
     def _superseded(
-        self, arena: Bytes, record_table: Integers, fallback: Mapping[int, Sequence[Row]]
+        self,
+        arena: Bytes,
+        record_table: Integers,
+        fallback: Mapping[int, Sequence[Row]],
+        sampling: CommitSampling,
     ) -> Mask:
         kinds = record_table[records.RECORD_KIND]
         barriers = np.full(record_table.shape[1], self._barriers, dtype=np.int64)
@@ -225,7 +233,9 @@ class _RecordSetDecoder:
                 record_table[records.RECORD_KEY_LENGTH],
                 kinds,
                 record_table[records.RECORD_COMMITTED_OFFSET],
+                np.clip(record_table[records.RECORD_TIMESTAMP], MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS),
                 barriers,
+                zones_of(sampling),
             ),
             is_superseded,
             self._keys,
@@ -289,8 +299,8 @@ class _RecordSetDecoder:
         all_rows = _one_batch(self._pieces[::-1])
         # Each window kept the first commit of each key. Commits from `log_decoder` were not among
         # the keys, and the groups of records in its batches were unknown.
-        if self._is_compacting and (self._needs_final_compaction or len(self._pieces) > 1):
-            all_rows, _ = compact(all_rows)
+        if self._sampling is not None and (self._needs_final_compaction or len(self._pieces) > 1):
+            all_rows, _ = compact(all_rows, self._sampling)
         return DecodedRecordSet(
             rows=all_rows,
             next_offset=max(

@@ -33,9 +33,11 @@ _NEXT_OFFSET: Final = 3
 transactional commit of the key comes before that commit."""
 _NEXT_ROW: Final = 4
 """The row of that commit, if it is among the current rows."""
-_HAS_TWO: Final = 5
-"""Whether the key has two later plain commits, or only one."""
-_SLOT_COLUMNS: Final = 6
+_INTERVAL: Final = 5
+"""The first timestamp of the interval of that commit."""
+_NEXT_INTERVAL: Final = 6
+"""The first timestamp after the interval."""
+_SLOT_COLUMNS: Final = 7
 _LENGTH_BITS: Final = 20
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 """Large enough for a key of two strings of 32767 bytes each."""
@@ -63,7 +65,8 @@ class KeyedRows(NamedTuple):
 
     `positions` and `lengths` are those of the keys in `data`; a key begins with its group, as a
     string with an int16 length. `barriers` is the number of later places whose batch may contain
-    commits of any key and records of any group.
+    commits of any key and records of any group. `zones` are those of `CommitSampling`, one after
+    the other.
     """
 
     data: Bytes
@@ -71,7 +74,9 @@ class KeyedRows(NamedTuple):
     lengths: Integers
     kinds: Integers
     committed_offsets: Integers
+    timestamps_ms: Integers
     barriers: Integers
+    zones: Integers
 
 
 State = tuple[Integers, Bytes, int, int, int]
@@ -97,7 +102,8 @@ def mark_superseded(
       who moved the offset back, and from where;
     - the commits before and after a tombstone or transactional commit of their key;
     - the first commit of each key in `rows`: it may be a step back from an earlier commit;
-    - the last two commits of each key: the time between them shows the pace of the group;
+    - the last commit of each key in each interval of time: history is to be as that of a reader
+      that was never behind;
     - one commit of each key before and one after each record of its group: the effect of that
       record may depend on whether a commit created the group;
     - one commit of each key before and one after each barrier: the batch there may contain a commit
@@ -158,12 +164,13 @@ def _mark_rows(
         if has_records:
             group, group_length = position + STRING_LENGTH_BYTES, int16(rows.data, position)
             epoch += _records_of(groups, rows.data, group, group_length)
-        committed_offset = rows.committed_offsets[place]
+        committed_offset, timestamp_ms = rows.committed_offsets[place], rows.timestamps_ms[place]
         if is_known:
             is_step_back = committed_offset > slots[slot, _NEXT_OFFSET]
             is_kept_pair = is_step_back and steps_back < MOST_STEPS_BACK
             steps_back += int(is_kept_pair)
-            is_dispensable = slots[slot, _HAS_TWO] == 1 and slots[slot, _EPOCH] == epoch
+            is_of_interval = _is_of_interval(slots, int(slot), timestamp_ms)
+            is_dispensable = is_of_interval and slots[slot, _EPOCH] == epoch
             is_superseded[place] = is_dispensable and not is_kept_pair
             if is_kept_pair or slots[slot, _EPOCH] >> 32 != rows.barriers[place]:
                 _keep_next(slots, int(slot), is_superseded)
@@ -174,12 +181,31 @@ def _mark_rows(
             slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
             copies_end = copy_bytes(rows.data, position, length, copies, copies_end)
             count += 1
-        slots[slot, _HAS_TWO] = int(is_known)
+        _begin_interval(slots, int(slot), timestamp_ms, rows.zones)
         slots[slot, _EPOCH] = epoch
         slots[slot, _NEXT_OFFSET] = committed_offset
         slots[slot, _NEXT_ROW] = row
         row -= 1
     return row, (slots, copies, copies_end, count, steps_back)
+
+
+@inlined
+def _is_of_interval(slots: Integers, slot: int, timestamp_ms: int) -> bool:
+    """Whether a timestamp is in the interval of the key's next commit; not for a new key."""
+    return bool(slots[slot, _INTERVAL] <= timestamp_ms < slots[slot, _NEXT_INTERVAL])
+
+
+@inlined
+def _begin_interval(slots: Integers, slot: int, timestamp_ms: int, zones: Integers) -> None:
+    """Set the interval of a commit, which is in the first zone that begins at or before it."""
+    if _is_of_interval(slots, slot, timestamp_ms):
+        return
+    zone = 0
+    while timestamp_ms < zones[zone]:
+        zone += 2
+    interval_ms = zones[zone + 1]
+    slots[slot, _INTERVAL] = timestamp_ms // interval_ms * interval_ms
+    slots[slot, _NEXT_INTERVAL] = slots[slot, _INTERVAL] + interval_ms
 
 
 @inlined

@@ -43,11 +43,13 @@ from coordinator_state.log.kernel.rows import (
     KIND_GROUP_METADATA,
     KIND_MARKER,
     OFFSET,
+    TIMESTAMP,
     TOMBSTONE_VERSION,
     TOPIC_LENGTH,
     TOPIC_POSITION,
     VERSION,
     decode_record,
+    timestamp_of,
 )
 from coordinator_state.log.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from coordinator_state.log.record_set import CRC_START
@@ -61,7 +63,8 @@ RECORD_KEY_POSITION: Final = 3
 RECORD_KEY_LENGTH: Final = 4
 """The length of group, topic and partition, without trailing bytes of the key."""
 RECORD_COMMITTED_OFFSET: Final = 5
-RECORD_COLUMNS: Final = 6
+RECORD_TIMESTAMP: Final = 6
+RECORD_COLUMNS: Final = 7
 
 # The kinds of `keys`, and two more. Markers and GroupMetadata records have KIND_OTHER.
 KIND_FALLBACK_RECORD: Final = KIND_GROUP_RECORD + 1
@@ -148,6 +151,8 @@ def _index_batch(
             place = np.uint64(count)
             records[RECORD_BATCH, place] = index
             records[RECORD_POSITION, place] = position
+            timestamp_ms = timestamp_of(arena, header, attributes, scratch[TIMESTAMP, 0])
+            records[RECORD_TIMESTAMP, place] = timestamp_ms
             _index_record(records, place, scratch, is_exempt)
             count += 1
         position = after

@@ -93,10 +93,16 @@ def decode_rows(
         end = table[BODY_END, batch]
         decode_record(arena, positions[place], end, attributes & CONTROL_FLAG, rows, place)
         rows[OFFSET, place] += int64(arena, header)
-        rows[TIMESTAMP, place] += int64(arena, header + 27)
+        rows[TIMESTAMP, place] = timestamp_of(arena, header, attributes, rows[TIMESTAMP, place])
         rows[BATCH, place] = batch
-        if attributes & LOG_APPEND_TIME_FLAG:
-            rows[TIMESTAMP, place] = int64(arena, header + 35)
+
+
+@inlined
+def timestamp_of(arena: Bytes, header: int, attributes: int, delta_ms: int) -> int:
+    """Return the timestamp of a record of a batch: that of its append, or else of its creation."""
+    if attributes & LOG_APPEND_TIME_FLAG:
+        return int64(arena, header + 35)
+    return int64(arena, header + 27) + delta_ms
 
 
 @inlined

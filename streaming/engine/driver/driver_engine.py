@@ -55,7 +55,7 @@ class DriverEngine:
 
     def __post_init__(self) -> None:
         self._topics = KnownTopics(self.rules.topic_names)
-        self._reloading = Reloading(compacts=self.rules.compacts)
+        self._reloading = Reloading(self.rules.sampled_resolution)
         self._others = TopicTables(self.writer, self.rules, self._topics, self.fault)
 
     def rows_of(self, batch: DataFrame) -> pa.Table:

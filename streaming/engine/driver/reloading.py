@@ -7,11 +7,13 @@ when the process stops; the next run then restarts the reload.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.log.commit_sampling import CommitSampling, HistoryResolution
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
 from streaming.engine.read_ranges import Report, is_below, joined
@@ -60,10 +62,13 @@ class _Held:
 
 
 class Reloading:
-    """Holds the rows of reloads; with `compacts` it drops superseded commits."""
+    """Holds the rows of reloads.
 
-    def __init__(self, *, compacts: bool) -> None:
-        self._compacts = compacts
+    With a resolution it drops commits that a later one supersedes.
+    """
+
+    def __init__(self, resolution: HistoryResolution | None) -> None:
+        self._resolution = resolution
         self._held: dict[int, _Held] = {}
 
     def ready_rows(self, rows: pa.Table, progress: LoadProgress) -> ReadyRows:
@@ -83,6 +88,11 @@ class Reloading:
             return ready
         return replace(ready, rows=ready.rows.filter(pc.invert(is_applied)))
 
+    def _sampling(self) -> CommitSampling | None:
+        if self._resolution is None:
+            return None
+        return CommitSampling.at(time.time_ns() // 1_000_000, self._resolution)
+
     def _hold(self, rows: pa.Table, reports: list[Report], progress: LoadProgress) -> ReadyRows:
         under_way = {p for p, row in progress.rows.items() if row.is_reloading}
         held_now = [report for report in reports if report["log_partition"] in under_way]
@@ -98,7 +108,7 @@ class Reloading:
             log_partition = report["log_partition"]
             row = progress.rows[log_partition]
             row.high_watermark = report["high_watermark"]
-            held = self._held.setdefault(log_partition, _Held(HeldRows(self._compacts)))
+            held = self._held.setdefault(log_partition, _Held(HeldRows(self._sampling())))
             own_rows = held_rows.filter(pc.equal(held_rows["log_partition"], log_partition))
             held.add(own_rows, report)
             if report["record_offset"] < report["high_watermark"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.model.shard import MODELLED_RELEASE
@@ -49,7 +51,8 @@ class SimulatedTables:
         if self._number == 0:
             empty = set(range(self._log_partitions)) - {part.log_partition for part in parts}
             parts += [Written(log_partition, b"", 0, 0, 0) for log_partition in sorted(empty)]
-        rows = micro_batch(parts, compact=not self._has_all)
+        sampling = None if self._has_all else CommitSampling.at(time.time_ns() // 1_000_000)
+        rows = micro_batch(parts, sampling=sampling)
         self._apply.apply(rows, self._number, _QUERY)
         self._number += 1
 

@@ -153,7 +153,7 @@ def _micro_batch(number: int) -> pa.Table:
         log, end = segment(drawn)
         start, to = ((0, end // 2), (end // 2, end))[number]
         written.append(Written(log_partition, log, start, to, end))
-    return micro_batch(written, compact=False)
+    return micro_batch(written)
 
 
 def _has_fault(markers: Markers, fault: Fault) -> None:

@@ -24,6 +24,7 @@ from coordinator_state.apply.groups import GroupChange, ReplayWarning
 from coordinator_state.apply.log_partitions import Applied, apply_log_partitions
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
@@ -74,7 +75,7 @@ class PlanTables:
         self,
         logs: Mapping[int, tuple[bytes, int]],
         *,
-        compact: bool = False,
+        sampling: CommitSampling | None = None,
         is_crashed: bool = False,
         is_redelivered: bool = False,
     ) -> pa.Table:
@@ -89,7 +90,7 @@ class PlanTables:
                 log_partition=log_partition,
                 from_offset=self.next_offsets.get(log_partition, 0),
                 to_offset=end,
-                compact=compact,
+                sampling=sampling,
             )
             batches.append(decoded.rows)
             superseded[log_partition] = decoded.records_superseded

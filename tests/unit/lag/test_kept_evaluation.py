@@ -22,6 +22,7 @@ from streaming.served import lists
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables import delta
 from streaming.tables import reader as reader_module
+from streaming.tables.durations import DEFAULT_HISTORY_RESOLUTION
 from streaming.tables.folder import keep_up_to_date
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
@@ -148,6 +149,7 @@ def test_the_limits_of_the_last_run_are_those_of_every_reader(tables: str, opene
         offsets_retention_ms=604_800_000,
         snapshot_retention=timedelta(minutes=6),
         history="sampled",
+        history_resolution=DEFAULT_HISTORY_RESOLUTION,
         status_rules=StatusRules(rebalances=60),
     )
     reader = opened(LATER)

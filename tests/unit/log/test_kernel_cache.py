@@ -40,6 +40,7 @@ print(sum(index_batches.stats.cache_hits.values()), index_batches.stats.cache_pa
 # Logs of both workloads are written, decoded, and compacted across fetches.
 SIMULATES = """
 import sys
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.kernel.numbers import LOOPS
 from coordinator_state.model.micro_batches import micro_batch
@@ -48,8 +49,9 @@ from streaming.local.simulation.simulate import Simulation, simulate
 simulate(Simulation(workload="commits", groups=3, records=500), tables=sys.argv[1])
 workload = Workload(WorkloadSettings(groups=9, log_partitions=1))
 workload.run_until(500)
-rows = HeldRows(True)
-for batch in micro_batch(workload.take(), compact=True).to_batches():
+sampling = CommitSampling.at(workload.now_ms)
+rows = HeldRows(sampling)
+for batch in micro_batch(workload.take(), sampling=sampling).to_batches():
     rows.add(batch)
 rows.compact()
 print(sum(sum(loop.stats.cache_misses.values()) for loop in LOOPS))

@@ -10,6 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from coordinator_state.log import log_decoder
+from coordinator_state.log.commit_sampling import DAY_MS, CommitSampling
 from coordinator_state.log.log_decoder import (
     DecodedRecordSet,
     decode_record_set,
@@ -21,6 +22,7 @@ from coordinator_state.log.record_set import SETTLED_BYTES
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from tests.support.logs.logs import group_value, offset_key, offset_value
+from tests.support.logs.sampling import SAMPLED
 
 KEY = offset_key("g", "t", 3)
 VALUE = offset_value(100, metadata="m", commitTimestamp=1234)
@@ -32,7 +34,7 @@ def decode(
     *,
     from_offset: int = 0,
     to_offset: int = 1000,
-    compact: bool = False,
+    sampling: CommitSampling | None = None,
     is_cut: bool = False,
 ) -> DecodedRecordSet:
     return decode_record_set(
@@ -40,7 +42,7 @@ def decode(
         log_partition=7,
         from_offset=from_offset,
         to_offset=to_offset,
-        compact=compact,
+        sampling=sampling,
         is_cut=is_cut,
     )
 
@@ -371,25 +373,25 @@ def group_tombstone(record_type: int, group: str) -> tuple[bytes, None]:
 
 COMPACTED: dict[str, tuple[list[Any], list[int]]] = {
     # The first commit stays: an earlier record set may have a later committed offset of its key.
-    "a later commit supersedes": ([V, V, V, V], [0, 2, 3]),
+    "a later commit supersedes": ([V, V, V, V], [0, 3]),
     "the record type is no part of the key": (
-        [V, (offset_key("g", "t", 3, record_type=0), VALUE), V, V],
-        [0, 2, 3],
+        [V, (offset_key("g", "t", 3, record_type=0), VALUE), V],
+        [0, 2],
     ),
     "other keys": (
         [V, *((offset_key(*key), VALUE) for key in (("h", "t", 3), ("g", "u", 3), ("g", "t", 4)))],
         [0, 1, 2, 3],
     ),
-    "tombstones and the commit before one": ([V, V, V, V, TOMBSTONE, TOMBSTONE], [0, 2, 3, 4, 5]),
-    "commits behind a tombstone": ([V, V, V, TOMBSTONE, V, V, V, V], [0, 2, 3, 4, 6, 7]),
+    "tombstones and the commit before one": ([V, V, V, TOMBSTONE, TOMBSTONE], [0, 2, 3, 4]),
+    "commits behind a tombstone": ([V, V, V, TOMBSTONE, V, V, V], [0, 2, 3, 4, 6]),
     "both sides of a rewind": (
         [(KEY, offset_value(offset)) for offset in (10, 20, 30, 5, 15, 40, 50)],
-        [0, 2, 3, 5, 6],
+        [0, 2, 3, 6],
     ),
     **{
         f"records of producers neither go nor supersede: {', '.join(batch)}": (
-            [V, (*V, batch), (*V, batch), V, V, V, V],
-            [0, 1, 2, 3, 5, 6],
+            [V, (*V, batch), (*V, batch), V, V, V],
+            [0, 1, 2, 3, 5],
         )
         for batch in PRODUCERS
     },
@@ -403,8 +405,8 @@ COMPACTED: dict[str, tuple[list[Any], list[int]]] = {
     ),
     # A tombstone of a consumer group makes one of a group that has nothing but offsets.
     "a record that may find a simple group": ([V, V, group_tombstone(8, "g"), V], [0, 1, 2, 3]),
-    "a record of another group": ([V, V, V, group_tombstone(8, "h"), V], [0, 2, 3, 4]),
-    "a record of a classic group": ([V, V, V, group_tombstone(2, "g"), V], [0, 2, 3, 4]),
+    "a record of another group": ([V, V, group_tombstone(8, "h"), V], [0, 2, 3]),
+    "a record of a classic group": ([V, V, group_tombstone(2, "g"), V], [0, 2, 3]),
 }
 
 
@@ -414,7 +416,7 @@ def test_compaction_drops_superseded_commits(records: list[Any], kept: list[int]
         write_record_batch(offset, [(0, 9, key, value)], **(batch[0] if batch else {}))
         for offset, (key, value, *batch) in enumerate(records)
     ]
-    decoded = decode(b"".join(batches), compact=True)
+    decoded = decode(b"".join(batches), sampling=SAMPLED)
     assert decoded.rows.column("record_offset").to_pylist() == kept
     assert (decoded.records_read, decoded.records_superseded) == (
         len(records),
@@ -423,7 +425,25 @@ def test_compaction_drops_superseded_commits(records: list[Any], kept: list[int]
     assert decode(b"".join(batches)).records_superseded == 0
 
 
+def test_the_last_commit_of_each_interval_is_kept() -> None:
+    """Of young records in each five seconds, of older ones in each minute and ten minutes."""
+    read_at_ms = 19_675 * DAY_MS
+    ages_s = [*range(90_000, 86_390, -60), *range(4_000, 3_500, -10), *range(20, 0, -1)]
+    raw = b"".join(
+        write_record_batch(offset, [(0, read_at_ms - 1_000 * age_s, KEY, VALUE)])
+        for offset, age_s in enumerate(ages_s)
+    )
+    rows = decode(raw, sampling=CommitSampling.at(read_at_ms)).rows
+    kept = [(read_at_ms - row["record_timestamp_ms"]) // 1_000 for row in rows.to_pylist()]
+    assert kept == [
+        *(90_000, 89_460, 88_860, 88_260, 87_660, 87_060, 86_460, 86_400),
+        *(3_970, 3_910, 3_850, 3_790, 3_730, 3_670, 3_610),
+        *range(3_600, 3_500, -10),
+        *(16, 11, 6, 1),
+    ]
+
+
 def test_compaction_looks_at_the_range_only() -> None:
-    raw = b"".join(write_record_batch(offset, [(0, 9, KEY, VALUE)]) for offset in range(5))
-    decoded = decode(raw, compact=True, to_offset=4)
-    assert decoded.rows.column("record_offset").to_pylist() == [0, 2, 3]
+    raw = b"".join(write_record_batch(offset, [(0, 9, KEY, VALUE)]) for offset in range(4))
+    decoded = decode(raw, sampling=SAMPLED, to_offset=3)
+    assert decoded.rows.column("record_offset").to_pylist() == [0, 2]

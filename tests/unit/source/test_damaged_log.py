@@ -19,6 +19,7 @@ from streaming.source.log_range import read_ranges
 from tests.support.logs.broker_log import BrokerLog, Segment
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import range_of
+from tests.support.logs.sampling import SAMPLED
 
 VERSIONS = ("3.9.1", "4.2.0")
 FIELDS = {
@@ -86,7 +87,7 @@ def read(
     rows: list[dict[str, Any]] = []
     for from_offset, to_offset in pairwise([0, *bounds, log_end]):
         planned = range_of(0, to_offset, from_offset, log_end)
-        for batch in read_ranges(broker, [planned], compact=True):
+        for batch in read_ranges(broker, [planned], sampling=SAMPLED):
             rows += batch.to_pylist()
     return [row for row in rows if row["row_kind"] != "progress"]
 

@@ -7,19 +7,21 @@ import random
 
 import pytest
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_sample import MOST_STAYING_BYTES, PLAIN_COMMIT_WEIGHT, offsets_that_fit
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
+from tests.support.logs.sampling import SAMPLED
 
 MANY = 10_000_000
 GROUP_METADATA_KEY = b"\0\2\0\1g"
 
 
-def fitting(log: MemoryLog, *, left: int = MANY, is_compacted: bool = True) -> int:
+def fitting(log: MemoryLog, *, left: int = MANY, sampling: CommitSampling | None = SAMPLED) -> int:
     client = MemoryLogClient({0: log, 1: MemoryLog()})
-    offsets = offsets_that_fit(client, {0: 0, 1: 0}, {0: left, 1: 0}, is_compacted=is_compacted)
+    offsets = offsets_that_fit(client, {0: 0, 1: 0}, {0: left, 1: 0}, sampling=sampling)
     assert all(set(positions) == {0} for positions in client.fetches)
     return offsets
 
@@ -47,8 +49,8 @@ def test_all_records_stay_of_history_of_transactions_and_of_tombstones(plain: Me
     transaction, tombstone = MemoryLog(), MemoryLog()
     transaction.transaction("g", producer_id=7)
     tombstone.commit("g", None)
-    for log, is_compacted in ((plain, False), (transaction, True), (tombstone, True)):
-        assert 400_000 < fitting(log, is_compacted=is_compacted) < MOST_STAYING_BYTES // 200
+    for log, sampling in ((plain, None), (transaction, SAMPLED), (tombstone, SAMPLED)):
+        assert 400_000 < fitting(log, sampling=sampling) < MOST_STAYING_BYTES // 200
 
 
 @pytest.mark.parametrize("size_bytes", [1_000, 50_000])
@@ -77,7 +79,7 @@ def many_keys(keys: int, *, repeats: int = 1, log_partitions: int = 50) -> dict[
 def fitting_all(logs: dict[int, MemoryLog]) -> int:
     left = dict.fromkeys(logs, MANY // len(logs))
     client = MemoryLogClient(logs)
-    return offsets_that_fit(client, dict.fromkeys(logs, 0), left, is_compacted=True)
+    return offsets_that_fit(client, dict.fromkeys(logs, 0), left, sampling=SAMPLED)
 
 
 def rows_of(offsets: int, keys: int) -> float:
@@ -118,7 +120,7 @@ def test_what_cannot_be_read_tells_nothing(plain: MemoryLog) -> None:
 def test_of_little_nothing_is_looked_at() -> None:
     log = group_records(5_000)
     client = MemoryLogClient({0: log})
-    assert offsets_that_fit(client, {0: 0}, {0: 1_000}, is_compacted=True) == (
+    assert offsets_that_fit(client, {0: 0}, {0: 1_000}, sampling=SAMPLED) == (
         MOST_RECORDS_PER_TRIGGER
     )
     assert client.fetches == []

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from coordinator_state.log import held_rows
+from coordinator_state.log.commit_sampling import CommitSampling
 from streaming.source import log_range
 from streaming.source.log_range import read_ranges
 from tests.support.logs.memory_log import (
@@ -21,11 +22,12 @@ from tests.support.logs.memory_log import (
     reader_of,
     rows_of,
 )
+from tests.support.logs.sampling import SAMPLED
 
 
 class TestReading:
     def read(
-        self, client: MemoryLogClient, *, compact: bool = True, **bounds: int
+        self, client: MemoryLogClient, *, sampling: CommitSampling | None = SAMPLED, **bounds: int
     ) -> list[dict[str, Any]]:
         ranges = [
             range_of(
@@ -36,7 +38,7 @@ class TestReading:
             )
             for p, log in client.logs.items()
         ]
-        batches = list(read_ranges(client, ranges, compact=compact))
+        batches = list(read_ranges(client, ranges, sampling=sampling))
         rows = [row for batch in batches for row in batch.to_pylist()]
         assert_accounted(rows)
         assert set(progress_of(rows)) == set(client.logs)
@@ -48,19 +50,19 @@ class TestReading:
         assert commits == {"group-0": 8, "group-1": 9, "transactional": 1}
         assert [row["control_type"] for row in rows if row["row_kind"] == "marker"] == [1]
         progress = progress_of(rows)
-        assert (progress[0]["records_read"], progress[0]["records_superseded"]) == (10, 4)
+        assert (progress[0]["records_read"], progress[0]["records_superseded"]) == (10, 6)
         assert progress[0]["bytes_read"] == sum(len(raw) for _, _, raw in client.logs[0].batches)
         assert [progress[p]["record_offset"] for p in (0, 1, 2)] == [10, 2, 0]
         assert {progress[p]["log_leader_epoch"] for p in (0, 1, 2)} == {5}
 
     def test_all_history_comes_through(self, client: MemoryLogClient) -> None:
-        rows = self.read(client, compact=False)
+        rows = self.read(client, sampling=None)
         commits = [row["committed_offset"] for row in rows if row["log_partition"] == 0]
         assert commits == [*range(10), None]
 
     def test_a_range_ends_where_it_was_planned(self, client: MemoryLogClient) -> None:
         client.logs = {0: client.logs[0]}
-        rows = self.read(client, compact=False, from_offset=3, to_offset=6)
+        rows = self.read(client, sampling=None, from_offset=3, to_offset=6)
         assert [row["record_offset"] for row in rows] == [3, 4, 5, 6]
         assert rows[-1]["from_offset"] == 3
         assert rows[-1]["high_watermark"] == 10
@@ -74,8 +76,8 @@ class TestReading:
         rows = self.read(client)
         assert len(client.fetches) > 5
         commits = [row["group_id"] for row in rows if row["row_kind"] == "offset"]
-        # The first and the last two of each key that is no transaction's.
-        assert sorted(commits) == ["group-0"] * 3 + ["group-1"] * 3 + ["transactional"]
+        # The first and the last of each key that is no transaction's.
+        assert sorted(commits) == ["group-0"] * 2 + ["group-1"] * 2 + ["transactional"]
         assert len(rows) == len(commits) + 1 + 3
 
     def test_rows_that_take_too_much_memory_are_given_up_early(
@@ -146,7 +148,7 @@ class TestReading:
         assert {batch.num_rows for batch in self.batches(client)} == {1}
 
     def batches(self, client: MemoryLogClient) -> Iterator[pa.RecordBatch]:
-        return read_ranges(client, [range_of(2, client.logs[2].high_watermark)], compact=True)
+        return read_ranges(client, [range_of(2, client.logs[2].high_watermark)], sampling=SAMPLED)
 
     def test_records_below_the_start_offsets_are_neither_rows_nor_counted(
         self, client: MemoryLogClient

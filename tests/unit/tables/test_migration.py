@@ -102,9 +102,7 @@ def apply_micro_batch(
 ) -> None:
     whole, middle = log
     start, end = ((0, middle), (middle, whole.next_offset))[number]
-    decoded = decode_record_set(
-        bytes(whole.raw), log_partition=0, from_offset=start, to_offset=end, compact=False
-    )
+    decoded = decode_record_set(bytes(whole.raw), log_partition=0, from_offset=start, to_offset=end)
     report = progress_row(
         start,
         end,

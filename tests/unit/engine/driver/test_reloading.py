@@ -52,14 +52,14 @@ def record_offsets(ready: ReadyRows) -> list[int]:
 def test_rows_that_were_applied_are_left_out() -> None:
     progress = progress_of(p7=Progress(next_offset=5, current_at=NOW))
 
-    ready = read(Reloading(compacts=False), progress, 7, 3, 8)
+    ready = read(Reloading(resolution=None), progress, 7, 3, 8)
 
     assert record_offsets(ready) == [5, 6, 7]
     assert (ready.replaced, ready.from_offsets) == ({}, {7: 3})
 
 
 def test_a_reload_is_held_until_its_end_and_has_one_report() -> None:
-    reloading = Reloading(compacts=False)
+    reloading = Reloading(resolution=None)
     progress = progress_of(p7=Progress(next_offset=5, current_at=NOW, reload_reason="truncated"))
 
     first = read(reloading, progress, 7, 0, 2, high_watermark=4)

@@ -51,7 +51,7 @@ def keyed_halves(seed: int) -> tuple[pa.Table, pa.Table]:
 
 
 def keyed_rows(written: Sequence[Written]) -> pa.Table:
-    rows = micro_batch(written, compact=False).combine_chunks()
+    rows = micro_batch(written).combine_chunks()
     packed = [pack(batch) for batch in rows.to_batches()]
     return pa.Table.from_batches(list(key_by_log_partition(iter(packed))))
 
