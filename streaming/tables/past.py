@@ -76,8 +76,7 @@ class Past:
         if not self._newest.reads_snapshot(moment, self._rebuilding):
             reader = self._newest.rebuilt(moment, self._rebuilding)
         if reader is None:
-            reader = TableReader(self._newest.tables, as_of=moment)
-            reader.keep(self._rebuilding)
+            reader = TableReader(self._newest.tables, as_of=moment, rebuilding=self._rebuilding)
         return reader
 
     def before(self, moment: datetime) -> TableReader | None:

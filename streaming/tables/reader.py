@@ -42,9 +42,11 @@ from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
     BESIDE_TABLES,
+    HISTORY_OFF,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     PROPERTY_HISTORY,
+    PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_SEMANTICS,
@@ -54,8 +56,10 @@ from streaming.tables.schemas import (
 )
 
 _OF_SNAPSHOT = (PROPERTY_SEMANTICS, PROPERTY_KAFKA_RELEASE)
-_OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
+_OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY, PROPERTY_HISTORY_RESOLUTION)
 _SMALL_SKEW_MS = 5_000
+_LIVE = timedelta(seconds=5)
+"""A live `run` writes a snapshot at most so long after the records."""
 _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
 """Tables without history: they are empty at moments before the oldest snapshot."""
 _REACH_OF_RATES = timedelta(minutes=5)
@@ -75,6 +79,7 @@ class TableReader(TableProperties):
         consistent: if False, each table is read at its newest version, even if a micro-batch is
             half written.
         any_format: whether to accept any format version; a migration needs this.
+        rebuilding: keeps the history of a span with the moment.
 
     Raises:
         ConfigurationError: the folder does not exist, has no tables of this program, has another
@@ -94,6 +99,7 @@ class TableReader(TableProperties):
         as_of: AsOf | str | None = None,
         consistent: bool = True,
         any_format: bool = False,
+        rebuilding: Rebuilding | None = None,
     ) -> None:
         moment = parse_as_of(as_of) if isinstance(as_of, str) else as_of
         if moment is not None and not consistent:
@@ -118,16 +124,19 @@ class TableReader(TableProperties):
         self._readable = ReadableMoments(self.tables, self._moments, retention, self._opened_at)
         self._open_tables: dict[tuple[str, int | None], DeltaTable] = {}
         self._as_of = moment
+        self._rebuilding = rebuilding
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
         if moment is not None and self._readable.is_before_snapshots(moment):
             self._rebuild(moment)
         if moment is not None and self._rebuilt is None:
             self._load_as_of(progress, moment)
-        self.version = progress.version()
-        """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
         if self._rebuilt is None:
             self._progress = self._rows(progress)
+        if isinstance(moment, datetime) and self._rebuilt is None:
+            self._leave_late_snapshot(progress.version(), moment)
+        self.version = progress.version() if self._rebuilt is None else self._moments.newest
+        """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
         written_at = pc.max(self._progress["updated_at"]).as_py() if moment is None else None
         if written_at is not None and written_at > self._opened_at:
             # A pause of this machine, which the clock does not know, looks like a jump.
@@ -236,12 +245,12 @@ class TableReader(TableProperties):
             if rebuilt is not None:
                 return rebuilt
         try:
-            reader = TableReader(self.tables, as_of=moment)
+            reader = TableReader(
+                self.tables, as_of=moment, rebuilding=rebuilding if is_of_span else None
+            )
         except ConfigurationError:
             return None
         reader.with_external = self.with_external
-        if rebuilding is not None and is_of_span:
-            reader.keep(rebuilding)
         return reader if reader.load_states else None
 
     def keep(self, rebuilding: Rebuilding) -> None:
@@ -424,6 +433,25 @@ class TableReader(TableProperties):
         self._take_over(self._rebuilt.properties, _OF_BASE)
         self._as_of = moment
         return True
+
+    def _leave_late_snapshot(self, version: int, moment: datetime) -> None:
+        """Become rebuilt tables if `run` had not read all records of the moment then.
+
+        It was stopped, or behind. Tables without a base or history stay the snapshot.
+        """
+        written_at = self._moments.of(version)
+        if version == self._moments.newest or written_at is None:
+            return
+        is_behind = any(
+            load.next_offset < load.high_watermark for load in load_states(self._progress).values()
+        )
+        if (not is_behind and moment - written_at <= _LIVE) or self.history_mode == HISTORY_OFF:
+            return
+        if self._rebuilding is None:
+            self._rebuilding = self.rebuilding(moment, moment)
+        with suppress(MomentNotRebuilt):
+            if self._rebuilding.has_records_after(self._progress, moment):
+                self._rebuild(moment)
 
     def _load_as_of(self, progress: DeltaTable, as_of: AsOf) -> None:
         """Open `load_progress` at a version, or at the newest version of a time."""

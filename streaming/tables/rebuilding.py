@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 from coordinator_state.apply.one_log import of_one_log
 from coordinator_state.apply.past import Base, HistoryAfter
 from coordinator_state.apply.timeline import Timeline
+from coordinator_state.insight.group_status import time_text
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.bases import BasePlace, bases_of
+from streaming.tables.durations import parse_history_resolution
 from streaming.tables.kept_history import Conditions, KeptHistory
 from streaming.tables.load_state import (
     begun,
@@ -48,6 +50,7 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     PROPERTY_HISTORY,
+    PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_SEMANTICS,
     QUARANTINE,
     STATE_CURRENT,
@@ -100,7 +103,7 @@ class _Segment:
     timeline: Timeline
     progress: pa.Table
     properties: Mapping[str, str]
-    precision: str
+    precision: _Precision
     until: datetime | None
 
 
@@ -118,6 +121,7 @@ class _Newest:
     """Rows of the newest snapshot. History after its record offsets is ignored."""
 
     progress: pa.Table
+    written_at: datetime
     properties: Mapping[str, str]
     versions: Mapping[str, int]
     pending: pa.Table
@@ -165,7 +169,7 @@ class Rebuilding:
             segment = self._segment(place)
             self._require_same_log(segment, moment)
             replayed = segment.timeline.at(moment)
-        is_newest = moment >= pc.max(self.newest.progress["updated_at"]).as_py()
+        is_newest = moment >= self.newest.written_at
         # Without a later record, the tables may have read records that are in no history.
         ends = {
             **replayed.next_offsets,
@@ -175,7 +179,7 @@ class Rebuilding:
             moment=moment,
             base=place.moment,
             properties=segment.properties,
-            precision=segment.precision,
+            precision=segment.precision.text(moment),
             progress=_progress_at(segment.progress, ends, moment),
             rows={
                 GROUP_OFFSETS.name: replayed.group_offsets,
@@ -196,6 +200,25 @@ class Rebuilding:
             f"{self.tables} cannot be rebuilt as of {moment:{TIME}}, because a log partition was "
             f"reloaded: read moments before {segment.until:{TIME}}, or later ones {readable}"
         )
+
+    def has_records_after(self, progress: pa.Table, moment: datetime) -> bool:
+        """Whether the log has records up to a moment that a snapshot had not read.
+
+        Args:
+            progress: the rows of `load_progress` of the snapshot.
+            moment: a moment at or after that of the snapshot.
+        """
+        read_to = pa.table(
+            [progress["log_partition"], progress["next_offset"]],
+            names=["log_partition", "next_offset"],
+        )
+        since = pc.min(progress["updated_at"]).as_py() - _CLOCKS_DIFFER
+        for table in (GROUP_RECORDS, OFFSET_COMMITS):
+            rows = self._history(table, since, moment, ["log_partition", "record_offset"])
+            places = rows.join(read_to, "log_partition", join_type="inner")
+            if pc.any(pc.greater_equal(places["record_offset"], places["next_offset"])).as_py():
+                return True
+        return False
 
     def commits(self, since: datetime) -> pa.Table:
         """The commits of the span, and those whose outcome is since a time; they are kept."""
@@ -228,6 +251,7 @@ class Rebuilding:
 
             self._newest = _Newest(
                 progress,
+                pc.max(progress["updated_at"]).as_py(),
                 opened.metadata().configuration,
                 versions,
                 pinned(PENDING_OFFSETS),
@@ -307,14 +331,21 @@ class Rebuilding:
             ),
             progress,
             properties,
-            _precision(
+            _Precision(
                 (properties, after.properties),
+                after.moment or self.newest.written_at,
                 one_log.lost | reloaded.keys() | (begun(after.progress) - begun(progress)),
             ),
             min((at for at in ends if at is not None), default=None),
         )
 
-    def _history(self, table: Table, since: datetime, until: datetime) -> pa.Table:
+    def _history(
+        self,
+        table: Table,
+        since: datetime,
+        until: datetime,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
         """Rows of history whose outcome is since a time, and whose record is until another."""
         outcome = HISTORY_TIMES[table]
         where = (pc.field(outcome) >= since) & (pc.field("record_timestamp") <= until)
@@ -331,16 +362,43 @@ class Rebuilding:
         if self.where is not None:
             where &= self.where
         opened = delta.open_table(self.tables, table, self.newest.versions.get(table.name, 0))
-        return delta.rows_of(opened, self.tables, table, where=where, pruned=conditions)
+        return delta.rows_of(opened, self.tables, table, columns, where=where, pruned=conditions)
 
 
-def _precision(properties: Sequence[Mapping[str, str]], loaded: Collection[int]) -> str:
-    if loaded:
-        names = ", ".join(map(str, sorted(loaded)))
-        return f"not exact for log partitions {names}: they were loaded or reloaded later"
-    if any(base_properties.get(PROPERTY_HISTORY) != HISTORY_ALL for base_properties in properties):
-        return "offsets are exact to the micro-batch (--history all)"
-    return "exact"
+@dataclass(frozen=True, slots=True)
+class _Precision:
+    """How exact the rows are between two snapshots.
+
+    Attributes:
+        properties: those of both snapshots.
+        read_at: a time at which all records in between had been read.
+        loaded: the log partitions whose rows history may not explain.
+    """
+
+    properties: Sequence[Mapping[str, str]]
+    read_at: datetime
+    loaded: Collection[int]
+
+    def text(self, moment: datetime) -> str:
+        """The precision of a moment in between."""
+        if self.loaded:
+            names = ", ".join(map(str, sorted(self.loaded)))
+            return f"not exact for log partitions {names}: they were loaded or reloaded later"
+        if all(each.get(PROPERTY_HISTORY) == HISTORY_ALL for each in self.properties):
+            return "exact"
+        resolutions = [each.get(PROPERTY_HISTORY_RESOLUTION) for each in self.properties]
+        if None in resolutions:
+            return "offsets are exact to the micro-batch (--history all)"
+        age_ms = (self.read_at - moment) // timedelta(milliseconds=1)
+        interval_ms = max(
+            parse_history_resolution(resolution).interval_ms(age_ms)
+            for resolution in resolutions
+            if resolution is not None
+        )
+        return (
+            f"an offset may be the one of up to {time_text(interval_ms)} earlier "
+            "(--history all is exact)"
+        )
 
 
 def _read_to_end(progress: pa.Table, moment: datetime) -> datetime:

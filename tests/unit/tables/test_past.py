@@ -20,6 +20,7 @@ from unittest import mock
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from coordinator_state.insight.group_status import StatusRules
@@ -31,9 +32,11 @@ from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
 from streaming.tables import base_maintenance, bases, maintenance
+from streaming.tables import reader as reader_module
 from streaming.tables.base_maintenance import MOST_AGE, maintain_bases, make_base
 from streaming.tables.bases import BasePlace, bases_of
 from streaming.tables.creation import keep_snapshots, set_properties
+from streaming.tables.durations import DEFAULT_HISTORY_RESOLUTION
 from streaming.tables.folder import keep_up_to_date
 from streaming.tables.maintenance import tidy_up
 from streaming.tables.past import Past
@@ -249,6 +252,49 @@ def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(forgotten: Live) -> None:
     with pytest.raises(ConfigurationError, match="the tables reach from"):
         TableReader(forgotten.tables, as_of=forgotten.moments[0].at)
     assert newest.before(forgotten.moments[0].at) is None
+
+
+class TestGap:
+    """Records of a time in which `run` was stopped, read by the next run in one micro-batch."""
+
+    @pytest.fixture
+    def times_ms(self, live: Live) -> list[int]:
+        times_ms = [_next_ms() for _ in range(3)]
+        apply_logs(live.apply, live.apply.progress.rows[LOG_PARTITION].next_offset, times_ms)
+        return times_ms
+
+    def test_a_moment_in_it_has_the_records_up_to_it(
+        self, live: Live, times_ms: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reader_module, "_LIVE", timedelta(0))
+        newest = TableReader(live.tables)
+        past = Past(newest, since=live.moments[-1].at, prefers_snapshots=True)
+        before = live.moments[-1].next_offset
+        for number, time_ms in enumerate(times_ms[:-1]):
+            at = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+            for reader in (TableReader(live.tables, as_of=at), past.at(at), newest.before(at)):
+                assert reader is not None
+                assert str(reader.rebuilt_from).endswith("; exact")
+                next_offset = reader.load_states[LOG_PARTITION].next_offset
+                assert next_offset == before + (number + 1) * RECORDS
+                times = reader.read(OFFSET_COMMITS.name)["record_timestamp"]
+                assert pc.max(times).as_py() == at
+
+    def test_a_live_run_is_read_from_its_snapshots(self, live: Live, times_ms: list[int]) -> None:
+        at = datetime.fromtimestamp(times_ms[1] / 1000, timezone.utc)
+        reader = TableReader(live.tables, as_of=at)
+        assert reader.rebuilt_from is None
+        assert rows_of(reader) == live.moments[-1].rows
+
+    def test_without_records_of_the_gap_the_snapshot_is_right(
+        self, live: Live, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reader_module, "_LIVE", timedelta(0))
+        at = datetime.now(timezone.utc)
+        live.micro_batches(1)
+        reader = TableReader(live.tables, as_of=at)
+        assert reader.rebuilt_from is None
+        assert rows_of(reader) == live.moments[-2].rows
 
 
 def test_a_longer_retention_does_not_hide_the_bases(forgotten: Live, tmp_path: Path) -> None:
@@ -509,6 +555,7 @@ def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
         offsets_retention_ms=604_800_000,
         snapshot_retention=timedelta(minutes=6),
         history=HISTORY_OFF,
+        history_resolution=DEFAULT_HISTORY_RESOLUTION,
         status_rules=StatusRules(),
     )
     assert bases_of(live.tables) == []
