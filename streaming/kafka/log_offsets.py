@@ -17,7 +17,7 @@ see it, or its partition is leaderless. An unreadable log end affects the answer
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -41,6 +41,7 @@ UNAVAILABLE: Final = "unavailable"
 
 _TOPICS_PER_REQUEST: Final = 1_000
 _CONSUMER: Final = -1
+_NO_OFFSET: Final = -1
 _FETCHES: Final = 32
 """Of the end of a log; one that takes more is unknown."""
 _LOGS_PER_FETCH: Final = 50
@@ -75,6 +76,16 @@ class LogOffsetsClient(RetryingClient):
             return []
         return self.with_retries(lambda: self._sample(partitions, whole_topics))
 
+    def past_ends(
+        self, partitions: Collection[TopicPartition], timestamps_ms: Iterable[int]
+    ) -> list[dict[TopicPartition, int | None]]:
+        """Ask for the first offset whose record has each timestamp or a later one.
+
+        It is None if no record has. A leader that does not answer, and a log with an error, are
+        left out.
+        """
+        return self.with_retries(lambda: self._past_ends(partitions, timestamps_ms))
+
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, int | DecodeError]:
@@ -98,6 +109,29 @@ class LogOffsetsClient(RetryingClient):
             if not topic.error_code and not topic.is_internal
             for partition in topic.partitions
         )
+
+    async def _past_ends(
+        self, partitions: Collection[TopicPartition], timestamps_ms: Iterable[int]
+    ) -> list[dict[TopicPartition, int | None]]:
+        metadata = await self._metadata({at.topic for at in partitions})
+        leaders: dict[int, list[TopicPartition]] = defaultdict(list)
+        for at in partitions:
+            leader = metadata[at.topic].leaders.get(at.partition, -1)
+            if leader >= 0:
+                leaders[leader].append(at)
+        rounds = []
+        for timestamp_ms in timestamps_ms:
+            question = _Question("log_end_offset", timestamp_ms, 0)
+            answers = await self._list_offsets(leaders, [question])
+            rounds.append(
+                {
+                    at: None if offset == _NO_OFFSET else offset
+                    for at, answer in answers.items()
+                    for error_code, offset in answer.values()
+                    if not error_code
+                }
+            )
+        return rounds
 
     async def _end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
@@ -218,7 +252,9 @@ class LogOffsetsClient(RetryingClient):
         return metadata_by_topic
 
     async def _list_offsets(
-        self, leaders: Mapping[int, list[TopicPartition]]
+        self,
+        leaders: Mapping[int, list[TopicPartition]],
+        questions: Sequence[_Question] = _QUESTIONS,
     ) -> dict[TopicPartition, dict[str, tuple[int, int]]]:
         """Return error code and offset by question; empty if a leader did not answer."""
         sent = [
@@ -229,7 +265,7 @@ class LogOffsetsClient(RetryingClient):
                 ),
             )
             for leader, partitions in leaders.items()
-            for question in _QUESTIONS
+            for question in questions
         ]
         answers_by_place: dict[TopicPartition, dict[str, tuple[int, int]]] = defaultdict(dict)
         for question, future in sent:

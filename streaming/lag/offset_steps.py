@@ -23,7 +23,7 @@ from streaming.tables.schemas import GROUP_OFFSETS, LOG_OFFSETS, OFFSET_COMMITS
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _KNOWN_FOR: Final = 2 * CONFIRM_EVERY
-"""The log end counts as unknown after this time without a sample."""
+"""The log end counts as unknown in a longer time without a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,20 @@ class LogEnds:
     markers: Steps
 
     def at(self, grid: Floats) -> Floats:
-        """The log end at each point of a grid, interpolated between two samples."""
+        """The log end at each point of a grid, interpolated between two samples.
+
+        It is unknown between two samples that are far apart: `run` was stopped, and the brokers
+        could not say.
+        """
         times = self.ends.at_ms
+        before = np.searchsorted(times, grid, side="right") - 1
+        after = np.searchsorted(times, grid, side="left")
+        is_last = after == times.size
+        # A point after the last sample stands for the next one.
+        next_ms = np.where(is_last, grid, times[np.minimum(after, times.size - 1)])
+        is_known = next_ms - times[np.maximum(before, 0)] <= _KNOWN_FOR / timedelta(milliseconds=1)
         log_ends = np.interp(grid, times, self.ends.values, left=np.nan)
-        log_ends[grid > times[-1] + _KNOWN_FOR / timedelta(milliseconds=1)] = np.nan
-        return log_ends
+        return np.where(is_known, log_ends, np.nan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,10 +27,11 @@ from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.last_writes import newest_sample
 from streaming.lag.owners import owners
-from streaming.lag.sample_runs import MAX_SAMPLE_AGE, SampleRuns
+from streaming.lag.sample_runs import MAX_SAMPLE_AGE, Sample, SampleRuns
 from streaming.lag.share_offsets import share_progress
 from streaming.lag.unwritten_samples import UnwrittenSamples
 from streaming.run.external_sampling import ExternalSampling
+from streaming.run.missed_sampling import MissedSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -72,7 +74,10 @@ class LogOffsetsSampling:
     _members_version: int = -1
     _listed: frozenset[TopicPartition] = frozenset()
     _list_at_s: float = 0.0
-    _ends: dict[TopicPartition, _End] | None = None
+    _ends: dict[TopicPartition, _End] = field(default_factory=dict)
+    _has_begun: bool = False
+    _missed: MissedSampling = field(init=False)
+    _clock_skew: timedelta = timedelta()
     _is_failing: bool = False
     _dropped: int = 0
 
@@ -80,6 +85,7 @@ class LogOffsetsSampling:
         self._client = LogOffsetsClient(
             self.bootstrap_servers, self.kafka_config, retry_timeout_s=_RETRY_TIMEOUT_S
         )
+        self._missed = MissedSampling(self._client)
 
     def close(self) -> None:
         """Close the connections."""
@@ -118,9 +124,17 @@ class LogOffsetsSampling:
     def _sample(self) -> None:
         sampled_at = utc_now()
         places = self._topic_partitions() | self._all_partitions()
+        if not self._has_begun:
+            self._continue_earlier_run()
+            self._has_begun = True
         samples = self._with_markers(self._client.sample(places, whole_topics=True))
         self.metrics.seen_logs((sample.state for sample in samples), len(self._unreadable))
-        if dropped := self._unwritten.add(self.runs.keep(sampled_at, samples)):
+        self._write(self.runs.keep(sampled_at, samples))
+        by_place = {_place(sample): sample for sample in samples}
+        self._write(self._missed.before(sampled_at, by_place, self._clock_skew))
+
+    def _write(self, samples: list[Sample]) -> None:
+        if dropped := self._unwritten.add(samples):
             if not self._dropped:
                 logger.warning("too many unwritten samples of log offsets: dropping the oldest")
             self._dropped += dropped
@@ -130,6 +144,7 @@ class LogOffsetsSampling:
     def _topic_partitions(self) -> frozenset[TopicPartition]:
         """Return every topic partition of a group, and the log partitions with its progress."""
         reader = TableReader(self.writer.tables)
+        self._clock_skew = reader.clock_skew
         version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
         if version != self._offsets_version:
             rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
@@ -168,8 +183,6 @@ class LogOffsetsSampling:
 
     def _with_markers(self, samples: list[LogOffsets]) -> list[LogOffsets]:
         """Add the number of offsets without a record at the end of idle logs near a group."""
-        if self._ends is None:
-            self._ends = self._known_ends()
         before, self._ends = self._ends, {}
         idle = {}
         for sample in samples:
@@ -195,22 +208,29 @@ class LogOffsetsSampling:
             for at in (_place(sample),)
         ]
 
-    def _known_ends(self) -> dict[TopicPartition, _End]:
-        """Return the ends that an earlier run has read: their records may be deleted since."""
+    def _continue_earlier_run(self) -> None:
+        """Take over the last samples of an earlier run, and the ends that it has read.
+
+        Their records may be deleted since.
+        """
         reader = TableReader(self.writer.tables)
         newest = newest_sample(reader, reader.moment)
         if newest is None:
-            return {}
+            return
         since = newest - MAX_SAMPLE_AGE
-        during = [("day", ">=", since.date()), ("sampled_at", ">=", since), ("end_markers", ">", 0)]
-        columns = ["topic", "partition", "topic_id", "sampled_at", "log_end_offset", "end_markers"]
-        rows = reader.read(LOG_OFFSETS.name, columns, during).sort_by("sampled_at")
-        return {
-            TopicPartition(row["topic"], row["partition"]): _End(
-                row["log_end_offset"], row["topic_id"], was_asked=True, markers=row["end_markers"]
+        during = [("day", ">=", since.date()), ("sampled_at", ">=", since)]
+        columns = [each.name for each in fields(LogOffsets)]
+        rows = reader.read(LOG_OFFSETS.name, [*columns, "sampled_at"], during).sort_by("sampled_at")
+        samples = [LogOffsets(**row) for row in rows.select(columns).to_pylist()]
+        logs = {_place(sample): sample for sample in samples}
+        self._ends = {
+            at: _End(
+                sample.log_end_offset, sample.topic_id, was_asked=True, markers=sample.end_markers
             )
-            for row in rows.to_pylist()
+            for at, sample in logs.items()
+            if sample.log_end_offset is not None and sample.end_markers
         }
+        self._missed.continue_from(newest, logs)
 
     def _ask_markers(
         self, ends: Mapping[TopicPartition, int], known: Mapping[TopicPartition, _End]

@@ -59,7 +59,7 @@ _OF_SNAPSHOT = (PROPERTY_SEMANTICS, PROPERTY_KAFKA_RELEASE)
 _OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY, PROPERTY_HISTORY_RESOLUTION)
 _SMALL_SKEW_MS = 5_000
 _LIVE = timedelta(seconds=5)
-"""A live `run` writes a snapshot at most so long after the records."""
+"""A `run` that is never behind writes the next snapshot at most so long after one."""
 _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
 """Tables without history: they are empty at moments before the oldest snapshot."""
 _REACH_OF_RATES = timedelta(minutes=5)
@@ -439,13 +439,14 @@ class TableReader(TableProperties):
 
         It was stopped, or behind. Tables without a base or history stay the snapshot.
         """
-        written_at = self._moments.of(version)
-        if version == self._moments.newest or written_at is None:
+        if version == self._moments.newest:
             return
+        written_at, next_at = self._moments.of(version), self._moments.of(version + 1)
+        is_live = bool(written_at and next_at and next_at - written_at <= _LIVE)
         is_behind = any(
             load.next_offset < load.high_watermark for load in load_states(self._progress).values()
         )
-        if (not is_behind and moment - written_at <= _LIVE) or self.history_mode == HISTORY_OFF:
+        if (is_live and not is_behind) or self.history_mode == HISTORY_OFF:
             return
         if self._rebuilding is None:
             self._rebuilding = self.rebuilding(moment, moment)

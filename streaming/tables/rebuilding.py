@@ -208,6 +208,8 @@ class Rebuilding:
             progress: the rows of `load_progress` of the snapshot.
             moment: a moment at or after that of the snapshot.
         """
+        if not progress.num_rows:
+            return False
         read_to = pa.table(
             [progress["log_partition"], progress["next_offset"]],
             names=["log_partition", "next_offset"],

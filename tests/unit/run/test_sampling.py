@@ -62,7 +62,11 @@ class Sampled:
         self.client = self.sampling._client
         self.asked: list[set[str]] = []
         self._answer = answer
+        self.ends_ago: list[tuple[float, int]] = []
+        """The seconds ago since which the log has an end; no end is known of earlier times."""
+        self.asked_ago: list[list[float]] = []
         monkeypatch.setattr(self.client, "sample", self._sample)
+        monkeypatch.setattr(self.client, "past_ends", self._past_ends)
 
     def _sample(
         self, partitions: frozenset[TopicPartition], *, whole_topics: bool
@@ -70,6 +74,17 @@ class Sampled:
         assert whole_topics
         self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
         return self._answer(partitions)
+
+    def _past_ends(
+        self, partitions: list[TopicPartition], timestamps_ms: list[int]
+    ) -> list[dict[TopicPartition, int]]:
+        now_ms = datetime.now(timezone.utc).timestamp() * 1_000
+        ages = [(now_ms - timestamp_ms) / 1_000 for timestamp_ms in timestamps_ms]
+        self.asked_ago.append(ages)
+        return [
+            {at: end for at in partitions for since, end in self.ends_ago if age <= since}
+            for age in ages
+        ]
 
     def sample(self, times: int = 1) -> None:
         for _ in range(times):
@@ -224,6 +239,67 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
     sampled.sample(2)
     assert sampled.metric("unreadable_log_ends") == 0
     assert sampled.metric("sampling_total", outcome="failed") == 0
+
+
+# --- moments without samples ---------------------------------------------------------------------
+
+
+def sampled_before(tables: str, age: timedelta, end: int) -> None:
+    """A sample of an earlier run."""
+    sample = {"topic": "t", "partition": 0, "topic_id": "T", "log_end_offset": end}
+    at = {"sampled_at": datetime.now(timezone.utc) - age}
+    write_rows(tables, "log_offsets", [with_defaults("log_offsets", sample | at)])
+
+
+def test_the_log_ends_of_the_time_without_a_run_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "streaming.run.missed_sampling")
+    tables = create_tables(tmp_path)
+    sampled_before(tables, timedelta(minutes=10), 9)
+    sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
+    sampled.ends_ago = [(1_000, 9), (400, 20), (200, 30)]
+    sampled.sample(2)
+    (ages,) = sampled.asked_ago
+    assert 590 < ages[0] < 601
+    assert len(ages) in (119, 120)
+    now = datetime.now(timezone.utc)
+    rows = [
+        (row["log_end_offset"], (now - row["sampled_at"]).total_seconds()) for row in sampled.rows()
+    ]
+    by_end = {end: [age for other, age in rows if other == end] for end in (9, 20, 30)}
+    assert 390 < min(by_end[9]) < 410
+    assert 390 < max(by_end[20]) < 401
+    assert 190 < min(by_end[20]) < 210
+    assert 190 < max(by_end[30]) < 201
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert re.match("asked for the ends of 1 logs since .*, at 1[12]", line)
+
+
+def test_the_log_ends_before_the_first_sample_are_asked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(30)])
+    sampled.ends_ago = [(86_400, 20)]
+    sampled.sample(2)
+    assert len(sampled.asked_ago) == 1
+    assert sampled.ends()[0] == 20
+
+
+def test_a_gap_stays_one_if_the_brokers_do_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = create_tables(tmp_path)
+    sampled_before(tables, timedelta(minutes=10), 9)
+    sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
+
+    def past_ends(*_: Any) -> None:
+        raise TimeoutError("nobody answers")
+
+    monkeypatch.setattr(sampled.client, "past_ends", past_ends)
+    sampled.sample()
+    assert sampled.ends() == [9, 30]
+    assert sampled.metric("sampling_total", outcome="done") == 1
 
 
 # --- failures ------------------------------------------------------------------------------------

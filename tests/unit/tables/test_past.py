@@ -280,7 +280,10 @@ class TestGap:
                 times = reader.read(OFFSET_COMMITS.name)["record_timestamp"]
                 assert pc.max(times).as_py() == at
 
-    def test_a_live_run_is_read_from_its_snapshots(self, live: Live, times_ms: list[int]) -> None:
+    def test_a_live_run_is_read_from_its_snapshots(
+        self, live: Live, times_ms: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reader_module, "_LIVE", timedelta(days=1))
         at = datetime.fromtimestamp(times_ms[1] / 1000, timezone.utc)
         reader = TableReader(live.tables, as_of=at)
         assert reader.rebuilt_from is None
