@@ -85,8 +85,8 @@ def _waits(
 ) -> tuple[Int64s, Int64s]:
     """Return the key of each wait and its length.
 
-    History from before the first sample of a log was loaded, and a load leaves out most commits. So
-    only waits since then count, and the last one: a load keeps the last two commits.
+    Before the first sample of a log, nobody knows since when a record was there to read. So only
+    waits since then count, and the last one.
     """
     before = np.flatnonzero(key[1:] == key[:-1])
     is_last = np.append(np.diff(key[before]) != 0, True)[: before.size]

@@ -18,13 +18,14 @@ from streaming.clock import moment_ms
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
 
-_MOST_MOMENTS: Final = 240
-_MOST_ANSWERS: Final = 100_000
+_MOST_MOMENTS: Final = 300
+_MOST_ANSWERS: Final = 300_000
 """Of all logs and moments."""
 _OLDEST: Final = timedelta(days=6)
-_FIRST_AGE: Final = timedelta(seconds=5)
+_YOUNG: Final = timedelta(hours=1)
+_YOUNG_STEP: Final = timedelta(seconds=15)
 _AGE_RATIO: Final = 1.1
-"""Of two moments before the first sample: so exact is the time lag of an older record."""
+"""Of two older moments before the first sample: so exact is the time lag of an older record."""
 
 
 class PastEnds(NamedTuple):
@@ -59,9 +60,9 @@ def _moments_between(begin: datetime, end: datetime) -> Iterator[datetime]:
 
 
 def _moments_before(end: datetime) -> Iterator[datetime]:
-    ages = [_FIRST_AGE]
+    ages = [_YOUNG_STEP]
     while ages[-1] < _OLDEST:
-        ages.append(ages[-1] * _AGE_RATIO)
+        ages.append(ages[-1] + _YOUNG_STEP if ages[-1] < _YOUNG else ages[-1] * _AGE_RATIO)
     yield from (end - age for age in reversed(ages))
 
 

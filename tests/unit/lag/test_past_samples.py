@@ -93,7 +93,7 @@ def test_moments_of_a_gap_are_as_far_apart_as_commits_of_history() -> None:
     moments = missed_moments(ago(63), _NOW, 10)
     assert moments == [ago(seconds) for seconds in range(60, 0, -5)]
     hours = missed_moments(ago(30_000), _NOW, 10)
-    assert 200 <= len(hours) <= 240
+    assert 240 <= len(hours) <= 300
     assert hours[0] - ago(30_000) <= timedelta(minutes=5)
     assert _NOW - hours[-1] < timedelta(seconds=60)
 
@@ -102,12 +102,12 @@ def test_moments_before_the_first_sample_are_close_to_it_and_reach_back_days() -
     moments = missed_moments(None, _NOW, 10)
     assert moments == sorted(moments)
     ages = [(_NOW - moment).total_seconds() for moment in moments]
-    assert ages[-1] == 5
+    assert ages[-1] == 15
     assert ages[0] > 5 * 86_400
-    assert all(older < 1.11 * younger for older, younger in pairwise(ages))
+    assert all(older - younger < max(15.1, 0.11 * younger) for older, younger in pairwise(ages))
 
 
 @pytest.mark.parametrize("begin", [None, ago(86_400)])
 def test_many_logs_have_fewer_moments(begin: datetime | None) -> None:
-    assert 5 <= len(missed_moments(begin, _NOW, 10_000)) <= 10
+    assert 15 <= len(missed_moments(begin, _NOW, 10_000)) <= 30
     assert missed_moments(begin, _NOW, 1_000_000) == []
