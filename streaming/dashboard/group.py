@@ -9,6 +9,7 @@ from streaming.dashboard.group_tabs.shown_group import ShownGroup, named_period
 from streaming.dashboard.group_tabs.tabs import chosen_of, shown, tab_address, tabs_of
 from streaming.dashboard.period import SPANS, period_of
 from streaming.served.snapshot import ServedSnapshot
+from streaming.tables.properties import history_interval_ms
 from streaming.views.history import history
 
 
@@ -28,6 +29,7 @@ def page() -> str:
         abort(404, f"Group {group_id!r} does not exist at this moment and has no events.")
     tabs = tabs_of(group)
     chosen = chosen_of(tabs)
+    period, reader = period_of(snapshot.reader.moment), snapshot.reader
     return render_template(
         "group.html",
         snapshot=snapshot,
@@ -39,7 +41,8 @@ def page() -> str:
         tabs=[(tab, tab.count(group), tab_address(tab)) for tab in tabs],
         chosen=chosen,
         table=shown(chosen, group),
-        period=period_of(snapshot.reader.moment),
+        period=period,
+        interval_ms=history_interval_ms(reader.properties, reader.moment - period.since),
         spans=SPANS,
     )
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import Final
 
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
+from streaming.tables.durations import parse_history_resolution
 from streaming.tables.schemas import (
+    HISTORY_ALL,
     PROPERTY_CLUSTER_ID,
     PROPERTY_EXTERNAL,
     PROPERTY_FORMAT_VERSION,
@@ -29,6 +32,23 @@ _RELEASE_BEFORE_FORMAT_8: Final = "4.2"
 def release_of(properties: Mapping[str, str]) -> Release:
     """The Kafka release whose rules group records were replayed by."""
     return Release.parse(properties.get(PROPERTY_KAFKA_RELEASE, _RELEASE_BEFORE_FORMAT_8))
+
+
+def history_interval_ms(properties: Mapping[str, str], age: timedelta) -> int | None:
+    """The interval in which history has the offset of each key at least once.
+
+    It is 0 for `--history all`, and None before the first run that keeps a resolution.
+
+    Args:
+        properties: those of `load_progress`.
+        age: the age of the records when they were read, at most.
+    """
+    if properties.get(PROPERTY_HISTORY) == HISTORY_ALL:
+        return 0
+    text = properties.get(PROPERTY_HISTORY_RESOLUTION)
+    if text is None:
+        return None
+    return parse_history_resolution(text).interval_ms(age // timedelta(milliseconds=1))
 
 
 def limits_of(properties: Mapping[str, str]) -> StatusRules:

@@ -25,7 +25,6 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.errors import MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.bases import BasePlace, bases_of
-from streaming.tables.durations import parse_history_resolution
 from streaming.tables.kept_history import Conditions, KeptHistory
 from streaming.tables.load_state import (
     begun,
@@ -37,7 +36,7 @@ from streaming.tables.load_state import (
     reloaded_at,
 )
 from streaming.tables.moments import TIME
-from streaming.tables.properties import release_of
+from streaming.tables.properties import history_interval_ms, release_of
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_EVENTS,
@@ -45,12 +44,9 @@ from streaming.tables.schemas import (
     GROUP_OFFSETS,
     GROUP_RECORDS,
     GROUPS,
-    HISTORY_ALL,
     LOAD_PROGRESS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
-    PROPERTY_HISTORY,
-    PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_SEMANTICS,
     QUARANTINE,
     STATE_CURRENT,
@@ -386,19 +382,15 @@ class _Precision:
         if self.loaded:
             names = ", ".join(map(str, sorted(self.loaded)))
             return f"not exact for log partitions {names}: they were loaded or reloaded later"
-        if all(each.get(PROPERTY_HISTORY) == HISTORY_ALL for each in self.properties):
-            return "exact"
-        resolutions = [each.get(PROPERTY_HISTORY_RESOLUTION) for each in self.properties]
-        if None in resolutions:
+        age = self.read_at - moment
+        intervals_ms = [history_interval_ms(each, age) for each in self.properties]
+        if None in intervals_ms:
             return "offsets are exact to the micro-batch (--history all)"
-        age_ms = (self.read_at - moment) // timedelta(milliseconds=1)
-        interval_ms = max(
-            parse_history_resolution(resolution).interval_ms(age_ms)
-            for resolution in resolutions
-            if resolution is not None
-        )
+        longest_ms = max(filter(None, intervals_ms), default=0)
+        if not longest_ms:
+            return "exact"
         return (
-            f"an offset may be the one of up to {time_text(interval_ms)} earlier "
+            f"an offset may be the one of up to {time_text(longest_ms)} earlier "
             "(--history all is exact)"
         )
 
