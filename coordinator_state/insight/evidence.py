@@ -8,10 +8,18 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from coordinator_state.insight.group_facts import GroupFacts, PartitionHistory, RecordId, Row
+from coordinator_state.insight.group_facts import (
+    GroupFacts,
+    PartitionHistory,
+    RecordId,
+    Row,
+    UncommittedPartition,
+)
 from coordinator_state.insight.group_status import moment_text
 from coordinator_state.insight.sql_literal import sql_literal
 from coordinator_state.replay.groups import EXTERNAL
+
+Partition = PartitionHistory | UncommittedPartition
 
 MOST_RECORDS: Final = 3
 """Evidence names at most this many places."""
@@ -36,6 +44,7 @@ class Cause(str, Enum):
     CAUGHT_UP = "caught_up"
     SAME_OFFSET = "same_offset"
     MEMBERS_LEFT = "members_left"
+    NO_COMMITTED_OFFSET = "no_committed_offset"
     NO_OWNER = "no_owner"
     NO_COMMITS = "no_commits"
     PRODUCTION_RATE = "production_rate"
@@ -97,12 +106,12 @@ def dated(text: str, first: datetime | None, last: datetime | None, facts: Group
     return f"{begin.removesuffix(' UTC')} to {end}: {text}"
 
 
-def topic_names(partitions: Sequence[PartitionHistory]) -> str:
+def topic_names(partitions: Sequence[Partition]) -> str:
     """The topics of partitions, a few of them."""
     return ", ".join(sorted({partition.topic for partition in partitions})[:MOST_RECORDS])
 
 
-def places_text(partitions: Sequence[PartitionHistory]) -> str:
+def places_text(partitions: Sequence[Partition]) -> str:
     """Partitions by name, or their number and the first of them."""
     if len(partitions) <= MOST_RECORDS:
         return ", ".join(partition.place for partition in partitions)
@@ -161,7 +170,7 @@ def partition_sql(partition: PartitionHistory) -> str:
     return f"topic = {sql_literal(partition.topic)} AND partition = {partition.partition}"
 
 
-def samples_sql(partitions: Sequence[PartitionHistory]) -> str:
+def samples_sql(partitions: Sequence[Partition]) -> str:
     """The query for the offset samples of the topics of partitions."""
     topics = ", ".join(
         sql_literal(topic) for topic in sorted({partition.topic for partition in partitions})

@@ -38,7 +38,7 @@ class PartitionHistory:
     time between two commits. The last `same` commits have its committed offset; `same_since` is the
     first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
     to `last_aborted`. `pause` is the longest time between two applied commits. `recreated_at` is
-    the time of the first sample of a new topic id.
+    when the topic was created again after the last commit.
     """
 
     topic: str
@@ -46,6 +46,7 @@ class PartitionHistory:
     lag: int | None
     log_end_offset: int | None
     topic_state: str | None
+    gone_since: datetime | None = None
     data_lost: int | None
     waiting_ms: int | None = None
     retention_margin_ms: int | None = None
@@ -59,6 +60,26 @@ class PartitionHistory:
     first_aborted: Commit | None = None
     last_aborted: Commit | None = None
     recreated_at: datetime | None = None
+
+    @property
+    def place(self) -> str:
+        """The topic and partition."""
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncommittedPartition:
+    """A partition that the group reads without a committed offset; null as in `group_lag`."""
+
+    topic: str
+    partition: int
+    lag: int | None
+    is_lag_lower_bound: bool | None
+    topic_state: str | None
+    gone_since: datetime | None
+    uncommitted_since: datetime
+    recreated_at: datetime | None
+    owner: tuple[str, str] | None
 
     @property
     def place(self) -> str:
@@ -133,6 +154,7 @@ class GroupFacts:
     is_healthy: bool
     lag: int | None
     partitions: Sequence[PartitionHistory]
+    uncommitted: Sequence[UncommittedPartition]
     transactions: Sequence[OpenTransaction]
     deleted: GroupDeletion | None
     members: Sequence[Row]

@@ -6,7 +6,7 @@ partition; a group has the status of its worst partition, or one of those below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -83,7 +83,8 @@ class StatusRules:
         aborting_after_ms: the minimum time since the last commit for STALL if all later commits
             were aborted.
         pending_after_ms: the minimum time for PENDING.
-        silent_after_ms: WARN if members commit nothing at all in assigned partitions for this time.
+        silent_after_ms: WARN if members commit nothing at all in assigned partitions for this time;
+            STOP after `pace_unknown_after_ms`.
         idle_after_ms: IDLE if a group without members has committed nothing for this time.
         hanging_after_ms: the longest time that brokers leave a transaction open, which is their
             `transaction.max.timeout.ms`. This is Kafka's default; `run` asks the brokers.
@@ -161,56 +162,28 @@ def rebalancing_loop(
     )
 
 
-_MOST_TOPICS: Final = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentMembers:
-    """Members whose assigned partitions have no committed offset.
+    """Members whose assigned partitions have neither a committed offset nor a known log end.
 
     Attributes:
         members: the number of such members.
         partitions: the number of such partitions.
         assigned_ms: the time since the last change of an assignment; None if unknown.
-        gone: the assigned topics that do not exist, in the order of their names.
-        records: the records produced to these partitions since then, at least; None if no log was
-            sampled.
-        waiting_ms: the age of the oldest of these records; None without any.
-        is_at_least: whether there may be more and older ones.
     """
 
     members: int
     partitions: int
     assigned_ms: int | None
-    gone: Sequence[str]
-    records: int | None
-    waiting_ms: int | None
-    is_at_least: bool
 
 
 def silent_verdict(facts: SilentMembers, rules: StatusRules) -> Verdict:
-    """Return the verdict for members that never committed in their assigned partitions."""
+    """Return the verdict for members that may have something to commit."""
     who = f"{count_text(facts.members, 'member')} with {count_text(facts.partitions, 'partition')}"
-    if facts.gone:
-        topics = ", ".join(facts.gone[:_MOST_TOPICS])
-        return Verdict(Status.TOPIC_GONE, f"{who}, but the cluster has no topic {topics}")
     if facts.assigned_ms is None or facts.assigned_ms <= rules.silent_after_ms:
         return Verdict(Status.OK, f"no commit yet from {who}")
     silent = f"no commit from {who} for {time_text(facts.assigned_ms)}"
-    if facts.records is None:
-        return Verdict(Status.WARN, f"{silent}; the log ends are unknown")
-    if not facts.records:
-        return Verdict(Status.OK, f"{silent}; no records were produced")
-    if facts.waiting_ms is None or facts.waiting_ms <= rules.silent_after_ms:
-        return Verdict(Status.OK, f"no commit yet from {who}")
-    least = "at least " if facts.is_at_least else ""
-    produced = f"{least}{count_text(facts.records, 'record')} produced, the first"
-    # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
-    is_stopped = min(facts.assigned_ms, facts.waiting_ms) > rules.pace_unknown_after_ms
-    return Verdict(
-        Status.STOP if is_stopped else Status.WARN,
-        f"{silent}; {produced} {least}{time_text(facts.waiting_ms)} ago",
-    )
+    return Verdict(Status.WARN, f"{silent}; the log ends are unknown")
 
 
 def stale_tables(written_at: datetime, now: datetime, rules: StatusRules) -> Verdict | None:

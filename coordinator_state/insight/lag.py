@@ -96,6 +96,8 @@ class LogHistories:
         sampled_at_ms: the latest time at which any log was sampled. A log without a sample at that
             time had not changed.
         samples: those of the present log: after it was last created or became shorter.
+        recreated_at_ms: the time of each log's first sample with its topic id, if earlier ones have
+            another; `UNKNOWN` otherwise.
     """
 
     def __init__(self, samples: LogSamples, count: int, sampled_at_ms: int | None = None) -> None:
@@ -113,7 +115,9 @@ class LogHistories:
         self.is_known = np.zeros(count, np.bool_)
         self.is_known[present.log] = True
         self.unknown[self.is_known] = None
-        self.samples = _of_current_log(present)
+        same = _of_current_topic(present)
+        self.recreated_at_ms = _recreated_at_ms(present, same, count)
+        self.samples = _since_shortened(same)
         numbers = np.arange(count)
         self._first = np.searchsorted(self.samples.log, numbers, side="left")
         self._past = np.searchsorted(self.samples.log, numbers, side="right")
@@ -187,12 +191,18 @@ class LogHistories:
             return np.full(log.size, UNKNOWN)
         return np.where(is_known, self.samples.log_end_offset[np.maximum(before, 0)], UNKNOWN)
 
-    def log_ends_from(self, log: Int64s, at_ms: Int64s) -> Int64s:
-        """Return the log end at a time as `log_ends_at`, or else in the first sample after it."""
-        ends = np.append(self.samples.log_end_offset, UNKNOWN)
-        first = ends[np.where(self.is_known[log], self._first[log], -1)]
-        log_ends = self.log_ends_at(log, at_ms)
-        return np.where(log_ends == UNKNOWN, first, log_ends)
+    def offsets_from(self, log: Int64s, at_ms: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the log start and the log end in the newest sample up to a time.
+
+        Without such a sample they are those of the first sample after it, or else `UNKNOWN`.
+        """
+        before = _first_past(self.samples.sampled_at_ms, self._first[log], self._past[log], at_ms)
+        sample = np.where(self.is_known[log], np.maximum(before - 1, self._first[log]), -1)
+        start, end = (
+            np.append(offsets, UNKNOWN)[sample]
+            for offsets in (self.samples.log_start_offset, self.samples.log_end_offset)
+        )
+        return start, end
 
     def produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
         """Return when offsets stopped being the log end; it needs a sample before and after."""
@@ -227,12 +237,27 @@ def _last_of_each(log: Int64s) -> Int64s:
     return np.flatnonzero(np.append(log[1:] != log[:-1], True)) if log.size else log
 
 
-def _of_current_log(present: LogSamples) -> LogSamples:
-    """Keep samples with the newest topic id, from the last time that the log became shorter."""
+def _of_current_topic(present: LogSamples) -> LogSamples:
+    """Keep samples with the newest topic id of their log."""
     last = _last_of_each(present.log)
     sizes = np.diff(last, prepend=-1)
     is_same = present.topic_id == np.repeat(present.topic_id[last], sizes)
-    same = present if is_same.all() else present.only(is_same)
+    return present if is_same.all() else present.only(is_same)
+
+
+def _recreated_at_ms(present: LogSamples, same: LogSamples, count: int) -> Int64s:
+    """Return the time of the first of the same samples of each log that has lost some of them."""
+    at_ms = np.full(count, UNKNOWN)
+    if len(same) == len(present):
+        return at_ms
+    lost = np.bincount(present.log, minlength=count) - np.bincount(same.log, minlength=count)
+    # The last assignment of an index holds.
+    at_ms[same.log[::-1]] = same.sampled_at_ms[::-1]
+    return np.where(lost > 0, at_ms, UNKNOWN)
+
+
+def _since_shortened(same: LogSamples) -> LogSamples:
+    """Keep samples from the last time that the log became shorter."""
     is_shorter = np.zeros(len(same), np.bool_)
     is_shorter[1:] = (same.log_end_offset[1:] < same.log_end_offset[:-1]) & (
         same.log[1:] == same.log[:-1]

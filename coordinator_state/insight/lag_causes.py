@@ -11,6 +11,7 @@ from coordinator_state.insight.evidence import (
     MOST_RECORDS,
     Cause,
     Evidence,
+    Partition,
     commits_sql,
     group_sql,
     partition_sql,
@@ -27,6 +28,7 @@ from coordinator_state.insight.group_facts import (
 )
 from coordinator_state.insight.group_status import Status, count_text, time_text
 from coordinator_state.insight.lag import GONE
+from coordinator_state.insight.lag_text import behind_text
 from coordinator_state.insight.transaction_commands import transaction_commands
 
 _PENDING_FOR: Final = timedelta(seconds=10)
@@ -114,27 +116,38 @@ def _owner_text(transaction: OpenTransaction) -> str:
 
 def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     """Topics that were deleted or created again, and records deleted before they were read."""
-    gone = [partition for partition in facts.partitions if partition.topic_state == GONE]
+    places: list[Partition] = [*facts.partitions, *facts.uncommitted]
+    gone = [partition for partition in places if partition.topic_state == GONE]
     if gone:
-        topics = topic_names(gone)
+        remaining = [partition for partition in facts.partitions if partition in gone]
+        verb = "remains" if len(remaining) == 1 else "remain"
+        first = min((at for at in (place.gone_since for place in gone) if at), default=None)
+        by = "" if first is None else f" by {when(first, facts)}"
+        remain = f"{count_text(len(remaining), 'committed offset')} {verb}"
         yield Evidence(
             cause=Cause.TOPIC_DELETED,
-            text=f"topic {topics} was deleted; {count_text(len(gone), 'committed offset')} "
-            f"{'remains' if len(gone) == 1 else 'remain'}",
-            record_ids=[partition.last.record_id for partition in gone[:MOST_RECORDS]],
+            text=f"topic {topic_names(gone)} was deleted{by}; "
+            f"{remain if remaining else 'members have it assigned, or subscribe to it'}",
+            at=first,
+            record_ids=[partition.last.record_id for partition in remaining[:MOST_RECORDS]],
             sql=samples_sql(gone),
         )
-    again = [partition for partition in facts.partitions if _is_recreated(partition)]
+    again = [partition for partition in places if partition.recreated_at is not None]
     if again:
-        first = again[0]
-        at = first.recreated_at
+        old = [partition for partition in facts.partitions if partition in again]
+        at = again[0].recreated_at
+        committed = "no committed offset since"
+        if old:
+            committed = (
+                f"committed offset {old[0].last.committed_offset:,} of {old[0].place} is of the "
+                f"deleted topic, log end {old[0].log_end_offset or 0:,}"
+            )
         yield Evidence(
             cause=Cause.TOPIC_RECREATED,
-            text=f"topic {topic_names(again)} was deleted and recreated by "
-            f"{when(at, facts)}: committed offset {first.last.committed_offset:,} of {first.place} "
-            f"belongs to the old topic, log end {first.log_end_offset or 0:,}",
+            text=f"topic {topic_names(again)} was deleted and created again at {when(at, facts)}; "
+            f"{committed}",
             at=at,
-            record_ids=[partition.last.record_id for partition in again[:MOST_RECORDS]],
+            record_ids=[partition.last.record_id for partition in old[:MOST_RECORDS]],
             sql=samples_sql(again),
         )
     lost = [partition for partition in facts.partitions if partition.data_lost]
@@ -147,11 +160,6 @@ def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
             record_ids=[partition.last.record_id for partition in lost[:MOST_RECORDS]],
             sql=samples_sql(lost),
         )
-
-
-def _is_recreated(partition: PartitionHistory) -> bool:
-    """Whether the committed offset is older than the topic."""
-    return partition.recreated_at is not None and partition.last.at < partition.recreated_at
 
 
 # --- partitions and rates
@@ -189,6 +197,7 @@ def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
             )
     yield from _one_partition(behind, facts)
     yield from _no_commits(facts)
+    yield from _uncommitted(facts)
 
 
 def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Evidence:
@@ -247,6 +256,26 @@ def _is_overdue(partition: PartitionHistory, facts: GroupFacts) -> bool:
         return False
     return silent > max(
         _OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=partition.usual_commit_ms)
+    )
+
+
+def _uncommitted(facts: GroupFacts) -> Iterator[Evidence]:
+    unread = [
+        partition
+        for partition in facts.uncommitted
+        if partition.lag and partition.recreated_at is None
+    ]
+    if not unread:
+        return
+    since = min(partition.uncommitted_since for partition in unread)
+    bound = any(partition.is_lag_lower_bound for partition in unread)
+    records = sum(partition.lag or 0 for partition in unread)
+    yield Evidence(
+        cause=Cause.NO_COMMITTED_OFFSET,
+        text=f"no committed offset of {places_text(unread)} since {when(since, facts)}: "
+        f"{behind_text(records, is_lower_bound=bound)}",
+        at=since,
+        sql=group_sql(facts, "group_lag", "lag DESC"),
     )
 
 

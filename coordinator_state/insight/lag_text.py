@@ -15,12 +15,20 @@ def lag_text(facts: PartitionFacts, growth_per_s: float | None = None) -> str:
     """Format the lag: "500 behind, oldest 90 s, +75/s"."""
     if facts.lag is None:
         return ""
-    text = f"{facts.lag:,} behind" + details_text(
-        facts.time_lag_ms, facts.time_lag_at_least_ms, growth_per_s
-    )
+    text = behind_text(facts.lag, is_lower_bound=facts.is_lag_lower_bound)
+    text += details_text(facts.time_lag_ms, facts.time_lag_at_least_ms, growth_per_s)
     if facts.sample_age_ms is not None and facts.sample_age_ms > OLD_SAMPLE_MS:
         text += f" (log end as of {time_text(facts.sample_age_ms)} ago)"
     return text
+
+
+def behind_text(lag: int, *, is_lower_bound: bool | None) -> str:
+    """Format a number of records to read.
+
+    >>> behind_text(1_250, is_lower_bound=False), behind_text(5, is_lower_bound=True)
+    ('1,250 behind', 'at least 5 behind')
+    """
+    return f"{'at least ' if is_lower_bound else ''}{lag:,} behind"
 
 
 def details_text(

@@ -93,6 +93,8 @@ def _waits(
     key, log = key[before], log[before]
     began_ms = committed_at_ms[before]
     is_known = is_last | (logs.is_known[log] & (began_ms >= logs.sampled_since_ms(log)))
+    # The samples are of the present topic.
+    is_known &= began_ms >= logs.recreated_at_ms[log]
     # A record that was there before the commit is older than it.
     began_ms = np.maximum(began_ms, logs.produced_at_ms(log, committed_offset[before]))
     waits_ms = committed_at_ms[before + 1] - began_ms

@@ -23,11 +23,19 @@ class PartitionFacts:
     Attributes:
         at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
             and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
+        has_member: whether a member has the partition assigned.
+        uncommitted_ms: the time for which the group has read the partition without a committed
+            offset; None with one.
+        gone_at_ms: the time of the first sample without the topic, in ms since the epoch; None if
+            it exists, or if unknown.
+        recreated_at_ms: when the topic was created again, in ms since the epoch, if the committed
+            offset is of the deleted topic, or if there is none since; None otherwise.
         behind_ms: how far the tables are behind the internal topic with the group's progress.
         unsubscribed_expires_in_ms: the time until the offset expires because no member subscribes
             to the topic any more; None if one does, if it is unknown, or without members.
         is_out_of_range: whether the committed offset is past a log end that was sampled after it.
         sample_age_ms: the time since the log end was sampled.
+        commit_age_ms: without a committed offset it is `uncommitted_ms`.
         commits: the number of recent commits, at least 1.
         commits_from_ms: the age of the first of them.
         usual_commit_ms, commit_waits: how long a record usually waits for a commit, and the number
@@ -57,6 +65,10 @@ class PartitionFacts:
     at_ms: int
     behind_ms: int | None
     has_members: bool
+    has_member: bool
+    uncommitted_ms: int | None
+    gone_at_ms: int | None
+    recreated_at_ms: int | None
     group_type: str
     topic_state: str | None
     committed_offset: int | None
@@ -67,6 +79,7 @@ class PartitionFacts:
     is_out_of_range: bool
     sample_age_ms: int | None
     lag: int | None
+    is_lag_lower_bound: bool
     lag_to_last_stable: int | None
     data_lost: int | None
     time_lag_ms: int | None

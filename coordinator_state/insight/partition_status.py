@@ -37,9 +37,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         # Later records may say anything, also that the offset or the topic is gone.
         return Verdict(Status.UNKNOWN, _stale_text(facts))
     if facts.topic_state == GONE:
-        return Verdict(
-            Status.TOPIC_GONE, f"the topic does not exist; {_offset_text(facts)} remains"
-        )
+        return Verdict(Status.TOPIC_GONE, _gone_text(facts))
     if facts.unsubscribed_expires_in_ms is not None:
         return Verdict(Status.OK, _unsubscribed_text(facts.unsubscribed_expires_in_ms))
     if _is_hanging(facts, rules):
@@ -51,8 +49,8 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     if facts.is_out_of_range:
         return Verdict(
             Status.OUT_OF_RANGE,
-            f"committed {facts.committed_offset:,}, but the log ends at "
-            f"{facts.log_end_offset:,}: a consumer that starts there resets it "
+            f"{_recreated_text(facts) or f'committed {facts.committed_offset:,}'}, but the log "
+            f"ends at {facts.log_end_offset:,}: a consumer that starts there resets it "
             "(auto.offset.reset)",
         )
     if facts.data_lost:
@@ -69,6 +67,25 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     return _healthy(facts, rules)
 
 
+def _recreated_text(facts: PartitionFacts) -> str:
+    """Say that the topic was created again, and the group has not committed since; or nothing."""
+    if facts.recreated_at_ms is None:
+        return ""
+    text = f"the topic was deleted and created again at {_moment(facts.recreated_at_ms, facts)}"
+    if facts.committed_offset is None:
+        return f"{text}; no committed offset since"
+    return f"{text}; {_offset_text(facts)} is of the deleted topic"
+
+
+def _gone_text(facts: PartitionFacts) -> str:
+    gone = "the topic does not exist"
+    if facts.gone_at_ms is not None:
+        gone = f"the topic was deleted by {_moment(facts.gone_at_ms, facts)}"
+    if facts.uncommitted_ms is None:
+        return f"{gone}; {_offset_text(facts)} remains"
+    return f"{gone}; a member {'has it assigned' if facts.has_member else 'subscribes to it'}"
+
+
 def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     """Return the verdict for a group that reads as fast as it needs to."""
     if facts.expires_in_ms is not None and facts.expires_in_ms < rules.expiring_within_ms:
@@ -80,19 +97,27 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             Status.UNKNOWN, f"the log end was sampled {time_text(facts.sample_age_ms)} ago"
         )
     if facts.lag:
-        return Verdict(Status.OK, "", lag_text(facts))
+        cause = "" if facts.uncommitted_ms is None else "no commit yet"
+        cause = _recreated_text(facts) or cause
+        return Verdict(Status.OK, cause, lag_text(facts))
     if not facts.has_members and facts.commit_age_ms > _limit_ms(
         rules.idle_after_ms, facts.usual_commit_ms, rules
     ):
         return Verdict(Status.IDLE, "caught up; no members")
-    return well_status(0, 0, has_members=facts.has_members)
+    return well_status(
+        0, 0, has_members=facts.has_members, is_uncommitted=facts.uncommitted_ms is not None
+    )
 
 
-def well_status(lag: int, time_lag_ms: int, *, has_members: bool) -> Verdict:
+def well_status(
+    lag: int, time_lag_ms: int, *, has_members: bool, is_uncommitted: bool = False
+) -> Verdict:
     """Return the verdict for a group that no rule but the last applies to: it is in use and well.
 
     It needs few facts, because most partitions are well.
     """
+    if is_uncommitted:
+        return Verdict(Status.OK, "no commit yet, and no new records")
     if lag:
         return Verdict(Status.OK, "", f"{lag:,} behind" + details_text(time_lag_ms, None, None))
     return Verdict(Status.OK, "caught up" if has_members else "caught up; the group has no members")
@@ -107,8 +132,7 @@ def _without_lag(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     """Return the verdict if the lag is unknown."""
     if _is_held(facts, rules):
         return Verdict(Status.PENDING, _held_text(facts))
-    if facts.committed_offset is None:
-        # Records that nobody acknowledges are a matter of `silent_verdict`.
+    if facts.committed_offset is None and facts.uncommitted_ms is None:
         return Verdict(Status.OK, "no record was acknowledged yet")
     return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
 
@@ -142,6 +166,8 @@ def _is_stale(facts: PartitionFacts, rules: StatusRules) -> bool:
 def _behind(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """Return the problem of a group with lag, None if it has none."""
     problem_rules = [_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow, _no_pace]
+    if facts.uncommitted_ms is not None:
+        problem_rules = [_open_transaction, _uncommitted]
     if _is_at_last_stable(facts) and not facts.aborted:
         # It has nothing to read until the transaction ends.
         problem_rules = [_open_transaction]
@@ -183,7 +209,35 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
 
 def _is_at_last_stable(facts: PartitionFacts) -> bool:
     """Whether the group has read up to an open transaction; `read_uncommitted` groups go on."""
+    if facts.uncommitted_ms is not None:
+        return facts.lag_to_last_stable == 0
     return facts.lag_to_last_stable == 0 and facts.committed_offset == facts.last_stable_offset
+
+
+def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """The group reads the partition, has never committed there, and there are records."""
+    silent_ms = facts.commit_age_ms
+    text = _recreated_text(facts) or "no committed offset"
+    # A member that has the partition may commit soon.
+    waited_ms = min(silent_ms, facts.time_lag_at_least_ms or 0)
+    status = Status.WARN
+    if facts.has_member:
+        if waited_ms <= rules.silent_after_ms:
+            return None
+        # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
+        status = Status.STOP if waited_ms > rules.pace_unknown_after_ms else Status.WARN
+        text += f" for {time_text(silent_ms)}" if facts.recreated_at_ms is None else ""
+        text += ", although a member has the partition"
+    elif facts.has_members:
+        text += ", and no member has the partition"
+    else:
+        text += ", and the group has no members"
+    if facts.committed_offset is not None:
+        text += ": a consumer that starts there skips the records before it"
+    elif not facts.is_lag_lower_bound:
+        name = "share.auto.offset.reset" if facts.group_type == SHARE else "auto.offset.reset"
+        text += f": a start with {name}=latest skips its records"
+    return status, text
 
 
 def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:

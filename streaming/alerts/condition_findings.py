@@ -163,6 +163,8 @@ class _Keys:
         counts = np.ones(values.size, np.bool_)
         if measure.needs_lag:
             counts = _floats(self.rows["lag"]) != 0
+        if measure.needs_commit:
+            counts = pc.is_valid(self.rows["commit_timestamp"]).to_numpy()
         is_partly_unknown = self._counted((np.isnan(exact) | self._is_unknown) & counts)
         totals: Any = self._totals(measure, values, counts & ~np.isnan(values))
         meets = ~np.isnan(totals)
@@ -170,10 +172,13 @@ class _Keys:
             meets &= limit.holds(totals)
             proves = measure.proves(limit.operator)
         holds = meets if limit is None or proves else meets & ~is_partly_unknown
-        is_lower_bound = np.zeros(self.count, np.bool_)
-        if measure.lower_bound is not None:
+        is_bound = np.zeros(values.size, np.bool_)
+        if measure.is_lower_bound is not None:
+            is_bound = self.rows[measure.is_lower_bound].fill_null(False).to_numpy()
+        elif measure.lower_bound is not None:
             lower_bound = _floats(self.rows[measure.lower_bound])
-            is_lower_bound = self._counted(np.isnan(exact) & ~np.isnan(lower_bound))
+            is_bound = np.isnan(exact) & ~np.isnan(lower_bound)
+        is_lower_bound = self._counted(is_bound)
         return _Limited(name, limit, totals, holds, is_partly_unknown & ~holds, is_lower_bound)
 
     @property

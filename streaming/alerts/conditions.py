@@ -30,8 +30,13 @@ class Measure(NamedTuple):
     """The value grows while the tables are behind, so that time is subtracted from it."""
     needs_lag: bool = False
     """Partitions with a lag of 0 do not have this measure."""
+    needs_commit: bool = False
+    """Partitions without a commit do not have this measure."""
     lower_bound: str | None = None
     """The column to use if `column` is null: the value is at least this."""
+    is_lower_bound: str | None = None
+    """The column that says that the value is a lower bound. It counts as the value: else a
+    partition in which nothing new arrives would keep an alert from its end."""
 
     def proves(self, operator: str) -> bool:
         """Whether a comparison that holds for the known partitions holds for all of them."""
@@ -39,7 +44,7 @@ class Measure(NamedTuple):
 
 
 MEASURES: Final[Mapping[str, Measure]] = {
-    "lag": Measure("lag", sum),
+    "lag": Measure("lag", sum, is_lower_bound="is_lag_lower_bound"),
     "lag_to_last_stable": Measure("lag_to_last_stable", sum),
     "data_lost": Measure("data_lost", sum),
     "time_lag": Measure(
@@ -51,7 +56,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
         lower_bound="time_lag_at_least_ms",
     ),
     "retention_margin": Measure("retention_margin_ms", min, is_time=True, needs_lag=True),
-    "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True),
+    "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True, needs_commit=True),
     "commit_rate": Measure("commit_rate_per_s", sum),
     "produce_rate": Measure("produce_rate_per_s", sum),
 }

@@ -46,7 +46,7 @@ class GroupsQuery(PagedQuery):
     topic: Annotated[
         list[str],
         Field(
-            description="Topics: groups with a committed offset of any of them.",
+            description="Topics: groups that read any of them.",
             default_factory=list,
         ),
     ]

@@ -56,11 +56,12 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
         raise ServiceUnavailable(
             f"the lag of group {group} is unknown: {stale.reason}", retry_after=_RETRY_AFTER_S
         )
+    rows = snapshot.partitions_of(group)
     scaling = scaling_lag(
         PartitionLag(Status(row["status"]), row["lag"], row["data_lost"], row["lag_to_last_stable"])
-        for row in snapshot.partitions_of(group)
+        for row in rows
     )
-    if not scaling.partitions:
+    if not rows:
         reader = snapshot.reader
         load = reader.load_states.get(partition_for(group, reader.log_partitions))
         if load is None or load.state != STATE_CURRENT:
@@ -68,14 +69,15 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
                 f"the lag of group {group} is unknown: its log partition is not loaded",
                 retry_after=_RETRY_AFTER_S,
             )
-        scaling = replace(scaling, scaling_lag=1, lag=1)
-    elif scaling.partitions_unknown and not scaling.scaling_lag:
+    if scaling.partitions_unknown and not scaling.scaling_lag:
         # A known lag of 0 beside unknown ones must not scale the group in.
         raise ServiceUnavailable(
             f"the lag of group {group} is unknown in {scaling.partitions_unknown} of "
-            f"{scaling.partitions} partitions with a committed offset",
+            f"{scaling.partitions} partitions",
             retry_after=_RETRY_AFTER_S,
         )
+    if not scaling.lag and all(row["committed_offset"] is None for row in rows):
+        scaling = replace(scaling, scaling_lag=1, lag=1)
     return GroupScalingLag(**shown.envelope, group_id=group, **asdict(scaling))
 
 

@@ -26,7 +26,7 @@ class TopicGroup:
     """Worst status of the group in a partition of the topic."""
     reason: str
     partitions: int
-    """Number of partitions of the topic with a committed offset of the group."""
+    """Number of partitions of the topic that the group reads."""
     lag: int | None
     """Sum of the known lag in the partitions of the topic; null if none is known."""
     max_lag: int | None
@@ -53,11 +53,11 @@ class TopicGroupPage(Answer):
 
 
 def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> TopicGroupPage:
-    """The groups with a committed offset of a topic."""
+    """The groups that read a topic."""
     shown = clusters.snapshot(query)
     groups = rows_of(shown.snapshot.listed(topic_groups(topic)))
     if not groups:
-        raise NotFound(f"no group has a committed offset of topic {topic}")
+        raise NotFound(f"no group reads topic {topic}")
     fields = page_of(groups, lambda row: (row["group_id"],), query.cursor, query.limit)
     about = {"topic": topic, "topic_state": groups[0]["topic_state"]}
     return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})

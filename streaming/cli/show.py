@@ -50,7 +50,8 @@ LAG = "lag"
 STATUS = "status"
 _LAG_COLUMNS = (
     *TOPIC_PARTITION,
-    *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
+    *("group_state", "committed_offset", "log_end_offset", "lag", "is_lag_lower_bound"),
+    *("data_lost", "time_lag_ms"),
     *("time_lag_at_least_ms", "time_lag_unknown"),
     *("time_to_catch_up_ms", "retention_margin_ms", "client_id", "client_host"),
     "topic_state",

@@ -39,6 +39,18 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def lag(records: int | None, is_lower_bound: bool | None) -> str:
+    """A lag, which may be a lower bound.
+
+    >>> lag(1_250, False), str(lag(1_250, True))
+    ('1,250', '<span class="unit" title="at least 1,250">≥ </span>1,250')
+    """
+    if records is None or not is_lower_bound:
+        return number(records)
+    sign = Markup('<span class="unit" title="at least {}">≥ </span>').format(number(records))
+    return sign + number(records)
+
+
 def count(value: int | None, noun: str) -> str:
     """A number of things.
 
@@ -159,7 +171,7 @@ def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
 def add_filters(app: Flask) -> None:
     """Register these functions as template filters."""
     for function in (
-        *(number, count, duration, time_lag, trend, moment, ago, age_ms),
+        *(number, lag, count, duration, time_lag, trend, moment, ago, age_ms),
         *(text, plain, cell, level, meaning, assignment, tasks),
     ):
         app.template_filter(function.__name__)(function)

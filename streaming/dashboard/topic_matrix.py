@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator_state.insight.group_status import count_text, time_text
+from coordinator_state.insight.group_status import time_text
+from coordinator_state.insight.lag_text import behind_text
 from streaming.dashboard.shown import level
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.member_labels import member_labels
@@ -59,7 +60,7 @@ class Matrix:
         for group_id in shown:
             for place in snapshot.silent.get(group_id, ()):
                 if place["topic"] == topic:
-                    cells[group_id][place["partition"]] = _silent_cell(place)
+                    cells[group_id][place["partition"]] = _silent_cell()
         of_groups = [row for row in rows if row["group_id"] in shown]
         labels = member_labels(snapshot.reader, of_groups)
         for row in of_groups:
@@ -80,7 +81,7 @@ def _cell(row: Row, labels: Mapping[tuple[str, str], str]) -> Cell:
     if row["lag"] is None:
         behind = row["time_lag_unknown"] or "lag unknown"
     else:
-        behind = f"{row['lag']:,} behind{_oldest(row)}"
+        behind = behind_text(row["lag"], is_lower_bound=row["is_lag_lower_bound"]) + _oldest(row)
     committed = row["committed_offset"]
     done = "nothing committed" if committed is None else f"committed {committed:,}"
     return Cell(
@@ -98,14 +99,8 @@ def _oldest(row: Row) -> str:
     return f", oldest {bound}{time_text(at_least_ms)}"
 
 
-def _silent_cell(place: Row) -> Cell:
-    records = place["records"]
-    produced = "" if records is None else f"; {count_text(records, 'record')} produced"
-    return Cell(
-        lag=None,
-        level="unknown",
-        about=f"assigned, nothing committed{produced}",
-    )
+def _silent_cell() -> Cell:
+    return Cell(lag=None, level="unknown", about="assigned, nothing committed; lag unknown")
 
 
 def _short(label: str) -> str:

@@ -106,7 +106,9 @@ def burrow_partitions(
     if lags is None:
         lags = group_lag(reader, at=now, group_ids=group_ids)
     # Burrow sees commits only, and share groups have none.
-    lags = lags.filter(pc.not_equal(lags["group_type"], SHARE))
+    lags = lags.filter(
+        pc.and_not(pc.is_valid(lags["committed_offset"]), pc.equal(lags["group_type"], SHARE))
+    )
     if not lags.num_rows:
         return []
     commits, window = _last_commits(reader, now, of_groups(group_ids), lags)

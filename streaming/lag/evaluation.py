@@ -176,7 +176,8 @@ class Evaluation:
         Who evaluates again and again passes the same `known`, so that less is read.
         """
         rules, at = rules or reader.status_rules, at or reader.moment
-        lags = group_lag(reader, at=at, group_ids=group_ids)
+        known = known or KnownPaces()
+        lags = group_lag(reader, at=at, group_ids=group_ids, known=known.logs)
         partitions = judged_partitions(reader, at, group_ids, rules, lags, known)
         groups = judged_groups(reader, at, group_ids, rules, partitions)
         return cls(

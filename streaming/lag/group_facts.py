@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -19,6 +19,7 @@ from coordinator_state.insight.group_facts import (
     GroupFacts,
     LagSeries,
     PartitionHistory,
+    UncommittedPartition,
 )
 from coordinator_state.insight.group_status import Status
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
@@ -27,6 +28,7 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.offsets import Outcome
 from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
 from streaming.lag.lag_history import lag_history
@@ -38,7 +40,6 @@ from streaming.tables.schemas import (
     GROUP_MEMBERS,
     GROUP_OFFSETS,
     GROUPS,
-    LOG_OFFSETS,
     OFFSET_COMMITS,
 )
 
@@ -73,7 +74,7 @@ def group_facts(
         ("record_timestamp", "<=", now),
     ]
     group = next(iter(reader.read(GROUPS.name, filters=own).to_pylist()), None)
-    events = reader.read(GROUP_EVENTS.name, filters=[*during, *own]).to_pylist()
+    events = _events(reader, now, [*during, *own])
     if group is None and not events:
         return None
     commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
@@ -96,9 +97,8 @@ def group_facts(
         reason=status["reason"],
         is_healthy=Status(status["status"]) in HEALTHY,
         lag=status["lag"],
-        partitions=_partitions(
-            offsets, lags.to_pylist(), commits, _recreated(reader, lags, since, now)
-        ),
+        partitions=_partitions(offsets, lags.to_pylist(), commits),
+        uncommitted=_uncommitted(lags),
         transactions=[transaction for transaction, _ in open_transactions(reader, own)],
         deleted=_deletion(reader, own, since, events),
         members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
@@ -112,6 +112,14 @@ def group_facts(
     )
 
 
+def _events(reader: TableReader, now: datetime, filters: list[tuple[str, str, Any]]) -> list[Row]:
+    events = reader.read(GROUP_EVENTS.name, filters=filters).sort_by("record_offset")
+    is_move = pc.is_in(events["event"], pa.array(_MOVES))
+    moves = without_first_in_new_topics(reader, now, events.filter(is_move), KnownTopics())
+    return [*events.filter(pc.invert(is_move)).to_pylist(), *moves.to_pylist()]
+
+
+_MOVES: Final = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
 _MEMBER: Final = ["group_id", "member_id", "client_id", "client_host"]
 
 
@@ -160,7 +168,6 @@ def _partitions(
     offsets: Sequence[Row],
     lags: Sequence[Row],
     commits: pa.Table,
-    recreated: Mapping[Place, datetime],
 ) -> list[PartitionHistory]:
     of_place: dict[Place, list[Row]] = defaultdict(list)
     for row in commits.sort_by("record_offset").to_pylist():
@@ -170,13 +177,11 @@ def _partitions(
     for row in sorted(offsets, key=lambda row: (row["topic"], row["partition"])):
         place = row["topic"], row["partition"]
         if place in lag_of:
-            histories.append(_history(row, lag_of[place], of_place[place], recreated.get(place)))
+            histories.append(_history(row, lag_of[place], of_place[place]))
     return histories
 
 
-def _history(
-    offset: Row, lag: Row, commits: Iterable[Row], recreated_at: datetime | None
-) -> PartitionHistory:
+def _history(offset: Row, lag: Row, commits: Iterable[Row]) -> PartitionHistory:
     last = _commit(offset)
     applied, aborted = [last], []
     for row in commits:
@@ -211,35 +216,35 @@ def _history(
         aborted=len(aborted),
         first_aborted=aborted[0] if aborted else None,
         last_aborted=aborted[-1] if aborted else None,
-        recreated_at=recreated_at,
     )
 
 
-_OF_LAG: Final = ("lag", "log_end_offset", "topic_state", "data_lost", "retention_margin_ms")
+_OF_LAG: Final = (
+    *("lag", "log_end_offset", "topic_state", "data_lost", "retention_margin_ms", "recreated_at"),
+    "gone_since",
+)
+
+
+def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
+    is_uncommitted = pc.and_(
+        pc.is_null(lags["committed_offset"]), pc.is_valid(lags["uncommitted_since"])
+    )
+    return [
+        UncommittedPartition(
+            **{name: row[name] for name in _OF_UNCOMMITTED},
+            owner=None if row["member_id"] is None else (row["client_id"], row["client_host"]),
+        )
+        for row in lags.filter(is_uncommitted).to_pylist()
+    ]
+
+
+_OF_UNCOMMITTED: Final = (
+    *("topic", "partition", "lag", "is_lag_lower_bound", "topic_state", "uncommitted_since"),
+    *("recreated_at", "gone_since"),
+)
 
 
 def _commit(row: Row) -> Commit:
     return Commit(
         row["log_partition"], row["record_offset"], row["committed_offset"], row["commit_timestamp"]
     )
-
-
-def _recreated(
-    reader: TableReader, lags: pa.Table, since: datetime, until: datetime
-) -> dict[Place, datetime]:
-    """The time of the first sample with the present topic id, where samples have several ids."""
-    topics = pc.unique(lags["topic"]).to_pylist()
-    samples = reader.read(
-        LOG_OFFSETS.name,
-        ["topic", "partition", "sampled_at", "topic_id"],
-        [
-            *(("day", ">=", since.date()), ("sampled_at", ">=", since)),
-            *(("sampled_at", "<=", until), ("topic", "in", topics or [""])),
-        ],
-    )
-    samples = samples.filter(pc.is_valid(samples["topic_id"]))
-    firsts = samples.group_by(["topic", "partition", "topic_id"]).aggregate([("sampled_at", "min")])
-    by_place: dict[Place, list[datetime]] = defaultdict(list)
-    for row in firsts.to_pylist():
-        by_place[row["topic"], row["partition"]].append(row["sampled_at_min"])
-    return {place: max(times) for place, times in by_place.items() if len(times) > 1}

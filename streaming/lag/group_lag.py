@@ -11,6 +11,7 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -18,14 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import nullable, schema_of
+from coordinator_state.apply.columns import TIMESTAMP, nullable, schema_of
 from coordinator_state.insight.lag import (
+    GONE,
     NO_DELIVERY_COUNT,
     NO_SAMPLE,
     NO_START_OFFSET,
     PRESENT,
     TOO_OLD,
     UNKNOWN,
+    Bools,
     Int64s,
     LogHistories,
 )
@@ -33,12 +36,14 @@ from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import EXTERNAL, SHARE
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import moment_ms
+from streaming.lag.deleted_topics import KnownTopics, gone_since_ms, recreated_at_ms
 from streaming.lag.lag_measures import Measures, null_if_unknown
 from streaming.lag.last_writes import last_micro_batch, newest_sample
-from streaming.lag.offset_samples import Logs, epoch_ms
+from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.lag.share_offsets import ShareRows, share_offsets, share_progress, start_offsets
+from streaming.lag.uncommitted import KnownBeginnings, uncommitted_partitions
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import LagRow
@@ -48,7 +53,10 @@ LAG_ROW = nullable(schema_of(LagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
 
 The committed offset of a share group is its start offset, null if that is not initialized. The lag
-is unknown then, and without a delivery complete count.
+is unknown without a delivery complete count.
+
+A partition that a group reads without a committed offset has the records since `uncommitted_since`
+as its lag, see `streaming.lag.uncommitted`. Its commit rate is 0, and nothing of it is lost.
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
 then, if any sample exists. While nothing is written, both end at the last write. The log end is
@@ -64,6 +72,15 @@ one to which the partition is assigned.
 `known_until` is the time up to which the tables have the commits of the group's log partition. It
 is null if the end of that log partition is unknown, or if the tables were already behind its first
 sample."""
+
+
+@dataclass(slots=True)
+class KnownLogs:
+    """What earlier evaluations have found in the samples of days."""
+
+    beginnings: KnownBeginnings = field(default_factory=KnownBeginnings)
+    topics: KnownTopics = field(default_factory=KnownTopics)
+
 
 DEFAULT_HISTORY = timedelta(days=7)
 RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
@@ -83,17 +100,19 @@ def group_lag(
     at: datetime | None = None,
     group_ids: Collection[str] | None = None,
     history: timedelta = DEFAULT_HISTORY,
+    known: KnownLogs | None = None,
 ) -> pa.Table:
-    """The lag of each committed offset, sorted by group, topic and partition.
+    """The lag of groups in the partitions that they read, sorted by group, topic and partition.
 
     Args:
         reader: the snapshot.
         at: the time of samples and ages; by default that of the snapshot.
         group_ids: only these groups.
         history: how far back samples are read; a longer time lag is null.
+        known: what an earlier evaluation has found.
     """
-    now = at or reader.moment
-    committed = _committed(reader, group_ids)
+    now, known = at or reader.moment, known or KnownLogs()
+    committed = _committed(reader, now, group_ids, known.beginnings)
     shares = ShareRows.of(committed)
     # The lag of the tables behind `__consumer_offsets` is measured in the same way.
     progress = _progress(reader, with_shares=shares is not None)
@@ -104,15 +123,34 @@ def group_lag(
     read_logs, own_logs = np.split(logs.of_rows, [committed.num_rows])
     known_until = _known_until(reader, histories, own_logs, progress, moment_ms(now))
     measures = Measures.unknown(committed.num_rows)
-    offsets, delivered = committed["committed_offset"].to_numpy(), None
+    offsets, delivered = committed["committed_offset"].fill_null(UNKNOWN).to_numpy(), None
     if shares is not None:
         offsets, delivered = shares.first_undelivered, shares.delivered
+    unread_from = committed["unread_from"].fill_null(UNKNOWN).to_numpy()
+    is_uncommitted = pc.is_valid(committed["unread_from"]).to_numpy()
+    # Deleted records were perhaps read before.
+    unread_from = np.maximum(unread_from, histories.newest.log_start_offset[read_logs])
+    offsets = np.where(is_uncommitted, unread_from, offsets)
     measures.measure(
         np.arange(committed.num_rows), histories, read_logs, offsets, moment_ms(now), delivered
     )
     if shares is not None:
-        measures.forget(shares.has_no_count, NO_DELIVERY_COUNT)
-        measures.forget(shares.has_no_start, NO_START_OFFSET)
+        measures.forget(shares.has_no_count & ~shares.has_no_start, NO_DELIVERY_COUNT)
+        measures.forget(shares.has_no_start & ~is_uncommitted, NO_START_OFFSET)
+    # The times of external groups are of the clock of `run`.
+    times = committed["commit_timestamp"]
+    times = pc.if_else(pc.equal(committed["group_type"], EXTERNAL), times, reader.own_times(times))
+    committed_ms = to_ms(times)
+    recreated_ms = _recreated_at_ms(
+        reader, now, committed, committed_ms, histories, read_logs, measures, known.topics
+    )
+    is_of_old = recreated_ms != UNKNOWN
+    if is_of_old.any():
+        rows = np.flatnonzero(is_of_old)
+        offsets[rows] = histories.newest.log_start_offset[read_logs[rows]]
+        counts = None if delivered is None else delivered[rows]
+        measures.measure(rows, histories, read_logs[rows], offsets[rows], moment_ms(now), counts)
+    is_uncommitted |= is_of_old
     for window in further:
         why = measures.time_lag_unknown
         rows = np.flatnonzero((why == TOO_OLD) | (why == NO_SAMPLE))
@@ -125,15 +163,13 @@ def group_lag(
     if sampled_at_ms is None:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
-    # The times of external groups are of the clock of `run`.
-    times = committed["commit_timestamp"]
-    times = pc.if_else(pc.equal(committed["group_type"], EXTERNAL), times, reader.own_times(times))
-    committed_ms = epoch_ms(times)
     beyond = measures.is_beyond_end(read_up_to)
     if beyond.any():
         # The log had grown when the group read it, unless the end was sampled after the commit.
         is_share = pc.equal(committed["group_type"], SHARE).to_numpy()
-        latest_ms = committed_ms + np.where(is_share, 0, _CLOCK_ERROR_MS)
+        latest_ms = committed_ms.fill_null(UNKNOWN).to_numpy() + np.where(
+            is_share, 0, _CLOCK_ERROR_MS
+        )
         # The last known end of a log that cannot be sampled now is from before the commit.
         is_later = (latest_ms > (sampled_at_ms or 0)) | (measures.topic_state != PRESENT)
         measures.raise_log_ends(beyond & is_later, read_up_to)
@@ -141,9 +177,27 @@ def group_lag(
         "known_until": known_until.take(_places(committed, progress, shares)),
         **{name: committed[name] for name in committed.column_names if name in LAG_ROW.names},
         **measures.columns(),
-        **_rates(reader, now, of_groups(group_ids), committed, logs, measures, shares),
-        "commit_age_ms": pa.array(np.maximum(moment_ms(now) - committed_ms, 0)),
+        **_rates(
+            *(reader, now, of_groups(group_ids), committed, logs, measures),
+            *(shares, is_uncommitted),
+        ),
+        "commit_age_ms": pc.max_element_wise(
+            pc.subtract(moment_ms(now), committed_ms), 0, skip_nulls=False
+        ),
     }
+    since = pc.if_else(
+        pa.array(is_of_old),
+        pa.array(recreated_ms).cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP),
+        committed["uncommitted_since"],
+    )
+    is_recreated = pc.or_(committed["is_recreated"].fill_null(False), pa.array(is_of_old))
+    arrays["uncommitted_since"] = since
+    arrays["recreated_at"] = pc.if_else(is_recreated, since, None)
+    arrays["gone_since"] = _gone_since(reader, now, committed, measures, known.topics)
+    is_lag_known = pc.is_valid(arrays["lag"])
+    arrays["is_lag_lower_bound"] = pc.if_else(
+        is_lag_known, committed["is_lag_lower_bound"].fill_null(False), None
+    )
     if shares is not None:
         arrays["committed_offset"] = pc.if_else(
             pa.array(shares.has_no_start), None, committed["committed_offset"]
@@ -151,9 +205,58 @@ def group_lag(
     return pa.table([pc.cast(arrays[f.name], f.type) for f in LAG_ROW], schema=LAG_ROW)
 
 
+def _recreated_at_ms(
+    reader: TableReader,
+    now: datetime,
+    committed: pa.Table,
+    committed_ms: Any,
+    histories: LogHistories,
+    log: Int64s,
+    measures: Measures,
+    known: KnownTopics,
+) -> Int64s:
+    """The time at which the topic of each committed offset was created again; or `UNKNOWN`."""
+    topic_ids = histories.newest.topic_id[log]
+    is_committed = pc.and_not(
+        pc.greater_equal(committed["committed_offset"], 0).fill_null(False),
+        pc.equal(committed["group_type"], SHARE),
+    ).to_numpy()
+    times_ms = committed_ms.fill_null(UNKNOWN).to_numpy()
+    is_suspect = (measures.offsets["lag"] > 0) | measures.is_beyond_end(
+        committed["committed_offset"].fill_null(UNKNOWN).to_numpy()
+    )
+    # A recreation since then is among the samples that were read.
+    is_suspect &= times_ms < moment_ms(now - MAX_SAMPLE_AGE)
+    is_suspect |= histories.recreated_at_ms[log] != UNKNOWN
+    of_commits = committed["topic_id"]
+    if of_commits.null_count < len(of_commits):
+        known_ids = pa.array(topic_ids, pa.string(), mask=topic_ids == UNKNOWN)
+        is_suspect |= pc.not_equal(of_commits, known_ids).fill_null(False).to_numpy()
+    is_suspect &= is_committed & (times_ms < histories.newest.sampled_at_ms[log])
+    rows = committed.select(["topic", "partition", "topic_id"])
+    rows = rows.append_column("committed_ms", pa.array(times_ms))
+    return recreated_at_ms(reader, now, rows, topic_ids, is_suspect, known)
+
+
+def _gone_since(
+    reader: TableReader,
+    now: datetime,
+    committed: pa.Table,
+    measures: Measures,
+    known: KnownTopics,
+) -> pa.Array:
+    """The time since which the topic of each row is gone; null if it exists, or if unknown."""
+    topics = committed["topic"].filter(pa.array(measures.topic_state == GONE))
+    times = gone_since_ms(reader, now, pc.unique(topics).to_pylist(), known)
+    names, times_ms = pa.array([*times], pa.string()), null_if_unknown(np.array([*times.values()]))
+    at_ms = times_ms.take(pc.index_in(committed["topic"], names).combine_chunks())
+    return at_ms.cast(pa.timestamp("ms", "UTC"))
+
+
 TOTALS_BY = {"group": ("group_id",), "topic": ("group_id", "topic")}
 _TOTALS = (
     *(("partitions", "partition", "count"), ("partitions_unknown", "is_unknown", "sum")),
+    *(("is_lag_lower_bound", "is_lag_lower_bound", "max"),),
     *(("lag", "lag", "sum"), ("max_lag", "lag", "max"), ("data_lost", "data_lost", "sum")),
     *(("lag_to_last_stable", "lag_to_last_stable", "sum"),),
     *(("max_time_lag_ms", "time_lag_ms", "max"),),
@@ -269,21 +372,26 @@ _OF_PENDING = ("producer_id", "client_id")
 _PENDING = ("pending_offset", "pending_since", *(f"pending_{name}" for name in _OF_PENDING))
 
 
-def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Table:
+def _committed(
+    reader: TableReader,
+    now: datetime,
+    group_ids: Collection[str] | None,
+    known: KnownBeginnings,
+) -> pa.Table:
     """Committed offsets of existing groups, with the group, the owner and the pending offset.
 
-    Those of share groups are their `share_offsets`. A column `delivered` exists only with them.
+    Partitions that a group reads without a committed offset follow, with the columns of
+    `UNCOMMITTED`, which are null for the others. The rows of share groups are their
+    `share_offsets`. A column `delivered` exists only with them.
     """
     wanted = of_groups(group_ids)
-    groups = reader.own("groups", ["log_partition", "group_id", "group_type", "state"], group_ids)
+    all_groups = reader.own("groups", list(_OF_GROUP), group_ids).select([*_OF_GROUP])
+    groups = all_groups.select(["log_partition", "group_id", "group_type", "state"])
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     is_share = pc.equal(groups["group_type"], SHARE)
     share_groups = groups.filter(is_share)
-    if share_groups.num_rows:
-        # A share group has no committed offsets; an earlier group of its name may have left some.
-        groups = groups.filter(pc.invert(is_share))
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
-    offsets = reader.read("group_offsets", columns, wanted)
+    offsets = reader.read("group_offsets", [*columns, "topic_id"], wanted)
     # OffsetFetch answers a negative offset as none, as clients commit it for "no position".
     offsets = offsets.filter(pc.greater_equal(offsets["committed_offset"], 0))
     pending = reader.read("pending_offsets", [*columns, *_OF_PENDING], wanted)
@@ -295,14 +403,37 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
         ]
     )
     pending = pending.rename_columns([*columns[:4], *_PENDING])
-    committed = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
+    # A share group has no committed offsets; an earlier group of its name may have left some.
+    readers = groups.filter(pc.invert(is_share)) if share_groups.num_rows else groups
+    committed = offsets.join(readers, ["log_partition", "group_id"], join_type="inner")
+    shared = share_offsets(reader, share_groups) if share_groups.num_rows else None
+    assigned = owners(reader, wanted)
+    names = [*columns[:4], "committed_offset", "commit_timestamp"]
+    parts = [committed] if shared is None else [committed, shared]
+    uncommitted = uncommitted_partitions(
+        reader,
+        now,
+        all_groups,
+        pa.concat_tables([part.select(names) for part in parts], promote_options="permissive"),
+        assigned,
+        known,
+    )
+    new = uncommitted.join(readers, ["log_partition", "group_id"], join_type="inner")
+    committed = pa.concat_tables([committed, new], promote_options="default")
     committed = committed.join(pending, ["log_partition", *_KEY], join_type="left outer")
-    committed = _with_owners(committed, owners(reader, wanted))
-    if share_groups.num_rows:
-        shared = share_offsets(reader, share_groups)
-        if shared.num_rows:
-            committed = pa.concat_tables([committed, shared], promote_options="default")
+    committed = _with_owners(committed, assigned)
+    if shared is not None and shared.num_rows:
+        shared = shared.join(
+            uncommitted.drop_columns("log_partition"), _KEY, join_type="left outer"
+        )
+        committed = pa.concat_tables([committed, shared], promote_options="default")
     return committed.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
+
+
+_OF_GROUP: Final = (
+    *("log_partition", "group_id", "group_type", "state", "protocol_type", "member_count"),
+    "subscribed_topics",
+)
 
 
 def _with_owners(rows: pa.Table, assigned: pa.Table) -> pa.Table:
@@ -327,6 +458,7 @@ def _rates(
     logs: Logs,
     measures: Measures,
     shares: ShareRows | None,
+    is_uncommitted: Bools,
 ) -> dict[str, pa.Array]:
     """The growth rates of committed offsets and log ends, and the time to catch up."""
     commit_rate = np.full(committed.num_rows, np.nan)
@@ -337,6 +469,7 @@ def _rates(
             continue
         then = _committed_in(before, wanted, committed, shares)
         commit_rate = (committed["committed_offset"].to_numpy() - then) / window.total_seconds()
+        commit_rate[is_uncommitted] = 0
         ends = logs.histories(reader, since=now - window - MAX_SAMPLE_AGE, until=now - window)
         read_logs = logs.of_rows[: committed.num_rows]
         grown = measures.offsets["log_end_offset"] - ends.newest.log_end_offset[read_logs]

@@ -22,7 +22,6 @@ from coordinator_state.insight.group_status import (
     rebalancing_loop,
     silent_verdict,
 )
-from coordinator_state.insight.lag import GONE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
@@ -74,32 +73,20 @@ def judged_groups(
                 silent = {group: rows for group, rows in silent.items() if group not in shares}
     named = pc.unique(of_partitions.columns["group_id"])
     others = groups.filter(pc.invert(pc.is_in(groups["group_id"], named)))
-    with_offsets = set(named.to_pylist())
-    without_offsets = {row["group_id"]: row for row in others.to_pylist()}
     unread = set(groups.filter(_is_unread(reader, now, groups, rules))["group_id"].to_pylist())
     verdicts = {group: [loop] for group, loop in loops.items() if group not in unread}
-    for group_id in silent.keys() | without_offsets.keys():
-        silent_rows = silent.get(group_id, [])
+    for group in others.to_pylist():
+        group_id = group["group_id"]
         if group_id in unread:
             # Commits may follow in the records that are not read.
-            if group_id in without_offsets:
-                text = f"the tables are behind {OFFSETS_TOPIC}"
-                verdicts[group_id] = [Verdict(Status.UNKNOWN, text)]
-            continue
-        if group_id in with_offsets:
-            # Without new records there is nothing to commit.
-            silent_rows = [
-                row for row in silent_rows if row["records"] or row["topic_state"] == GONE
-            ]
-        if silent_rows:
-            verdict = silent_verdict(silent_facts(silent_rows), rules)
-        elif group_id in without_offsets:
-            verdict = _without_offsets(without_offsets[group_id])
+            verdict = Verdict(Status.UNKNOWN, f"the tables are behind {OFFSETS_TOPIC}")
+        elif group_id in silent:
+            verdict = silent_verdict(silent_facts(silent[group_id]), rules)
         else:
-            continue
+            verdict = _without_offsets(group)
         verdicts.setdefault(group_id, []).append(verdict)
     # Newest tables are no snapshot: a group may have been deleted between two reads.
-    gone = with_offsets - set(groups["group_id"].to_pylist())
+    gone = set(named.to_pylist()) - set(groups["group_id"].to_pylist())
     groups = groups.cast(nullable(groups.schema))
     deleted = [{"group_id": group, "state": "Dead", "member_count": 0} for group in gone]
     groups = pa.concat_tables([groups, pa.Table.from_pylist(deleted, groups.schema)])
@@ -118,7 +105,7 @@ def _is_unread(
 
 
 def _without_offsets(group: Row) -> Verdict:
-    """The verdict for a group without offsets and without assigned partitions."""
+    """The verdict for a group without rows of `group_lag` and without assigned partitions."""
     if not group["member_count"]:
         return Verdict(Status.IDLE, "the group has no members and no offsets")
     members = count_text(group["member_count"], "member")

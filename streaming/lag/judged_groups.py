@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_status import Status, Verdict, reason_of
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
-from coordinator_state.insight.lag_text import details_text
+from coordinator_state.insight.lag_text import behind_text, details_text
 from coordinator_state.insight.lag_trend import without_noise
 from streaming.lag.judged_partitions import STATUS_NAMES, JudgedPartitions, floats_of, rows_of
 
@@ -21,12 +21,14 @@ Row = dict[str, Any]
 
 _OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
 _OF_REASON: Final = [
-    *("group_id", "partitions", "lag", "max_time_lag_ms", "max_time_lag_at_least_ms")
+    *("group_id", "partitions", "lag", "is_lag_lower_bound"),
+    *("max_time_lag_ms", "max_time_lag_at_least_ms"),
 ]
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
     ("is_not_ok", "sum", "partitions_not_ok"),
     ("lag", "sum", "lag"),
+    ("is_lag_lower_bound", "max", "is_lag_lower_bound"),
     ("time_lag_ms", "max", "max_time_lag_ms"),
     ("time_lag_at_least_ms", "max", "max_time_lag_at_least_ms"),
     ("retention_margin_ms", "min", "min_retention_margin_ms"),
@@ -102,6 +104,7 @@ class JudgedGroups:
             totals[name] = totals[name].fill_null(0)
         is_empty = pc.and_(pc.is_null(places), pc.equal(self._groups["member_count"], 0))
         totals["lag"] = pc.if_else(is_empty, 0, totals["lag"])
+        totals["is_lag_lower_bound"] = pc.if_else(is_empty, False, totals["is_lag_lower_bound"])
         totals |= self._trends(totals)
         names = ["group_id", "group_type", "group_state", "member_count"]
         groups = self._groups.select(["group_id", "group_type", "state", "member_count"])
@@ -132,7 +135,7 @@ class JudgedGroups:
             rows = [{"reason": stale.reason}] * numbers.size
             return pa.Table.from_pylist(rows, REASON)
         is_plain = self._is_plain[numbers]
-        heads = self._first[numbers[is_plain]]
+        heads = self._heads[numbers[is_plain]]
         places = self._partitions.columns.select(["topic", "partition"]).take(pa.array(heads))
         plain = places.append_column("reason", self._partitions.reasons(heads))
         others = pa.Table.from_pylist(self._reasons_of_others(numbers[~is_plain]), REASON)
@@ -168,23 +171,34 @@ class JudgedGroups:
     def _worst(self) -> Int64s:
         """The number of the worst partition of each group.
 
-        Of equally bad ones it is the one with the most records to read, and then the first.
+        Of equally bad ones it is the one with the most records to read, and then the first as in
+        `_heads`.
         """
         ranks, lags = self._partitions.ranks, self._partitions.columns["lag"]
         sizes = (self._past - self._first)[self._has_offsets]
         is_worst = ranks == np.repeat(self._of_each(np.maximum, ranks), sizes)
         records = np.where(is_worst, lags.fill_null(0).to_numpy(), np.iinfo(np.int64).min)
         is_worst &= records == np.repeat(self._of_each(np.maximum, records), sizes)
-        numbers = np.arange(len(ranks))
-        worst = np.full(len(self), UNKNOWN)
-        worst[self._has_offsets] = self._of_each(
-            np.minimum, np.where(is_worst, numbers, len(ranks))
-        )
-        return worst
+        return self._first_of(is_worst)
+
+    @cached_property
+    def _heads(self) -> Int64s:
+        """The number of the first partition of each group, if possible with a committed offset."""
+        return self._first_of(np.ones(len(self._partitions), np.bool_))
+
+    def _first_of(self, is_wanted: Bools) -> Int64s:
+        """The number of the first wanted partition of each group, as `_heads`."""
+        size = len(self._partitions)
+        order = np.arange(size) + size * self._partitions.is_uncommitted
+        first = np.full(len(self), UNKNOWN)
+        first[self._has_offsets] = self._of_each(
+            np.minimum, np.where(is_wanted, order, 2 * size)
+        ) % max(size, 1)
+        return first
 
     @cached_property
     def _has_offsets(self) -> Bools:
-        """Whether the group has a committed offset."""
+        """Whether the group has a row in `group_lag`."""
         return self._past > self._first
 
     def _of_each(self, function: np.ufunc, values: Int64s) -> Int64s:
@@ -221,7 +235,7 @@ def _reason(group: Row, worst: Row | None, verdicts: Sequence[Verdict]) -> Row:
 
     Args:
         group: the columns `_OF_REASON`, and `total_growth_per_s`.
-        worst: its worst partition; None without a committed offset.
+        worst: its worst partition; None if it reads none.
         verdicts: those of the group itself.
     """
     own = max(verdicts, key=lambda verdict: verdict.status.rank, default=Verdict(Status.IDLE, ""))
@@ -247,7 +261,8 @@ def _reason_of_several(worst: Row, of_group: Row) -> str:
     is_known = at_least_ms == of_group["max_time_lag_ms"]
     growth = None if is_ok else of_group["total_growth_per_s"]
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
-    whole = f"{of_group['lag'] or 0:,} behind{details}"
+    bound = of_group["is_lag_lower_bound"]
+    whole = behind_text(of_group["lag"] or 0, is_lower_bound=bound) + details
     if is_ok:
         return whole
     reason = f"{worst['topic']}:{worst['partition']}: {reason}"

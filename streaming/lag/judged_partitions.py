@@ -1,4 +1,4 @@
-"""The status of each committed offset, of many at once.
+"""The status of each group in each partition, of many at once.
 
 Most groups are caught up, or keep up with the producers. Arrow finds these, and only the others go
 through the rules of `partition_status` one by one.
@@ -7,6 +7,7 @@ through the rules of `partition_status` one by one.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -37,7 +38,7 @@ def ranks_of(statuses: pa.ChunkedArray) -> Int64s:
 # The columns of `group_lag` that sums and `silent_members` need.
 _OF_LAG: Final = [
     *KEY,
-    *("lag", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
+    *("lag", "is_lag_lower_bound", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
     *("commit_rate_per_s", "produce_rate_per_s"),
     *("member_id", "committed_offset"),
 ]
@@ -68,6 +69,7 @@ class JudgedPartitions:
         self.stale = stale
         self._is_well = facts["is_well"].to_numpy()
         self._has_members = facts["has_members"].to_numpy()
+        self.is_uncommitted = pc.is_valid(facts["uncommitted_ms"]).to_numpy()
         self.is_caught_up = self._is_well & pc.equal(facts["lag"], 0).fill_null(False).to_numpy()
         self.ranks: Int64s = self._ranks()
 
@@ -109,10 +111,10 @@ class JudgedPartitions:
             return pa.repeat(self.stale.reason, numbers.size)
         reasons = np.full(numbers.size, None, object)
         is_well, is_caught_up = self._is_well[numbers], self.is_caught_up[numbers]
-        has_members = self._has_members[numbers]
-        for known in (False, True):
-            reason = well_status(0, 0, has_members=known).reason
-            reasons[is_caught_up & (has_members == known)] = reason
+        has_members, is_uncommitted = self._has_members[numbers], self.is_uncommitted[numbers]
+        for known, is_new in product((False, True), repeat=2):
+            reason = well_status(0, 0, has_members=known, is_uncommitted=is_new).reason
+            reasons[is_caught_up & (has_members == known) & (is_uncommitted == is_new)] = reason
         is_behind = is_well & ~is_caught_up
         behind = self._facts.select(["lag", "time_lag_ms"]).take(pa.array(numbers[is_behind]))
         reasons[is_behind] = [
@@ -138,13 +140,16 @@ class JudgedPartitions:
             self._facts[name].take(pa.array(numbers)).to_pylist()
             for name in ("time_lag_ms", "has_members")
         )
-        for number, row, well, oldest_ms, has_members in zip(
-            numbers, rows, is_well, *known_of, strict=True
+        is_new = self.is_uncommitted[numbers]
+        for number, row, well, is_uncommitted, oldest_ms, has_members in zip(
+            numbers, rows, is_well, is_new, *known_of, strict=True
         ):
             if well:
                 rates = row["produce_rate_per_s"], row["commit_rate_per_s"]
                 growth_per_s = None if None in rates else rates[0] - rates[1]
-                verdict = well_status(row["lag"], oldest_ms, has_members=has_members)
+                verdict = well_status(
+                    row["lag"], oldest_ms, has_members=has_members, is_uncommitted=is_uncommitted
+                )
             else:
                 verdict, growth_per_s = self._others[number]
             verdict = self.stale or verdict

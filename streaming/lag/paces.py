@@ -8,9 +8,9 @@ keeps them (`KnownPaces`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,17 +19,16 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, nullable, positions
 from coordinator_state.insight.pace import ENOUGH, paces, stable_holds
 from coordinator_state.replay.offsets import Outcome
+from streaming.lag.group_lag import KnownLogs
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
-from streaming.tables.delta import rows_by_day
+from streaming.tables.delta import RowsByDay, is_too_large, rows_by_day
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
 
 _WINDOWS: Final = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7))
-_MOST_ROWS: Final = 20_000_000
-"""A window with about so many commits or samples is not read: it would take seconds."""
 _HOLD_WINDOWS: Final = (timedelta(hours=1), timedelta(hours=6))
 _KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
 PACES: Final = pa.schema(
@@ -59,10 +58,12 @@ class KnownPaces:
     Attributes:
         rows: the paces, each with the last commit of its key (`_KNOWN`).
         holds: the holds, each with the last stable offset of its log (`_KNOWN_HOLDS`).
+        logs: what `group_lag` has found in the samples of days.
     """
 
     rows: pa.Table = field(default_factory=_KNOWN.empty_table)
     holds: pa.Table = field(default_factory=_KNOWN_HOLDS.empty_table)
+    logs: KnownLogs = field(default_factory=KnownLogs)
 
 
 def paces_of(
@@ -96,7 +97,7 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
     results = [kept]
     sizes = _rows_by_day(reader, [LOG_OFFSETS]) if rest.num_rows else []
     for window in _HOLD_WINDOWS:
-        if not rest.num_rows or _is_too_large(sizes, at - window, at):
+        if not rest.num_rows or is_too_large(sizes, at - window, at):
             break
         logs = Logs.of(rest)
         histories = logs.histories(reader, since=at - window, until=at, of_all=False)
@@ -131,7 +132,7 @@ def _measured_before(
         if not len(keys):
             break
         since = at - window
-        if _is_too_large(sizes, since, at):
+        if is_too_large(sizes, since, at):
             return pa.concat_tables([*results, _KNOWN.empty_table()]), _known(rest, keys)
         group_ids = pc.unique(keys["group_id"]).to_pylist()
         commits = recent_commits(reader, since, at, of_groups(group_ids))
@@ -152,21 +153,8 @@ def _kept(
     return kept.filter(is_same), rows.filter(pc.invert(is_same))
 
 
-_RowsByDay = Mapping[date, int]
-
-
-def _rows_by_day(reader: TableReader, tables: Sequence[Table]) -> Sequence[_RowsByDay]:
+def _rows_by_day(reader: TableReader, tables: Sequence[Table]) -> Sequence[RowsByDay]:
     return [rows_by_day(table.path(reader.tables)) for table in tables]
-
-
-def _is_too_large(tables: Sequence[_RowsByDay], since: datetime, at: datetime) -> bool:
-    """Whether a table has too many rows of a time, by the statistics of its files of these days."""
-    begin = datetime.combine(since.date(), datetime.min.time(), timezone.utc)
-    share = (at - since) / (at - begin)
-    return any(
-        share * sum(rows for day, rows in by_day.items() if day >= begin.date()) > _MOST_ROWS
-        for by_day in tables
-    )
 
 
 def _measured(

@@ -1,4 +1,4 @@
-"""The facts about each committed offset that its status depends on."""
+"""The facts about each row of `group_lag` that its status depends on."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.clock import moment_ms
+from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
 from streaming.lag.offset_samples import to_ms
 from streaming.lag.open_transactions import open_transactions, pending_owners
@@ -56,7 +57,8 @@ def partition_facts(
     """
     lag_rows = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
     shares = pc.unique(lag_rows["group_id"].filter(pc.equal(lag_rows["group_type"], SHARE)))
-    lag_rows = _beside(lag_rows, _of_others(_rewinds(reader, now, group_ids), shares))
+    rewinds = _of_others(_rewinds(reader, now, group_ids, known.logs.topics), shares)
+    lag_rows = _beside(lag_rows, rewinds)
     lag_rows = _beside(lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares))
     now_ms = moment_ms(now)
     known_ms = to_ms(lag_rows["known_until"])
@@ -72,7 +74,8 @@ def partition_facts(
         value = pc.subtract(lag_rows[name], pc.coalesce(behind_ms, 0))
         return pc.max_element_wise(value, 0, skip_nulls=False)
 
-    commit_age_ms = at_tables("commit_age_ms")
+    uncommitted_ms = age("uncommitted_since")
+    commit_age_ms = pc.coalesce(uncommitted_ms, at_tables("commit_age_ms"))
     pending_since = to_ms(reader.own_times(lag_rows["pending_since"]))
     is_held = pc.is_valid(pending_since)
     columns = {
@@ -80,6 +83,14 @@ def partition_facts(
         "at_ms": at_ms,
         "behind_ms": behind_ms,
         "has_members": pc.not_equal(lag_rows["group_state"], EMPTY),
+        # The members of a share group share partitions.
+        "has_member": pc.or_(
+            pc.is_valid(lag_rows["member_id"]), pc.equal(lag_rows["group_type"], SHARE)
+        ),
+        "uncommitted_ms": uncommitted_ms,
+        "gone_at_ms": to_ms(lag_rows["gone_since"]),
+        "recreated_at_ms": to_ms(lag_rows["recreated_at"]),
+        "is_lag_lower_bound": lag_rows["is_lag_lower_bound"].fill_null(False),
         "sample_age_ms": pc.subtract(now_ms, to_ms(lag_rows["sampled_at"])),
         "time_lag_ms": at_tables("time_lag_ms"),
         "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
@@ -107,7 +118,8 @@ def partition_facts(
     suspects = lag_rows.filter(pc.invert(is_well))
     commits = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
     lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
-    keys = _of_others(suspects.select([*KEY, "commit_timestamp"]), shares)
+    committed = suspects.filter(pc.is_null(suspects["uncommitted_since"]))
+    keys = _of_others(committed.select([*KEY, "commit_timestamp"]), shares)
     lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
@@ -293,6 +305,8 @@ def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
         is_well = pc.and_(is_well, pc.less_equal(facts[name], limit))
     for name in ("expires_in_ms", "rewound_from"):
         is_well = pc.and_(is_well, pc.is_null(facts[name]))
+    is_unread = pc.and_(pc.is_valid(facts["uncommitted_ms"]), pc.not_equal(facts["lag"], 0))
+    is_well = pc.and_not(is_well, is_unread)
     is_well = pc.and_not(is_well, facts["is_out_of_range"])
     # An unknown fact needs a rule.
     return pc.coalesce(is_well, False)
@@ -330,8 +344,13 @@ _REWINDS: Final = pa.schema(
 )
 
 
-def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | None) -> pa.Table:
-    """The last move back of each committed offset, and the greatest offset that one left."""
+def _rewinds(
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, known: KnownTopics
+) -> pa.Table:
+    """The last move back of each committed offset, and the greatest offset that one left.
+
+    The first commit in a topic that was created again is none.
+    """
     # Events have times of the brokers.
     until = now + reader.clock_skew
     since = until - COMMITS_WITHIN
@@ -345,15 +364,12 @@ def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | No
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
-    rewinds = (
-        events.sort_by("record_offset")
-        .group_by(KEY, use_threads=False)
-        .aggregate(
-            [
-                *(("offset_before", function) for function in ("max", "last")),
-                *((name, "last") for name in ("offset_after", "record_timestamp")),
-            ]
-        )
+    events = without_first_in_new_topics(reader, now, events.sort_by("record_offset"), known)
+    rewinds = events.group_by(KEY, use_threads=False).aggregate(
+        [
+            *(("offset_before", function) for function in ("max", "last")),
+            *((name, "last") for name in ("offset_after", "record_timestamp")),
+        ]
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
     return with_columns(rewinds, {"rewind_at": reader.own_times(rewinds["rewind_at"])})

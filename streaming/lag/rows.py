@@ -22,6 +22,7 @@ class LagTotalsRow:
     group_state: str
     partitions: int
     partitions_unknown: int
+    is_lag_lower_bound: bool | None
     lag: int | None
     max_lag: int | None
     data_lost: int | None
@@ -32,8 +33,8 @@ class LagTotalsRow:
     commit_rate_per_s: float | None
     produce_rate_per_s: float | None
     max_time_to_catch_up_ms: int | None
-    last_commit_timestamp: datetime
-    min_commit_age_ms: int
+    last_commit_timestamp: datetime | None
+    min_commit_age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

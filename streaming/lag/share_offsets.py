@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.apply.group_placement import of_own_log_partition
-from coordinator_state.insight.lag import Bools, Int64s
+from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE
 from streaming.lag.owners import sole_owners
@@ -78,8 +78,9 @@ class ShareRows:
             return None
         is_share = pc.equal(committed["group_type"], SHARE).to_numpy(zero_copy_only=False)
         is_unknown = pc.is_null(committed["delivered"]).to_numpy()
-        offsets = committed["committed_offset"].to_numpy()
-        first = pc.coalesce(committed["first_undelivered"], committed["committed_offset"])
+        committed_offset = committed["committed_offset"].fill_null(UNKNOWN)
+        offsets = committed_offset.to_numpy()
+        first = pc.coalesce(committed["first_undelivered"], committed_offset)
         after_first = pc.subtract(committed["delivered"], pc.subtract(first, offsets))
         return cls(
             is_share=is_share,

@@ -1,7 +1,7 @@
 """The view `topics`: all topics that the tables know, with the values of their readers.
 
-A topic is known if a group has a committed offset of it, if a member has it assigned, or if it is
-sampled (`run --lag-topics all`).
+A topic is known if a group reads it, or if it is sampled (`run --lag-topics all`). A partition is
+read if it has a committed offset or a member.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import columns_of, nullable, schema_of
 from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
+from coordinator_state.replay.groups import SHARE
 from streaming.lag.judged_partitions import STATUS_NAMES, ranks_of
 from streaming.lag.rows import TopicRow
 
@@ -25,9 +26,11 @@ _SILENT: Final = pa.schema(
 OF_LAGS: Final = (
     *(*_SILENT.names, "topic_state", "produce_rate_per_s", "lag", "time_lag_ms"),
     *("time_lag_at_least_ms", "retention_margin_ms", "status"),
+    *("committed_offset", "member_id", "group_type"),
 )
 """The columns of `group_lag` that it needs."""
 TOPICS: Final = nullable(schema_of(TopicRow))
+_COUNT: Final = pa.int64()
 _SLOWEST: Final = {
     "lag": "lag_sum",
     "max_time_lag_ms": "time_lag_ms_max",
@@ -46,7 +49,7 @@ def topics_of(
     Args:
         lags: the rows of `group_lag`, in any order.
         unread: the rows of `unread_logs`.
-        silent: the assigned partitions of each group without a committed offset.
+        silent: the assigned partitions of each group that are not in `lags`.
     """
     rows = _rows(lags, unread, silent)
     names = pc.unique(rows["topic"].combine_chunks())
@@ -111,11 +114,16 @@ def _rows(
 ) -> pa.Table:
     """The rows of `lags` come first; a row without a group is a partition of a topic."""
     ranks = pa.array(ranks_of(lags["status"]))
-    ranked = lags.select(OF_LAGS).drop_columns(["status"]).append_column("rank", ranks)
+    is_read = pc.or_(
+        pc.or_(pc.is_valid(lags["committed_offset"]), pc.is_valid(lags["member_id"])),
+        pc.equal(lags["group_type"], SHARE),
+    )
+    ranked = lags.select(OF_LAGS).drop_columns(["status", "committed_offset", "group_type"])
+    ranked = ranked.append_column("rank", ranks).append_column("is_read", pc.cast(is_read, _COUNT))
     assigned = [{"group_id": group} | row for group, rows in silent.items() for row in rows]
     of_silent = pa.Table.from_pylist(assigned, _SILENT)
+    of_silent = of_silent.append_column("is_read", pa.repeat(pa.scalar(1, _COUNT), len(assigned)))
     rows = pa.concat_tables([ranked, of_silent], promote_options="default")
-    rows = rows.append_column("is_read", pa.repeat(pa.scalar(1), len(rows)))
     others = unread.select(["topic", "partition", "produce_rate_per_s"])
     others = others.append_column("topic_state", unread["state"])
     return pa.concat_tables([rows, others], promote_options="default").combine_chunks()

@@ -1,7 +1,6 @@
-"""The sampled partitions in which no group has a committed offset.
+"""The sampled partitions that no group reads: those of `run --lag-topics all`, and a few others.
 
-They are those of members that have not committed yet, and with `run --lag-topics all` those that no
-group reads.
+The others are partitions of topics of which groups read only a part.
 """
 
 from __future__ import annotations

@@ -183,7 +183,10 @@ def _groups(evaluation: Evaluation) -> pa.Table:
     totals = lag_totals(lags, "group").drop_columns("group_state")
     is_bound = pc.and_(pc.is_null(lags["time_lag_ms"]), pc.is_valid(lags["time_lag_at_least_ms"]))
     is_lower_bound = pc.is_in(totals["group_id"], pc.unique(lags.filter(is_bound)["group_id"]))
-    totals = totals.append_column("is_lower_bound", pc.cast(is_lower_bound, pa.int64()))
+    bounds = {"is_lower_bound": is_lower_bound, "is_lag_lower_bound": totals["is_lag_lower_bound"]}
+    totals = totals.drop_columns("is_lag_lower_bound")
+    for name, is_bound_of_group in bounds.items():
+        totals = totals.append_column(name, pc.cast(is_bound_of_group, pa.int64()))
     statuses = evaluation.statuses.select(_OF_STATUS)
     return statuses.join(totals, "group_id", join_type="left outer").sort_by("group_id")
 
@@ -196,7 +199,7 @@ def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iter
 
 
 def _logs(lags: pa.Table) -> pa.Table:
-    """Log start and log end of each partition for which a group has a committed offset."""
+    """Log start and log end of each partition that a group reads."""
     logs = lags.group_by(["topic", "partition"]).aggregate(
         [("log_end_offset", "max"), ("log_start_offset", "max")]
     )

@@ -218,6 +218,12 @@ OWN_GROUPS = (
         "member_count",
     ),
     Gauge(
+        "coordinator_state_group_lag_is_lower_bound",
+        "1 if the lag of the group is a lower bound, as members never commit; 0 if it is exact",
+        _GROUP,
+        "is_lag_lower_bound",
+    ),
+    Gauge(
         "coordinator_state_group_lag_seconds_is_lower_bound",
         "1 if the greatest time lag of the group is a lower bound, 0 if it is exact",
         _GROUP,

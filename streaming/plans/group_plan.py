@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from coordinator_state.insight.group_commands import cannot_be_named, reset_commands
-from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.group_status import count_text, moment_text
 from coordinator_state.insight.offset_plan import (
     LogBounds,
     PlannedOffset,
@@ -20,7 +21,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import NO_ERROR
 from streaming.plans.committed_offsets import Committed, committed_offsets, group_types
 from streaming.plans.obstacles import Obstacles
-from streaming.plans.sampled_logs import SampledLog, sampled_logs
+from streaming.plans.sampled_logs import SampledLog, recreations, sampled_logs
 from streaming.plans.wanted_offsets import Wanted, place_of
 from streaming.tables.reader import TableReader
 from streaming.views.offset_fetch import coordinator_error
@@ -117,12 +118,14 @@ def plan_for_group(
         )
     current = committed_offsets(reader, [group_id])
     logs = sampled_logs(reader, map(place_of, wanted), reader.moment)
+    again = recreations(reader, map(place_of, wanted))
     return GroupPlan(
         group_id=group_id,
         goal=goal,
         offsets=[
             _planned(
-                key, wanted[key], current.get(key), place_of(key) in logs, logs.get(place_of(key))
+                *(reader, key, wanted[key], current.get(key)),
+                *(place_of(key) in logs, logs.get(place_of(key)), again.get(place_of(key))),
             )
             for key in sorted(wanted)
         ],
@@ -146,18 +149,21 @@ def require_loaded(reader: TableReader, group_id: str) -> None:
 
 
 def _planned(
+    reader: TableReader,
     key: OffsetKey,
     wanted: Wanted,
     current: Committed | None,
     is_sampled: bool,
     log: SampledLog | None,
+    recreated_at: datetime | None,
 ) -> PlannedOffset:
     from_offset = None if current is None else current.offset
     reason = wanted.note if wanted.offset is None else ""
     if is_sampled and log is None:
         reason = "the cluster has no such topic"
-    elif log is not None and wanted.topic_id not in (None, log.topic_id):
-        reason = "the topic was deleted and created again"
+    elif log is not None and _is_of_deleted_topic(reader, wanted, log, recreated_at):
+        when = "" if recreated_at is None else f" at {moment_text(recreated_at, reader.moment)}"
+        reason = f"the topic was deleted and created again{when}"
     if reason or wanted.offset is None:
         return left_as_it_is(key, from_offset, f"unchanged: {reason}")
     return planned_offset(
@@ -167,6 +173,17 @@ def _planned(
         log=None if log is None else _bounds(log, wanted, current),
         note=wanted.note,
     )
+
+
+def _is_of_deleted_topic(
+    reader: TableReader, wanted: Wanted, log: SampledLog, recreated_at: datetime | None
+) -> bool:
+    is_before = (
+        wanted.committed_at is not None
+        and recreated_at is not None
+        and wanted.committed_at - reader.clock_skew < recreated_at
+    )
+    return is_before or wanted.topic_id not in (None, log.topic_id)
 
 
 def _bounds(log: SampledLog, wanted: Wanted, current: Committed | None) -> LogBounds:

@@ -9,9 +9,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from coordinator_state.insight.lag import GONE, LogHistories
+from coordinator_state.insight.lag import GONE, UNKNOWN, LogHistories
 from coordinator_state.insight.offset_plan import LogBounds
 from streaming.kafka.partition_offsets import TopicPartition
+from streaming.lag.group_lag import DEFAULT_HISTORY
 from streaming.lag.offset_samples import Logs
 from streaming.tables.reader import TableReader
 
@@ -52,6 +53,22 @@ def gone_partitions(
 ) -> set[TopicPartition]:
     """The partitions that the cluster does not have any more, by their newest samples."""
     return {place for place, log in sampled_logs(reader, places, at).items() if log is None}
+
+
+def recreations(
+    reader: TableReader, places: Iterable[TopicPartition]
+) -> dict[TopicPartition, datetime]:
+    """The times of the first samples of topics that were created again in the last days."""
+    left = sorted(set(places))
+    logs = Logs.of(pa.Table.from_pylist([place._asdict() for place in left], _PLACES))
+    since = reader.moment - DEFAULT_HISTORY
+    histories = logs.histories(reader, since=since, until=reader.moment, of_all=False)
+    times_ms = histories.recreated_at_ms[logs.of_rows].tolist()
+    return {
+        place: _EPOCH + timedelta(milliseconds=at_ms)
+        for place, at_ms in zip(left, times_ms, strict=True)
+        if at_ms != UNKNOWN
+    }
 
 
 def _between(

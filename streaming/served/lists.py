@@ -52,6 +52,7 @@ TOPICS_NOT_READ: Final = {
 _OF_TOTALS: Final = (
     "count(*) AS partitions,",
     "TRY_CAST(sum(lag) AS BIGINT) AS lag, max(lag) AS max_lag,",
+    "bool_or(is_lag_lower_bound) AS is_lag_lower_bound,",
     "max(time_lag_ms) AS max_time_lag_ms,",
     "max(time_lag_at_least_ms) AS max_time_lag_at_least_ms",
 )
@@ -78,8 +79,8 @@ def groups(
         statuses: any of them.
         states: any of them.
         types: any of them.
-        topics: groups with a committed offset of any of them.
-        topic_part: groups with a committed offset of a topic whose name has this part.
+        topics: groups that read any of them.
+        topic_part: groups that read a topic whose name has this part.
         is_growing: groups whose lag grows.
         sort: the order.
     """
@@ -170,7 +171,7 @@ def topic_groups(
     statuses: Sequence[str] = (),
     sort: str = "-rank",
 ) -> ListQuery:
-    """The groups that have committed offsets of a topic, each with its lag over all partitions.
+    """The groups that read a topic, each with its lag over all partitions.
 
     The status and the reason are the worst of a partition. `skew` is the greatest lag of a
     partition divided by the mean lag, and `readers` the number of members that have a partition.
@@ -280,7 +281,7 @@ def offsets_at(group_id: str | None) -> ListQuery:
     return ListQuery(
         source="group_lag",
         columns="group_id, topic, partition, committed_offset",
-        within=of_group(group_id),
+        within=[*of_group(group_id), "committed_offset IS NOT NULL"],
         then=["group_id", "topic", "partition"],
     )
 
@@ -374,7 +375,7 @@ def topics(
 
 
 def read_topics(search: str) -> ListQuery:
-    """The names of the topics that groups have committed offsets of, with a part in any case."""
+    """The names of the topics that groups read, with a part in any case."""
     return ListQuery(
         source="(SELECT DISTINCT topic FROM group_lag)",
         within=[*has_part("topic", search)],
@@ -383,7 +384,7 @@ def read_topics(search: str) -> ListQuery:
 
 
 def topic_partitions(topic: str) -> ListQuery:
-    """The partitions of a topic of which groups have committed offsets."""
+    """The partitions of a topic that groups read."""
     return ListQuery(
         source=lines(
             "(",

@@ -31,7 +31,7 @@ from streaming.views.snapshot import Snapshot
 Row = dict[str, Any]
 _OF_LISTS: Final = (
     *(*KEY, "committed_offset", "last_stable_offset", "log_end_offset", "lag"),
-    "lag_to_last_stable",
+    *("is_lag_lower_bound", "lag_to_last_stable"),
 )
 
 
@@ -89,7 +89,7 @@ class ServedSnapshot(Snapshot):
         return rows_of(self.listed(lags_of("group_id", group_ids))) if group_ids else []
 
     def partitions_of_topic(self, topic: str) -> Sequence[Row]:
-        """Rows of `group_lag` of all groups with committed offsets of a topic."""
+        """Rows of `group_lag` of all groups that read a topic."""
         return rows_of(self.listed(lags_of("topic", [topic])))
 
     @once

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -209,7 +209,12 @@ def counted_rows(opened: DeltaTable) -> int:
     return int(pc.sum(files["num_records"]).as_py() or 0)
 
 
-def rows_by_day(path: str) -> Mapping[date, int]:
+RowsByDay = Mapping[date, int]
+"""The number of rows of a table of history by day."""
+_MOST_ROWS: Final = 20_000_000
+
+
+def rows_by_day(path: str) -> RowsByDay:
     """The number of rows of a table of history by day, from the statistics of its files.
 
     It is empty if there is no such table. Rows without a day are left out.
@@ -221,6 +226,16 @@ def rows_by_day(path: str) -> Mapping[date, int]:
     totals = pa.table({"day": days, "rows": files["num_records"]}).group_by("day")
     rows = totals.aggregate([("rows", "sum")]).to_pylist()
     return {row["day"]: row["rows_sum"] or 0 for row in rows if row["day"] is not None}
+
+
+def is_too_large(tables: Sequence[RowsByDay], since: datetime, at: datetime) -> bool:
+    """Whether a table has too many rows of a time to read them, which would take seconds."""
+    begin = datetime.combine(since.date(), datetime.min.time(), timezone.utc)
+    share = (at - since) / (at - begin)
+    return any(
+        share * sum(rows for day, rows in by_day.items() if day >= begin.date()) > _MOST_ROWS
+        for by_day in tables
+    )
 
 
 def has_plain_files(opened: DeltaTable) -> bool:

@@ -15,6 +15,9 @@ The format version of a folder is a property of `load_progress`. Each version ad
 * 11: `epoch_entries` of `load_progress` and `topic_progress`.
 * 12: `clock_skew_ms` of `load_progress`, `usual_commit_ms` and `usual_move_ms` of `group_lag`,
   `condition_ended_at` of `alerts`.
+* 13: `is_lag_lower_bound` of `group_lag` and `group_status`, and `uncommitted_since`,
+  `recreated_at` and `gone_since` of `group_lag`, whose rows without a committed offset have no
+  `commit_timestamp`.
 
 A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
 without values, fills the JSON columns from the columns of bytes, and fills `log_topic`. Tables of
@@ -39,6 +42,7 @@ from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_OFFSETS_RETENTION_MS,
     FORMAT_VERSION,
+    GROUP_LAG,
     GROUP_MEMBERS,
     GROUPS,
     LOAD_PROGRESS,
@@ -55,6 +59,7 @@ logger = logging.getLogger(__name__)
 
 _WITH_MEMBER_JSON: Final = 3
 _WITH_LOG_TOPIC: Final = 9
+_WITH_UNCOMMITTED: Final = 13
 
 
 def migrate(writer: Writer, format_version: str) -> None:
@@ -73,6 +78,10 @@ def migrate(writer: Writer, format_version: str) -> None:
         _write_member_json(writer)
     if int(format_version) < _WITH_LOG_TOPIC:
         _write_log_topic(writer)
+    if int(format_version) < _WITH_UNCOMMITTED:
+        # Columns that were never null may be null now.
+        rows = TableReader(writer.tables, any_format=True).read(GROUP_LAG.name)
+        writer.overwrite(GROUP_LAG, rows, replaces_schema=True)
     pin(writer)
     known = properties_of(writer.tables, LOAD_PROGRESS)
     retention_ms = str(DEFAULT_OFFSETS_RETENTION_MS)

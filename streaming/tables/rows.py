@@ -146,7 +146,10 @@ class LagRow:
     group_type: str
     group_state: str
     topic_state: str | None
+    gone_since: datetime | None
     committed_offset: int | None
+    uncommitted_since: datetime | None
+    recreated_at: datetime | None
     pending_offset: int | None
     pending_since: datetime | None
     pending_producer_id: int | None
@@ -155,6 +158,7 @@ class LagRow:
     last_stable_offset: int | None
     log_end_offset: int | None
     lag: int | None
+    is_lag_lower_bound: bool | None
     lag_to_last_stable: int | None
     markers: int | None
     data_lost: int | None
@@ -165,8 +169,8 @@ class LagRow:
     commit_rate_per_s: float | None
     produce_rate_per_s: float | None
     time_to_catch_up_ms: int | None
-    commit_timestamp: datetime
-    commit_age_ms: int
+    commit_timestamp: datetime | None
+    commit_age_ms: int | None
     member_id: str | None
     client_id: str | None
     client_host: str | None
@@ -202,6 +206,7 @@ class StatusRow:
     partitions: Int32
     partitions_not_ok: Int32
     lag: int | None
+    is_lag_lower_bound: bool | None
     max_time_lag_ms: int | None
     max_time_lag_at_least_ms: int | None
 

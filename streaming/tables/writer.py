@@ -126,9 +126,17 @@ class Writer:
         )
 
     def overwrite(
-        self, table: Table, rows: pa.Table, *, info: Mapping[str, str] | None = None
+        self,
+        table: Table,
+        rows: pa.Table,
+        *,
+        info: Mapping[str, str] | None = None,
+        replaces_schema: bool = False,
     ) -> int:
-        """Replace all rows of a small table; `info` is added to the commit info."""
+        """Replace all rows of a small table, and its schema if wanted.
+
+        `info` is added to the commit info.
+        """
         written = columns_of(rows, table.schema)
         return self._commit(
             table,
@@ -137,7 +145,7 @@ class Writer:
                 written,
                 mode="overwrite",
                 commit_properties=properties,
-                schema_mode=_SCHEMA_MODE,
+                schema_mode="overwrite" if replaces_schema else _SCHEMA_MODE,
             ),
             info=info,
         )

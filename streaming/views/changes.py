@@ -82,6 +82,7 @@ def _offsets(snapshot: Snapshot, group_id: str | None) -> dict[tuple[str, str, i
     lags = snapshot.lags
     if group_id is not None:
         lags = lags.filter(pc.field("group_id") == group_id)
+    lags = lags.filter(pc.is_valid(lags["committed_offset"]))
     columns = [
         lags[name].to_pylist() for name in ("group_id", "topic", "partition", "committed_offset")
     ]

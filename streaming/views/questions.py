@@ -58,7 +58,7 @@ ORDER BY records_lost DESC""",
         "Which groups still have offsets of a topic that is deleted?",
         """SELECT DISTINCT group_id, topic
 FROM group_lag
-WHERE topic_state = 'gone'
+WHERE topic_state = 'gone' AND committed_offset IS NOT NULL
 ORDER BY ALL""",
     ),
     Question(

@@ -166,13 +166,13 @@ class Snapshot:
 
     @once
     def silent(self) -> Mapping[str, Sequence[Row]]:
-        """The assigned partitions of each group in which it has no committed offset."""
-        committed = self.evaluation.lag_columns([*KEY, "member_id", "committed_offset"])
-        return silent_members(self.reader, self.at, None, committed)
+        """The assigned partitions of each group that have no row in `group_lag`."""
+        lags = self.evaluation.lag_columns([*KEY, "member_id"])
+        return silent_members(self.reader, self.at, None, lags)
 
     @once
     def unread(self) -> pa.Table:
-        """The sampled partitions in which no group has a committed offset."""
+        """The sampled partitions that have no row in `group_lag`."""
         return unread_logs(self.reader, self.at, self.evaluation.lag_columns(KEY))
 
     @once

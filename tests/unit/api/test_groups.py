@@ -153,7 +153,7 @@ def test_the_lag_of_a_group_is_that_of_the_view(
         ("groups/paymnets", 404, "unknown group paymnets; did you mean payments?"),
         ("groups/x/lag", 404, "unknown group x"),
         ("groups/x/explanation", 404, "unknown group x"),
-        ("topics/orders/groups", 404, "no group has a committed offset of topic orders"),
+        ("topics/orders/groups", 404, "no group reads topic orders"),
         ("nope", 404, "/api/v1/openapi.json has the addresses"),
         ("groups?limt=1", 400, "unknown parameter limt; did you mean limit?"),
         ("groups?limit=0", 400, "limit: input should be greater than or equal to 1"),

@@ -59,6 +59,7 @@ def facts(**changed: Any) -> GroupFacts:
         **{"group_id": "g", "at": NOW, "since": START, "known_until": NOW, "group_type": "classic"},
         **{"is_simple": False, "status": "OK", "reason": "caught up"},
         **{"is_healthy": True, "lag": 0, "partitions": [partition], "transactions": []},
+        "uncommitted": [],
         **{"deleted": None, "members": [{"member_id": "m"}], "events": []},
         "series": series([0.0] * 60),
     }

@@ -17,6 +17,9 @@ AT_MS = 1_795_500_760_000
 WELL: dict[str, Any] = {
     **{"at_ms": AT_MS, "behind_ms": 900, "has_members": True, "topic_state": "present"},
     "group_type": "classic",
+    **{"has_member": True, "uncommitted_ms": None, "recreated_at_ms": None},
+    "gone_at_ms": None,
+    **{"is_lag_lower_bound": False},
     **{"committed_offset": 1_000, "log_start_offset": 0, "last_stable_offset": 1_000},
     **{"log_end_offset": 1_000, "sample_age_ms": 3_000},
     **{"lag": 0, "lag_to_last_stable": 0, "data_lost": 0},
@@ -44,6 +47,20 @@ STILL = BEHIND | {"same_commits": 13, "moved_at_ms": AT_MS - 64_000}
 LONG_STILL = STILL | {
     **{"time_lag_ms": 301_000, "time_lag_at_least_ms": 301_000, "moved_at_ms": AT_MS - 301_000}
 }
+UNREAD = BEHIND | {
+    **{"committed_offset": None, "uncommitted_ms": 60_000, "commit_age_ms": 60_000},
+    **{"is_lag_lower_bound": True, "produce_rate_per_s": 10.0, "commit_rate_per_s": 0.0},
+}
+LONG_UNREAD = (
+    UNREAD
+    | {"uncommitted_ms": 400_000, "commit_age_ms": 400_000}
+    | {**{"time_lag_ms": 301_000, "time_lag_at_least_ms": 301_000}}
+)
+NO_OWNER = {"has_member": False}
+NEW = {"is_lag_lower_bound": False}
+RECREATED = {"recreated_at_ms": AT_MS - 60_000}
+AGAIN = "the topic was deleted and created again at 06:11:40 UTC"
+UNREAD_TEXT = "at least 500 behind, oldest 90 s, +10/s"
 REWOUND = BEHIND | {
     **{"rewound_from": 1_400, "rewind_from": 1_200, "rewind_to": 900, "rewind_ago_ms": 11_000}
 }
@@ -109,6 +126,57 @@ def single(age_ms: int) -> dict[str, Any]:
             "UNKNOWN",
             "the delay of the tables is unknown: the log end of __consumer_offsets has no recent "
             "sample",
+        ),
+        # Without a committed offset
+        (
+            *(UNREAD | {"lag": 0, "time_lag_ms": 0, "time_lag_at_least_ms": 0}, "OK"),
+            "no commit yet, and no new records",
+        ),
+        (UNREAD | time_lag(45_000), "OK", "no commit yet; at least 500 behind, oldest 45 s"),
+        (
+            *(UNREAD, "WARN"),
+            f"no committed offset for 60 s, although a member has the partition; {UNREAD_TEXT}",
+        ),
+        (LONG_UNREAD, "STOP", ""),
+        (
+            *(LONG_UNREAD | NO_OWNER, "WARN"),
+            "no committed offset, and no member has the partition; at least 500 behind, oldest "
+            "5 min, +10/s",
+        ),
+        (
+            *(UNREAD | NO_OWNER | NO_MEMBERS | NEW | time_lag(0), "WARN"),
+            "no committed offset, and the group has no members: a start with "
+            "auto.offset.reset=latest skips its records; 500 behind, oldest 0 s, +10/s",
+        ),
+        (UNREAD | {"lag_to_last_stable": 0, "held_ms": None}, "PENDING", ""),
+        (UNREAD | {"lag": None, "time_lag_unknown": NO_SAMPLE}, "UNKNOWN", NO_SAMPLE),
+        (
+            *(UNREAD | {"topic_state": "gone"}, "TOPIC_GONE"),
+            "the topic does not exist; a member has it assigned",
+        ),
+        (
+            *({"topic_state": "gone", "gone_at_ms": AT_MS - 60_000}, "TOPIC_GONE"),
+            "the topic was deleted by 06:11:40 UTC; committed offset 1,000 remains",
+        ),
+        (
+            *(UNREAD | NO_OWNER | {"topic_state": "gone"}, "TOPIC_GONE"),
+            "the topic does not exist; a member subscribes to it",
+        ),
+        # The topic was created again.
+        (
+            *(UNREAD | RECREATED | time_lag(45_000), "OK"),
+            f"{AGAIN}; no committed offset since; at least 500 behind, oldest 45 s",
+        ),
+        (
+            *(UNREAD | RECREATED | NEW, "WARN"),
+            f"{AGAIN}; no committed offset since, although a member has the partition: a start "
+            "with auto.offset.reset=latest skips its records; 500 behind, oldest 90 s, +10/s",
+        ),
+        (
+            *(UNREAD | RECREATED | NEW | {"committed_offset": 70}, "WARN"),
+            f"{AGAIN}; committed offset 70 is of the deleted topic, although a member has the "
+            "partition: a consumer that starts there skips the records before it; 500 behind, "
+            "oldest 90 s, +10/s",
         ),
         # A log end that is not sampled any more shows no lag.
         ({"sample_age_ms": 312_000}, "UNKNOWN", "the log end was sampled 5.2 min ago"),

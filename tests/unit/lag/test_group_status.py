@@ -87,23 +87,31 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
     ]
 
 
-SILENT = "no commit from 1 member with 1 partition for 5 min"
+SILENT = "no committed offset for 5 min, although a member has the partition"
 
 
 @pytest.mark.parametrize(
-    ("assigned_ago", "ends", "status", "reason"),
+    ("assigned_ago", "ends", "lag", "status", "reason"),
     [
-        (30, ((60, 10), (0, 40)), "OK", "no commit yet from 1 member with 1 partition"),
+        (30, ((60, 10), (0, 40)), 30, "OK", "no commit yet; at least 30 behind, oldest 60 s"),
         (
-            *(300, ((60, 10), (50, 11), (0, 40)), "WARN"),
-            f"{SILENT}; 30 records produced, the first 60 s ago",
+            *(300, ((60, 10), (50, 11), (0, 40)), 30, "WARN"),
+            f"{SILENT}; at least 30 behind, oldest 60 s",
         ),
-        (300, ((60, 10), (0, 10)), "OK", f"{SILENT}; no records were produced"),
-        (300, (), "WARN", f"{SILENT}; the log ends are unknown"),
+        (300, ((60, 10), (0, 10)), 0, "OK", "no commit yet, and no new records"),
+        (
+            *(300, (), None, "WARN"),
+            "no commit from 1 member with 1 partition for 5 min; the log ends are unknown",
+        ),
     ],
 )
 def test_a_member_that_never_commits(
-    tables: str, assigned_ago: int, ends: tuple[tuple[int, int], ...], status: str, reason: str
+    tables: str,
+    assigned_ago: int,
+    ends: tuple[tuple[int, int], ...],
+    lag: int | None,
+    status: str,
+    reason: str,
 ) -> None:
     assigned_at = at(assigned_ago)
     apply_micro_batch(
@@ -120,7 +128,8 @@ def test_a_member_that_never_commits(
     write_rows(tables, "log_offsets", [*of_topic, sample(at(0), 0, OFFSETS_TOPIC)])
     (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
     assert (row["status"], row["reason"]) == (status, reason)
-    assert (row["lag"], row["partitions"]) == (None, 0)
+    assert (row["lag"], row["partitions"]) == (lag, int(bool(ends)))
+    assert row["is_lag_lower_bound"] is (True if ends else None)
 
 
 def test_a_partition_without_a_commit_among_others(tables: str) -> None:
@@ -138,8 +147,8 @@ def test_a_partition_without_a_commit_among_others(tables: str) -> None:
     still = [row | {"partition": 2, "log_end_offset": 5} for row in rows if row["partition"] == 1]
     write_rows(tables, "log_offsets", rows + still)
     (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
-    assert (row["status"], row["topic"], row["lag"]) == ("WARN", None, 0)
-    assert row["reason"] == f"{SILENT}; 95 records produced, the first 100 s ago"
+    assert (row["status"], row["topic"], row["partition"], row["lag"]) == ("WARN", "t", 1, 95)
+    assert row["reason"] == f"t:1: {SILENT}; at least 95 behind, oldest 99 s"
 
 
 @pytest.mark.parametrize(
@@ -187,9 +196,7 @@ def test_an_idle_partition_hides_nothing(tables: str) -> None:
 
 
 def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
-    row: dict[str, Any] = {"topic": "t", "topic_state": None, "member_id": "m"}
-    row |= {"assigned_ms": None, "records": 2, "waiting_ms": None}
+    row: dict[str, Any] = {"topic": "t", "member_id": "m"}
+    row |= {"assigned_ms": None}
     silent = silent_facts([{**row, "partition": partition} for partition in (0, 1)])
-    assert (silent.members, silent.partitions, silent.records) == (1, 2, 4)
-    assert silent.assigned_ms is None
-    assert silent.waiting_ms is None
+    assert (silent.members, silent.partitions, silent.assigned_ms) == (1, 2, None)

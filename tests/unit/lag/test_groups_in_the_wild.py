@@ -320,7 +320,7 @@ def test_nothing_is_lost_or_invented_where_the_history_is_too_large_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commits of a stopped group leave the last ten minutes while its alert fires."""
-    monkeypatch.setattr(paces, "_is_too_large", lambda *_: True)
+    monkeypatch.setattr(paces, "is_too_large", lambda *_: True)
     cluster, known = Cluster(), KnownPaces()
     opens = open_transactions(60)
     statuses: dict[str, set[str]] = {"stops": set(), "opens": set()}

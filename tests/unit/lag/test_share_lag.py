@@ -60,7 +60,7 @@ def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> No
         **{"group_id": GROUP, "topic": TOPIC, "partition": 0, "topic_state": "present"},
         **{"group_type": "share", "group_state": "Stable", "committed_offset": 60},
         **{"log_start_offset": 0, "last_stable_offset": 100, "log_end_offset": 100},
-        **{"lag": 25, "lag_to_last_stable": 25, "data_lost": 0},
+        **{"lag": 25, "is_lag_lower_bound": False, "lag_to_last_stable": 25, "data_lost": 0},
         # The record at the start offset was written 40 s ago.
         **{"time_lag_ms": 40_000, "time_lag_at_least_ms": 40_000},
         **{"commit_timestamp": at(3), "commit_age_ms": 3_000, "sampled_at": NOW},
@@ -307,7 +307,10 @@ def test_nothing_acknowledged_yet(tmp_path: Path) -> None:
     write_share_rows(tables, NOW, [partition(-1, None)], coordinator_records=[record])
     status, reason = status_of(tables)
     assert status == "WARN"
-    assert reason.startswith("no commit from 1 member with 1 partition for 100 s; 100 records")
+    assert reason == (
+        "no committed offset for 100 s, although a member has the partition: a start with "
+        "share.auto.offset.reset=latest skips its records; 100 behind, oldest 100 s"
+    )
     write_share_rows(tables, NOW, [partition(-1, None)], members=0)
     assert status_of(tables) == ("OK", "no record was acknowledged yet")
 

@@ -234,7 +234,7 @@ def test_a_query_that_stopped_days_ago_is_there_at_once_and_stays(
     assert committed(TableReader(folder)) == [500]
     tables = CoordinatorTables(folder)
     (lag,) = tables.lag("etl")
-    assert lag.commit_age_ms > 8 * days * 1000
+    assert (lag.commit_age_ms or 0) > 8 * days * 1000
     assert len(tables.history("etl")) == 1
 
 

@@ -1,0 +1,393 @@
+"""Partitions that a group reads without a committed offset, and their unread records.
+
+A group reads all partitions of the topics that its members subscribe to or have assigned. A group
+without members reads the topics of its committed offsets. All records of a partition are unread if
+the group was there before the partition, as after an expansion of the topic. Otherwise the records
+count that arrived since the members were there. Where they began to read is not known, so this
+number is a lower bound, unless the log was empty then.
+
+Only partitions with an offset sample have such rows. Share groups have them where their coordinator
+has the state of the share partition, but no start offset.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, nullable, positions
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s, LogHistories
+from coordinator_state.replay.groups import SHARE
+from coordinator_state.replay.offsets import Outcome
+from streaming.clock import moment_ms
+from streaming.lag.last_writes import newest_sample
+from streaming.lag.offset_samples import Logs, to_ms
+from streaming.lag.recent_commits import KEY
+from streaming.lag.sample_runs import MAX_SAMPLE_AGE
+from streaming.tables.delta import is_too_large, rows_by_day
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_EVENTS, LOG_OFFSETS, OFFSET_COMMITS
+
+_WINDOWS: Final = (timedelta(minutes=10), timedelta(hours=6), timedelta(days=7))
+"""The beginning is looked for in longer and longer times."""
+_LOG: Final = ["topic", "partition"]
+_PLACE: Final = ["log_partition", *KEY]
+UNCOMMITTED: Final = pa.schema(
+    [
+        *(("log_partition", pa.int32()), ("group_id", pa.string())),
+        *(("topic", pa.string()), ("partition", pa.int32())),
+        ("uncommitted_since", TIMESTAMP),
+        ("unread_from", pa.int64()),
+        ("is_lag_lower_bound", pa.bool_()),
+        ("is_recreated", pa.bool_()),
+    ]
+)
+"""`uncommitted_since` is the time since which the group reads the partition without a committed
+offset, and `unread_from` the log end at that time; `UNKNOWN` if no sample has it. Earlier records
+may be unread, too, if `is_lag_lower_bound`. `is_recreated` says that the topic was created again at
+that time."""
+_DELETIONS: Final = (EventName.OFFSET_DELETED.value, EventName.OFFSET_EXPIRED.value)
+_EVENTS: Final = (
+    *(EventName.ASSIGNMENT_CHANGED.value, EventName.GROUP_EMPTIED.value),
+    *(EventName.GROUP_DELETED.value, *_DELETIONS),
+)
+_ASSIGNMENT_TYPES: Final = (2, 8, 14, 22)
+"""Records whose change is a change of assignments: GroupMetadata, CurrentMemberAssignment."""
+
+_TOPIC: Final = ["log_partition", "group_id", "topic"]
+_MS: Final = pa.timestamp("ms", "UTC")
+_Key = tuple[str, str, int]
+
+
+class _Beginning(NamedTuple):
+    """Where a group began to read a partition; `since_ms` is `UNKNOWN` if it does not read it."""
+
+    since_ms: int
+    unread_from: int
+    is_lower_bound: bool
+    is_recreated: bool = False
+
+
+_NOT_READ: Final = _Beginning(UNKNOWN, UNKNOWN, True)
+
+
+class _Depends(NamedTuple):
+    """What a beginning depends on: since when members read the topic, and which log it is."""
+
+    members_since_ms: int
+    topic_id: str | None
+
+
+@dataclass(slots=True)
+class KnownBeginnings:
+    """The beginnings that were found last, so that the next evaluation need not look for them."""
+
+    by_key: dict[_Key, tuple[_Depends, _Beginning]] = field(default_factory=dict)
+
+
+def uncommitted_partitions(
+    reader: TableReader,
+    now: datetime,
+    groups: pa.Table,
+    committed: pa.Table,
+    assigned: pa.Table,
+    known: KnownBeginnings,
+) -> pa.Table:
+    """The partitions (`UNCOMMITTED`) that groups read without a committed offset.
+
+    Args:
+        reader: the snapshot.
+        now: the time up to which samples count.
+        groups: `log_partition`, `group_id`, `group_type`, `protocol_type`, `member_count` and
+            `subscribed_topics` of the groups.
+        committed: `log_partition`, `KEY`, `committed_offset` and `commit_timestamp`. The offset of
+            a share partition without a start offset is negative.
+        assigned: the `owners` of partitions.
+        known: what an earlier evaluation has found; what this one finds replaces it.
+    """
+    sampled = _sampled(reader, now)
+    topics = _read_topics(groups, committed, assigned)
+    places = _places(topics, committed, sampled)
+    no_start = committed.filter(pc.less(committed["committed_offset"], 0)).select(_PLACE)
+    if no_start.num_rows:
+        is_assigned = positions(no_start.select(KEY), assigned.select(KEY)) != NOWHERE
+        places = pa.concat_tables([places, no_start.filter(pa.array(is_assigned))])
+    if not places.num_rows:
+        known.by_key = {}
+        return UNCOMMITTED.empty_table()
+    places = places.combine_chunks()
+    with_members = groups.filter(pc.greater(groups["member_count"], 0))["group_id"]
+    has_members = pc.is_in(places["group_id"], with_members.combine_chunks()).to_numpy()
+    group_ids = pc.unique(places["group_id"].filter(pa.array(has_members))).to_pylist()
+    since_ms = np.full(places.num_rows, UNKNOWN)
+    if group_ids:
+        since_ms = np.where(has_members, _members_since_ms(reader, now, places, group_ids), UNKNOWN)
+    rows = _beginnings(reader, now, places, since_ms, committed, sampled, known)
+    is_read = np.array([row.since_ms != UNKNOWN for row in rows])
+    since, *others = (pa.array(values) for values in zip(*rows, strict=True))
+    columns = [*places.columns, since.cast(_MS).cast(TIMESTAMP), *others]
+    return pa.table(columns, schema=UNCOMMITTED).filter(pa.array(is_read))
+
+
+def _sampled(reader: TableReader, now: datetime) -> pa.Table:
+    """The topic and the number of each partition that was sampled last."""
+    newest = newest_sample(reader, now)
+    if newest is None:
+        return nullable(LOG_OFFSETS.schema).empty_table().select(_LOG)
+    since = newest - MAX_SAMPLE_AGE
+    during: list[tuple[str, str, Any]] = [
+        *(("day", ">=", since.date()), ("day", "<=", newest.date())),
+        *(("sampled_at", ">=", since), ("sampled_at", "<=", newest)),
+    ]
+    topics, partitions = Logs.of(reader.read(LOG_OFFSETS.name, _LOG, during).select(_LOG)).keys
+    return pa.table([topics, partitions], names=_LOG)
+
+
+def _read_topics(groups: pa.Table, committed: pa.Table, assigned: pa.Table) -> pa.Table:
+    """`_TOPIC` of each topic that a group reads, apart from share groups."""
+    groups = groups.filter(pc.not_equal(groups["group_type"], SHARE))
+    has_members = pc.greater(groups["member_count"], 0)
+    with_members = groups.filter(has_members).combine_chunks()
+    subscribed = with_members["subscribed_topics"].combine_chunks()
+    owners = with_members.select(_TOPIC[:2]).take(pc.list_parent_indices(subscribed))
+    # A client with `assign()` reads what it likes, and its group has no protocol type.
+    is_left = pc.and_not(pc.not_equal(groups["protocol_type"], ""), has_members)
+    left = groups.filter(is_left)["group_id"].combine_chunks()
+    topics = [
+        owners.append_column("topic", pc.list_flatten(subscribed)),
+        assigned.filter(pc.is_in(assigned["group_id"], with_members["group_id"].combine_chunks())),
+        committed.filter(pc.is_in(committed["group_id"], left)),
+    ]
+    schema = pa.schema([UNCOMMITTED.field(name) for name in _TOPIC])
+    distinct = pa.concat_tables(rows.select(_TOPIC).cast(schema) for rows in topics)
+    return distinct.group_by(_TOPIC).aggregate([])
+
+
+def _places(topics: pa.Table, committed: pa.Table, sampled: pa.Table) -> pa.Table:
+    """The sampled partitions of topics of groups that have no committed offset (`_PLACE`)."""
+    # Most groups have committed all of them: numbers of partitions show that.
+    number = Logs.of(sampled).numbers(committed)
+    counts = committed.filter(pa.array(number != UNKNOWN)).group_by(_TOPIC)
+    counts = counts.aggregate([("partition", "count")])
+    at = positions(topics, counts.select(_TOPIC))
+    of_group = counts["partition_count"].take(pa.array(at, mask=at == NOWHERE)).fill_null(0)
+    sizes = sampled.group_by("topic").aggregate([("partition", "count")])
+    size = sizes["partition_count"].take(pc.index_in(topics["topic"], sizes["topic"]))
+    topics = topics.filter(pc.less(of_group, size).fill_null(False))
+    places = topics.join(sampled, "topic", join_type="inner").select(_PLACE)
+    is_committed = positions(places.select(KEY), committed.select(KEY)) != NOWHERE
+    return places.filter(pa.array(~is_committed))
+
+
+def _members_since_ms(
+    reader: TableReader, now: datetime, places: pa.Table, group_ids: Sequence[str]
+) -> Int64s:
+    """The time since which members read the topic of each place without a committed offset.
+
+    It is the first assignment of the topic since the group was empty, or the deletion of the
+    offset. `UNKNOWN` if the history has neither, nor the last change of an assignment.
+    """
+    # Events have times of the brokers.
+    until = now + reader.clock_skew
+    since = until - _WINDOWS[-1]
+    during: list[tuple[str, str, Any]] = [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", until), ("event", "in", _EVENTS)),
+        ("group_id", "in", group_ids),
+    ]
+    columns = [*KEY, "record_offset", "event", "record_timestamp", "assignment_after"]
+    events = reader.read(GROUP_EVENTS.name, columns, during).sort_by("record_offset")
+    begun: dict[str, dict[str, datetime]] = defaultdict(dict)
+    deleted: dict[_Key, datetime] = {}
+    for row in events.to_pylist():
+        group_id, at = row["group_id"], row["record_timestamp"]
+        if row["event"] in _DELETIONS:
+            deleted[group_id, row["topic"], row["partition"]] = at
+        elif row["event"] != EventName.ASSIGNMENT_CHANGED.value:
+            begun.pop(group_id, None)
+        else:
+            for topic in {assigned["topic"] for assigned in row["assignment_after"] or ()}:
+                begun[group_id].setdefault(topic, at)
+    last = assigned_at(reader, group_ids)
+    skew_ms = round(reader.clock_skew / timedelta(milliseconds=1))
+    times_ms = []
+    for key in zip(*(places[name].to_pylist() for name in KEY), strict=True):
+        at = begun.get(key[0], {}).get(key[1]) or last.get(key[0])
+        times = [time for time in (at, deleted.get(key)) if time is not None]
+        times_ms.append(moment_ms(max(times)) - skew_ms if at is not None else UNKNOWN)
+    return np.array(times_ms, np.int64)
+
+
+def assigned_at(reader: TableReader, group_ids: Sequence[str]) -> dict[str, datetime]:
+    """The time of the last change of an assignment of each group, by the brokers' clock."""
+    rows = reader.read(
+        "coordinator_records",
+        ["group_id", "record_timestamp"],
+        [
+            *(("record_type", "in", list(_ASSIGNMENT_TYPES)), ("group_id", "in", group_ids)),
+            *(("is_tombstone", "=", False),),
+        ],
+    )
+    newest = rows.group_by("group_id").aggregate([("record_timestamp", "max")])
+    times = zip(*(column.to_pylist() for column in newest.columns), strict=True)
+    return {group_id: at for group_id, at in times if at is not None}
+
+
+def _beginnings(
+    reader: TableReader,
+    now: datetime,
+    places: pa.Table,
+    since_ms: Int64s,
+    committed: pa.Table,
+    sampled: pa.Table,
+    known: KnownBeginnings,
+) -> list[_Beginning]:
+    """Where the group of each place began to read it.
+
+    `since_ms` is the time since which members read the topic; `UNKNOWN` without members.
+    """
+    logs = Logs.of(places)
+    newest = newest_sample(reader, now) or now
+    histories = logs.histories(reader, since=newest - MAX_SAMPLE_AGE, until=now, of_all=False)
+    log = logs.of_rows
+    ends = histories.newest.log_end_offset[log]
+    is_empty = (ends == histories.newest.log_start_offset[log]) & (since_ms != UNKNOWN)
+    keys = list(zip(*(places[name].to_pylist() for name in KEY), strict=True))
+    depends = [
+        _Depends(*values)
+        for values in zip(since_ms.tolist(), histories.newest.topic_id[log], strict=True)
+    ]
+    beginnings: list[_Beginning] = []
+    unknown: list[int] = []
+    for number, (key, on) in enumerate(zip(keys, depends, strict=True)):
+        before = known.by_key.get(key)
+        if before is not None and before[0] == on and before[1].unread_from <= ends[number]:
+            beginnings.append(before[1])
+        else:
+            # An empty log has nothing to read, whenever the members came.
+            beginnings.append(_Beginning(on.members_since_ms, int(ends[number]), False))
+            if not is_empty[number]:
+                unknown.append(number)
+    if unknown:
+        search = _Search(reader, now, places.take(pa.array(unknown)), since_ms[unknown], committed)
+        for number, beginning in zip(unknown, search.beginnings(sampled), strict=True):
+            beginnings[number] = beginning
+    known.by_key = {
+        keys[number]: (depends[number], beginnings[number])
+        for number in np.flatnonzero(~is_empty).tolist()
+    }
+    return beginnings
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for beginnings in the samples of the topics.
+
+    Attributes:
+        reader: the snapshot.
+        now: the time up to which samples count.
+        places: the places (`_PLACE`).
+        since_ms: the time since which members read each topic; `UNKNOWN` without members.
+        committed: the committed offsets of all groups.
+    """
+
+    reader: TableReader
+    now: datetime
+    places: pa.Table
+    since_ms: Int64s
+    committed: pa.Table
+
+    def beginnings(self, sampled: pa.Table) -> list[_Beginning]:
+        """The beginning of each place; `sampled` are the partitions of all topics."""
+        beginnings = [_NOT_READ] * self.places.num_rows
+        rest = np.arange(self.places.num_rows)
+        sizes = rows_by_day(LOG_OFFSETS.path(self.reader.tables))
+        windows = [
+            window
+            for window in _WINDOWS
+            if window is _WINDOWS[0] or not is_too_large([sizes], self.now - window, self.now)
+        ]
+        for window in windows:
+            if not rest.size:
+                break
+            places = self.places.take(pa.array(rest))
+            topics = pc.unique(places["topic"].combine_chunks())
+            logs = Logs.of(sampled.filter(pc.is_in(sampled["topic"], topics)))
+            since = self.now - window
+            histories = logs.histories(self.reader, since=since, until=self.now, of_all=False)
+            whole_ms = moment_ms(since + MAX_SAMPLE_AGE)
+            log = logs.numbers(places)
+            first_ms = histories.sampled_since_ms(log)
+            is_recreated = histories.recreated_at_ms[log] != UNKNOWN
+            is_new = is_recreated | _is_new(logs, histories)[log] & (first_ms > whole_ms)
+            since_ms = self.since_ms[rest]
+            is_first = is_new & (since_ms == UNKNOWN) | is_new & (since_ms > first_ms)
+            was_there = is_new & ~is_first
+            was_there[is_first] = self._had_committed(places, first_ms, is_first)
+            from_ms = np.where(was_there, first_ms, since_ms)
+            start, end = histories.offsets_from(log, from_ms)
+            is_done = is_new | (since_ms >= whole_ms) | (window is windows[-1])
+            for number in np.flatnonzero(is_done).tolist():
+                beginnings[rest[number]] = _Beginning(
+                    int(from_ms[number]),
+                    int(start[number] if was_there[number] else end[number]),
+                    bool(not was_there[number] and end[number] > start[number]),
+                    bool(was_there[number] and is_recreated[number]),
+                )
+            rest = rest[~is_done]
+        return beginnings
+
+    def _had_committed(self, places: pa.Table, first_ms: Int64s, is_wanted: Bools) -> Bools:
+        """Whether the group had committed an offset of the topic before a time, of wanted rows."""
+        if not is_wanted.any():
+            return np.zeros(0, np.bool_)
+        places, before_ms = places.filter(pa.array(is_wanted)), first_ms[is_wanted]
+        names = [pc.unique(places[name]).to_pylist() for name in _TOPIC[1:]]
+        latest = datetime.fromtimestamp(int(before_ms.max()) / 1000, timezone.utc)
+        latest += self.reader.clock_skew
+        earliest = self.now - _WINDOWS[-1]
+        during: list[tuple[str, str, Any]] = [
+            *(("day", ">=", earliest.date()), ("record_timestamp", "<=", latest)),
+            *(("group_id", "in", names[0]), ("topic", "in", names[1])),
+            ("outcome", "=", Outcome.COMMITTED.value),
+        ]
+        columns = [*_TOPIC, "commit_timestamp"]
+        history = self.reader.read(OFFSET_COMMITS.name, columns, during).select(columns)
+        # A group that has stopped has its last commits.
+        commits = pa.concat_tables(
+            [history.cast(nullable(history.schema)), self.committed.select(columns)],
+            promote_options="permissive",
+        )
+        firsts = commits.group_by(_TOPIC).aggregate([("commit_timestamp", "min")])
+        at = positions(places.select(_TOPIC), firsts.select(_TOPIC))
+        times = self.reader.own_times(firsts["commit_timestamp_min"])
+        committed_ms = to_ms(times.take(pa.array(at, mask=at == NOWHERE)))
+        return pc.less_equal(committed_ms, pa.array(before_ms)).fill_null(False).to_numpy()
+
+
+def _is_new(logs: Logs, histories: LogHistories) -> Bools:
+    """Whether each log was created after others: it is one of the last of its topic, from 0 on.
+
+    Partitions are numbered in the order of their creation.
+    """
+    numbers = np.arange(len(logs))
+    first_ms = np.where(
+        histories.is_known, histories.sampled_since_ms(numbers), np.iinfo(np.int64).max
+    )
+    is_new = np.zeros(len(logs), np.bool_)
+    _, begins = np.unique(logs.codes >> 32, return_index=True)
+    for begin, end in pairwise([*begins.tolist(), len(logs)]):
+        of_topic = first_ms[begin:end]
+        later = np.minimum.accumulate(of_topic[::-1])[::-1]
+        is_new[begin:end] = (of_topic > of_topic.min()) & (of_topic <= later)
+    start, _ = histories.offsets_from(numbers, first_ms)
+    return is_new & histories.is_known & (start == 0)

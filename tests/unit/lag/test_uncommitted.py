@@ -1,0 +1,357 @@
+"""Partitions that a group reads without a committed offset, and their unread records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.insight.explanation import explain
+from streaming.lag.evaluation import Evaluation
+from streaming.lag.group_facts import group_facts
+from streaming.lag.paces import KnownPaces
+from streaming.tables.reader import TableReader
+from tests.support.tables.incident_tables import STEP_S, Cluster, member_id_of, moment
+from tests.support.tables.tables_folder import create_tables
+
+Step = Callable[[Cluster, int], None]
+Row = dict[str, Any]
+GROUP = "g"
+_EXPANDED_AT_S = 600
+
+
+def looks(
+    folder: Path, step: Step, until_s: int, every_s: int = 60
+) -> dict[int, tuple[Row, list[Row]]]:
+    """The row of the group, and those of its partitions, at each look.
+
+    Whoever evaluates again and again has the same rows as who evaluates once.
+    """
+    cluster, known = Cluster(), KnownPaces()
+    for t in range(0, until_s + 1, STEP_S):
+        step(cluster, t)
+        cluster.step()
+    snapshots = cluster.snapshots(create_tables(folder))
+    rows = {}
+    for t in range(every_s, until_s + 1, every_s):
+        reader = snapshots.reader(moment(t))
+        assert reader is not None
+        evaluation = Evaluation.of(reader, at=moment(t), known=known)
+        lags = evaluation.group_lag()
+        assert lags == Evaluation.of(reader, at=moment(t)).group_lag()
+        (group,) = evaluation.group_status().to_pylist()
+        rows[t] = group | {"explanation": explained(reader, moment(t))}, lags.to_pylist()
+    return rows
+
+
+def explained(reader: TableReader, at: datetime) -> str:
+    """The first evidence."""
+    facts = group_facts(reader, GROUP, at=at)
+    assert facts is not None
+    first = explain(facts).evidence[0]
+    return f"{first.cause.value}: {first.text}"
+
+
+def expand(cluster: Cluster, t: int, records: int = 50) -> None:
+    """Two partitions become four, and records are produced to all of them."""
+    for partition in range(2 if t < _EXPANDED_AT_S else 4):
+        cluster.produce(GROUP, records, partition)
+
+
+def test_all_records_of_a_partition_are_unread_that_is_created_while_the_group_is_empty(
+    tmp_path: Path,
+) -> None:
+    def step(cluster: Cluster, t: int) -> None:
+        expand(cluster, t)
+        if t == 0:
+            cluster.members(GROUP, (GROUP, 2))
+        if t < 300:
+            for partition in range(2):
+                cluster.commit(GROUP, cluster.produce(GROUP, 0, partition), partition)
+        elif t == 300:
+            cluster.no_members(GROUP, 2)
+
+    rows = looks(tmp_path, step, 1_200)
+    assert len(rows[_EXPANDED_AT_S - 60][1]) == 2
+    group, partitions = rows[720]
+    assert [row["committed_offset"] for row in partitions] == [3_000, 3_000, None, None]
+    # Another 50 records in each step, and those of the moment itself.
+    unread = 50 * (120 // STEP_S + 1)
+    assert [row["lag"] for row in partitions] == [4_250, 4_250, unread, unread]
+    assert (group["lag"], group["is_lag_lower_bound"]) == (8_500 + 2 * unread, False)
+    new = partitions[2]
+    assert (new["status"], new["member_id"], new["commit_timestamp"]) == ("WARN", None, None)
+    assert new["uncommitted_since"] == moment(_EXPANDED_AT_S)
+    assert new["reason"] == (
+        "no committed offset, and the group has no members: a start with "
+        "auto.offset.reset=latest skips its records; 1,250 behind, oldest at least 2 min"
+    )
+    assert rows[1_200][1][2]["lag"] == 50 * (600 // STEP_S + 1)
+
+
+def test_a_new_partition_without_records_changes_no_status(tmp_path: Path) -> None:
+    def step(cluster: Cluster, t: int) -> None:
+        expand(cluster, t, records=0)
+        if t == 0:
+            cluster.members(GROUP, (GROUP, 2))
+        for partition in range(2):
+            cluster.commit(GROUP, cluster.produce(GROUP, 0, partition), partition)
+
+    rows = looks(tmp_path, step, 1_200)
+    assert {group["status"] for group, _ in rows.values()} == {"OK"}
+    assert {group["reason"] for group, _ in rows.values()} == {"caught up"}
+    assert [row["lag"] for row in rows[1_200][1]] == [0] * 4
+
+
+def test_members_that_subscribe_to_a_topic_read_its_new_partitions(tmp_path: Path) -> None:
+    """They learn of them after four minutes, and commit where they began then."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        expand(cluster, t)
+        if t == 0:
+            cluster.members(GROUP, (GROUP, 2))
+        elif t == _EXPANDED_AT_S + 240:
+            cluster.members(GROUP, (GROUP, 4), generation=2)
+        for partition in range(2 if t <= _EXPANDED_AT_S + 240 else 4):
+            cluster.commit(GROUP, cluster.produce(GROUP, 0, partition), partition)
+
+    rows = looks(tmp_path, step, 1_200)
+    warned = [t for t, (group, _) in rows.items() if group["status"] == "WARN"]
+    assert warned == list(range(_EXPANDED_AT_S, _EXPANDED_AT_S + 241, 60))
+    assert {group["status"] for group, _ in rows.values()} == {"OK", "WARN"}
+    group, partitions = rows[_EXPANDED_AT_S + 180]
+    assert [row["lag"] for row in partitions] == [0, 0, 1_850, 1_850]
+    assert group["reason"].startswith(
+        "g:2: no committed offset, and no member has the partition: a start with "
+        "auto.offset.reset=latest skips its records; 1,850 behind, oldest at least 3 min; the "
+        "group: 3,700 behind"
+    )
+
+
+def test_a_client_without_subscription_reads_what_it_has_committed(tmp_path: Path) -> None:
+    """`assign()`: the group has no protocol type."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        expand(cluster, t)
+        if t == 0:
+            cluster.no_members(GROUP, 0)
+        cluster.commit(GROUP, cluster.produce(GROUP, 0))
+
+    rows = looks(tmp_path, step, 900)
+    assert [row["partition"] for row in rows[900][1]] == [0]
+    assert rows[900][0]["status"] == "OK"
+
+
+def test_the_records_count_that_arrived_since_the_members_were_there(tmp_path: Path) -> None:
+    """Old records do not count, and a rebalance does not begin the count anew."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        cluster.produce(GROUP, 10_000 if t == 0 else 50)
+        if t == 0:
+            cluster.no_members(GROUP)
+        elif t == 300:
+            cluster.members(GROUP, generation=2)
+        elif t == 1_000:
+            owned = {GROUP: [0]}
+            cluster.assign(GROUP, {member_id_of("app-1", 1): owned, member_id_of("a", 2): {}}, 3)
+
+    rows = looks(tmp_path, step, 1_800)
+    assert {rows[t][0]["status"] for t in (60, 240)} == {"IDLE"}
+    for t in (600, 1_200, 1_800):
+        group, (partition,) = rows[t]
+        assert (group["status"], group["lag"]) == ("STOP" if t > 600 else "WARN", 10 * (t - 300))
+        assert partition["is_lag_lower_bound"]
+        assert partition["uncommitted_since"] == moment(300)
+    assert rows[1_800][0]["reason"] == (
+        "no committed offset for 25 min, although a member has the partition; at least 15,000 "
+        "behind, oldest 25 min, +10/s"
+    )
+    assert rows[1_800][0]["explanation"] == (
+        "no_committed_offset: no committed offset of g:0 since 12:05:00 UTC: at least 15,000 behind"
+    )
+
+
+@pytest.mark.parametrize("has_old_records", [False, True])
+def test_a_group_that_reads_from_the_end_and_has_nothing_new_has_no_lag(
+    tmp_path: Path, *, has_old_records: bool
+) -> None:
+    """The client commits a partition only after it has read from it."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        cluster.produce(GROUP, 1_000 if t == 0 and has_old_records else 0, 1)
+        end = cluster.produce(GROUP, 50)
+        if t == 0:
+            cluster.no_members(GROUP)
+        elif t == 300:
+            cluster.members(GROUP, (GROUP, 2), generation=2)
+        if t >= 300:
+            cluster.commit(GROUP, end)
+
+    rows = looks(tmp_path, step, 1_200)
+    group, partitions = rows[1_200]
+    assert (group["status"], group["lag"], group["reason"]) == ("OK", 0, "caught up")
+    assert [row["lag"] for row in partitions] == [0, 0]
+    assert partitions[1]["reason"] == "no commit yet, and no new records"
+
+
+def test_a_deleted_offset_is_counted_from_its_deletion(tmp_path: Path) -> None:
+    def step(cluster: Cluster, t: int) -> None:
+        end = cluster.produce(GROUP, 50)
+        if t == 0:
+            cluster.members(GROUP)
+        if t < 300:
+            cluster.commit(GROUP, end)
+        elif t == 300:
+            cluster.commit(GROUP, None)
+
+    group, (partition,) = looks(tmp_path, step, 1_200)[1_200]
+    assert (group["lag"], partition["uncommitted_since"]) == (50 * (900 // STEP_S), moment(300))
+
+
+def test_a_transaction_that_holds_the_first_commits_is_the_cause(tmp_path: Path) -> None:
+    def step(cluster: Cluster, t: int) -> None:
+        cluster.produce(GROUP, 50)
+        if t == 0:
+            cluster.members(GROUP)
+        elif t == 60:
+            cluster.commit(GROUP, 100, producer_id=7)
+
+    group, (partition,) = looks(tmp_path, step, 600)[600]
+    assert (group["status"], partition["pending_offset"]) == ("PENDING", 100)
+    assert group["reason"].startswith("commits held for 9 min by an open transaction of producer 7")
+
+
+# --- topics that were deleted and created again
+
+_GONE_AT_S, _AGAIN_AT_S = 600, 660
+
+
+def recreate(cluster: Cluster, t: int, *, deletes_offsets: bool) -> int:
+    """A group that keeps up, until its topic is deleted and created again; gives the log end."""
+    log = cluster.logs[GROUP, 0]
+    if t == 0:
+        cluster.members(GROUP)
+    if t == _GONE_AT_S:
+        log.state = "gone"
+        if deletes_offsets:
+            cluster.commit(GROUP, None)
+    elif t == _AGAIN_AT_S:
+        log.state, log.topic_id, log.end = "present", "T2", 0
+    end = cluster.produce(GROUP, 50)
+    if t < _GONE_AT_S:
+        cluster.commit(GROUP, end)
+    return end
+
+
+AGAIN = "the topic was deleted and created again at 12:11:00 UTC"
+
+
+def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_one(tmp_path: Path) -> None:
+    """The members never commit again."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        recreate(cluster, t, deletes_offsets=False)
+
+    rows = looks(tmp_path, step, 2_400)
+    assert {rows[t][0]["status"] for t in range(60, 600, 60)} == {"OK"}
+    group, (partition,) = rows[630 + 30 + 60]
+    assert partition["recreated_at"] == partition["uncommitted_since"] == moment(_AGAIN_AT_S)
+    assert (partition["committed_offset"], partition["lag"]) == (6_000, 50 * 13)
+    assert (group["status"], group["reason"]) == (
+        "OUT_OF_RANGE",
+        f"{AGAIN}; committed offset 6,000 is of the deleted topic, but the log ends at 650: a "
+        "consumer that starts there resets it (auto.offset.reset)",
+    )
+    assert group["explanation"] == (
+        f"topic_recreated: {AGAIN.replace('the topic', 'topic g')}; committed offset 6,000 of g:0 "
+        "is of the deleted topic, log end 650"
+    )
+    group, (partition,) = rows[2_400]
+    assert (partition["committed_offset"], partition["lag"]) == (6_000, 50 * (1_740 // 5 + 1))
+    assert (group["status"], group["reason"]) == (
+        "STOP",
+        f"{AGAIN}; committed offset 6,000 is of the deleted topic, although a member has the "
+        "partition: a consumer that starts there skips the records before it; 17,450 behind, "
+        "oldest at least 29 min, +10/s",
+    )
+
+
+def test_members_that_do_not_commit_in_a_recreated_topic(tmp_path: Path) -> None:
+    """The broker deletes the offsets of the deleted topic."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        recreate(cluster, t, deletes_offsets=True)
+
+    rows = looks(tmp_path, step, 1_200)
+    assert rows[_GONE_AT_S + 0][0]["status"] == "TOPIC_GONE"
+    group, (partition,) = rows[1_200]
+    assert partition["recreated_at"] == partition["uncommitted_since"] == moment(_AGAIN_AT_S)
+    assert (partition["committed_offset"], partition["lag"]) == (None, 50 * (540 // 5 + 1))
+    assert group["status"] == "STOP"
+    assert group["reason"].startswith(f"{AGAIN}; no committed offset since, although a member has")
+    assert group["explanation"] == (
+        f"topic_recreated: {AGAIN.replace('the topic', 'topic g')}; no committed offset since"
+    )
+
+
+@pytest.mark.parametrize("deletes_offsets", [False, True])
+def test_a_group_that_goes_on_in_a_recreated_topic_is_ok(
+    tmp_path: Path, *, deletes_offsets: bool
+) -> None:
+    """It commits a minute later, below its offset of the deleted topic: that is no rewind."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        end = recreate(cluster, t, deletes_offsets=deletes_offsets)
+        if t > _AGAIN_AT_S + 60:
+            cluster.commit(GROUP, end - 50)
+
+    rows = looks(tmp_path, step, 1_800)
+    for t in range(_AGAIN_AT_S + 120, 1_801, 60):
+        group, (partition,) = rows[t]
+        assert (group["status"], group["lag"]) == ("OK", 50), (t, group["reason"])
+        # The tombstone is an event like another.
+        causes = {"caught_up", "status", *(["offset_deleted"] if deletes_offsets else [])}
+        assert group["explanation"].partition(":")[0] in causes
+        assert partition["recreated_at"] is None
+        assert partition["uncommitted_since"] is None
+
+
+def test_members_of_a_deleted_topic_have_a_row(tmp_path: Path) -> None:
+    def step(cluster: Cluster, t: int) -> None:
+        cluster.produce(GROUP, 50)
+        if t == 0:
+            cluster.members(GROUP)
+        elif t == 300:
+            cluster.logs[GROUP, 0].state = "gone"
+
+    group, (partition,) = looks(tmp_path, step, 360)[360]
+    assert (group["status"], partition["lag"], partition["topic_state"]) == (
+        *("TOPIC_GONE", None),
+        "gone",
+    )
+    assert partition["gone_since"] == moment(300)
+    assert group["reason"] == ("the topic was deleted by 12:05:00 UTC; a member has it assigned")
+
+
+def test_the_time_of_a_deletion_is_known_for_days_and_after_a_gap(tmp_path: Path) -> None:
+    """`run` is stopped when the topic is deleted, and evaluates much later."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        end = cluster.produce(GROUP, 50)
+        if t == 0:
+            cluster.members(GROUP)
+        cluster.is_run_up = not 120 <= t < 240
+        if t < 120:
+            cluster.commit(GROUP, end)
+        elif t == 180:
+            cluster.logs[GROUP, 0].state = "gone"
+
+    group, (partition,) = looks(tmp_path, step, 3_600, every_s=1_200)[3_600]
+    assert (group["status"], partition["gone_since"]) == ("TOPIC_GONE", moment(240))
+    assert (
+        group["reason"] == "the topic was deleted by 12:04:00 UTC; committed offset 1,200 remains"
+    )
+    assert group["explanation"].startswith("topic_deleted: topic g was deleted by 12:04:00 UTC; ")
