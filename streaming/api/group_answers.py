@@ -31,6 +31,8 @@ class Group(StatusRow):
     """Estimated time until the first uncommitted record is deleted, in any partition."""
     status_since: datetime | None
     """Time of the evaluation of `run` that first had this status; null if there was none."""
+    is_status_older: bool | None
+    """Whether the status may have begun before `status_since`; null if `run` did not evaluate."""
     lag_of_partitions: list[PartitionLag] | None
     """Lag in each partition; null unless the request has `include=partitions`."""
 

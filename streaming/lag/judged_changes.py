@@ -16,8 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import NOWHERE, Integers, nullable, positions
+from coordinator_state.apply.columns import (
+    NOWHERE,
+    TIMESTAMP,
+    Integers,
+    nullable,
+    positions,
+)
+from coordinator_state.insight.group_status import Status
 
+_UNKNOWN: Final = Status.UNKNOWN.value
 AGEING: Final = frozenset(
     {
         *("commit_age_ms", "time_lag_ms", "time_lag_at_least_ms", "retention_margin_ms"),
@@ -29,7 +37,7 @@ AGEING: Final = frozenset(
             "known_until",
             "commit_timestamp",
             "reason",
-            "status_since",
+            *("status_since", "is_status_older"),
             "evaluated_at",
         ),
     }
@@ -47,8 +55,9 @@ class JudgedChanges:
         statuses: a row for each change of status: the key, `status_before`, `status_after`, and
             `number`, that of the new row. The status is null before the first row of a key, and
             after the last.
-        kept: the new rows without the columns `AGEING`, but with `status_since` and `evaluated_at`.
-            A row that is not written keeps these two.
+        kept: the new rows without the columns `AGEING`, but with `status_since`, `is_status_older`
+            and `evaluated_at`, and with the columns `KNOWN`. A row that is not written keeps
+            `evaluated_at`.
     """
 
     written: Integers
@@ -57,10 +66,22 @@ class JudgedChanges:
     kept: pa.Table
 
 
+KNOWN: Final = pa.schema(
+    [
+        *(("known_status", pa.string()), ("known_since", TIMESTAMP)),
+        ("is_known_older", pa.bool_()),
+    ]
+)
+"""The status before `UNKNOWN`, with its `status_since` and `is_status_older`; null otherwise.
+
+A status that is the same before and after a time in which it was not known has not changed."""
+_OF_STATUS: Final = ("status_since", "is_status_older", "evaluated_at")
+
+
 def kept_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of `JudgedChanges.kept` for a table."""
     names = [name for name in schema.names if name not in AGEING]
-    return nullable(pa.schema([schema.field(n) for n in (*names, "status_since", "evaluated_at")]))
+    return nullable(pa.schema([*(schema.field(n) for n in (*names, *_OF_STATUS)), *KNOWN]))
 
 
 def judged_changes(
@@ -70,6 +91,7 @@ def judged_changes(
     key: Sequence[str],
     rewritten_after: timedelta,
     most_rewritten: int,
+    is_after_gap: bool = False,
 ) -> JudgedChanges:
     """Compare an evaluation with the kept rows.
 
@@ -80,13 +102,15 @@ def judged_changes(
         rewritten_after: a kept row that was evaluated longer ago is written again, and one of the
             future: a clock was wrong then.
         most_rewritten: the number of groups with such rows at most, the oldest first.
+        is_after_gap: whether nothing was evaluated for too long before this evaluation, so that a
+            new status may be older.
     """
     before = positions(rows.select(key), kept.select(key))
     is_new = before == NOWHERE
     earlier = kept.take(pa.array(before, mask=is_new))
     is_changed = is_new.copy()
     for name in kept.column_names:
-        if name not in {*key, "status_since", "evaluated_at"}:
+        if name not in {*key, *_OF_STATUS, *KNOWN.names}:
             is_changed |= _differ(rows[name], earlier[name])
     is_status_changed = is_new | _differ(rows["status"], earlier["status"])
     at = rows["evaluated_at"]
@@ -94,11 +118,13 @@ def judged_changes(
     is_due = pc.less(before_at, pc.subtract(at, pa.scalar(rewritten_after)))
     is_due = pc.fill_null(pc.or_(is_due, pc.greater(before_at, at)), False).to_numpy()
     is_written = is_changed | _oldest(is_due, before_at, rows["group_id"], most_rewritten)
-    status_since = pc.if_else(pa.array(is_status_changed), at, earlier["status_since"])
     evaluated_at = pc.if_else(pa.array(is_written), at, earlier["evaluated_at"])
-    names = [name for name in kept.column_names if name not in AGEING]
-    after = rows.select(names).append_column("status_since", status_since)
-    after = after.append_column("evaluated_at", evaluated_at).cast(kept.schema)
+    names = [name for name in kept.column_names if name not in {*AGEING, *KNOWN.names}]
+    after = rows.select(names)
+    columns = _standing(rows["status"], earlier, at, is_status_changed, is_after_gap)
+    for name, column in (columns | {"evaluated_at": evaluated_at}).items():
+        after = after.append_column(name, column)
+    after = after.select(kept.column_names).cast(kept.schema)
     is_gone = positions(kept.select(key), rows.select(key)) == NOWHERE
     gone = kept.filter(pa.array(is_gone))
     return JudgedChanges(
@@ -107,6 +133,32 @@ def judged_changes(
         statuses=_statuses(rows, earlier, gone, key, is_status_changed),
         kept=after,
     )
+
+
+def _standing(
+    statuses: pa.ChunkedArray,
+    earlier: pa.Table,
+    at: pa.ChunkedArray,
+    is_changed: Integers,
+    is_after_gap: bool,
+) -> dict[str, pa.ChunkedArray]:
+    """Since when each row has its status, and the columns `KNOWN`."""
+    was_unknown = pc.equal(earlier["status"], _UNKNOWN).fill_null(False)
+    known = {
+        name: pc.if_else(was_unknown, earlier[name], earlier[of_status])
+        for name, of_status in zip(KNOWN.names, ("status", *_OF_STATUS[:2]), strict=True)
+    }
+    is_unknown = pc.equal(statuses, _UNKNOWN)
+    goes_on = pc.equal(statuses, known["known_status"]).fill_null(False)
+    goes_on = pc.and_(goes_on, was_unknown)
+    changed = pa.array(is_changed)
+    since = pc.if_else(changed, at, earlier["status_since"])
+    is_older = pc.if_else(changed, pc.or_(was_unknown, is_after_gap), earlier["is_status_older"])
+    return {
+        "status_since": pc.if_else(goes_on, known["known_since"], since),
+        "is_status_older": pc.if_else(goes_on, known["is_known_older"], is_older),
+        **{name: pc.if_else(is_unknown, known[name], None) for name in known},
+    }
 
 
 def _statuses(

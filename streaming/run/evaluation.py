@@ -31,11 +31,12 @@ from coordinator_state.apply.columns import (
     positions,
     with_columns,
 )
-from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
-from streaming.lag.judged_changes import JudgedChanges, judged_changes, kept_schema
+from streaming.lag.judged_changes import KNOWN, JudgedChanges, judged_changes, kept_schema
 from streaming.lag.paces import KnownPaces
+from streaming.lag.standing import standing
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
@@ -176,8 +177,8 @@ class StatusEvaluation:
         try:
             if not self._kept:
                 self._restore(evaluation.at)
-            self._record_gap(evaluation.at)
-            self._write(evaluation)
+            is_after_gap = self._record_gap(evaluation.at)
+            self._write(evaluation, is_after_gap=is_after_gap)
             self._note_empty(evaluation)
             self._keep_limits(evaluation.rules)
         except BaseException:
@@ -187,7 +188,7 @@ class StatusEvaluation:
         self._last_at = evaluation.at
         self._latest_at = max(self._latest_at, evaluation.at)
 
-    def _record_gap(self, at: datetime) -> None:
+    def _record_gap(self, at: datetime) -> bool:
         """Record that nothing was evaluated since the last evaluation, if it is too long ago."""
         longest = max(KEPT_FOR, timedelta(seconds=2 * self.interval_s))
         # After a moment with a clock that was behind, the one before counts.
@@ -195,11 +196,13 @@ class StatusEvaluation:
             (moment for moment in (self._last_at, self._latest_at) if moment <= at), default=at
         )
         gaps = without_contradicted(self._gaps, self._last_at, at)
-        if at - begin > longest:
+        is_after_gap = at - begin > longest
+        if is_after_gap:
             gaps = with_gap(gaps, EvaluationGap(begin, at))
         if gaps != self._gaps:
             self._set_property(PROPERTY_NOT_EVALUATED, gaps_text(gaps))
             self._gaps = gaps
+        return is_after_gap
 
     def _note_empty(self, evaluation: Evaluation) -> None:
         """Keep the time of an evaluation without groups: no row has it."""
@@ -228,7 +231,8 @@ class StatusEvaluation:
         self._ahead_at = pc.min(ahead["changed_at"]).as_py() or _NEVER
         for table in JUDGED_TABLES:
             schema = kept_schema(table.schema)
-            rows = reader.read(table.name, schema.names).cast(schema)
+            names = [name for name in schema.names if name not in KNOWN.names]
+            rows = columns_of(reader.read(table.name, names), schema)
             # Rows of the future have the time of a wrong clock.
             is_past = pc.less_equal(rows["evaluated_at"], now)
             evaluated_at = pc.max(rows["evaluated_at"].filter(is_past)).as_py()
@@ -237,7 +241,8 @@ class StatusEvaluation:
                 first = with_columns(ahead, {"changed_at": pa.repeat(now, ahead.num_rows)})
                 rows = _with_statuses(table, rows, first, "status_before", "first")
             later = _changes_after(reader, evaluated_at, at) if earlier is None else earlier
-            self._kept[table] = _with_statuses(table, rows, later, "status_after", "last")
+            rows = _with_statuses(table, rows, later, "status_after", "last")
+            self._kept[table] = _with_known(reader, table, rows, at)
         properties = properties_of(self.writer.tables, GROUP_STATUS)
         self._gaps = gaps_of(properties)
         # A release before this one kept rows, but no gaps.
@@ -246,12 +251,12 @@ class StatusEvaluation:
             last = last_evaluation(properties, evaluated_at, reader.moment)
             self._last_at = max(self._last_at, last)
 
-    def _write(self, evaluation: Evaluation) -> None:
+    def _write(self, evaluation: Evaluation, *, is_after_gap: bool) -> None:
         most = evaluation.statuses.num_rows
         if evaluation.lags.num_rows > _MANY_ROWS:
             most //= _PARTS
-        lags = self._changes(GROUP_LAG, evaluation.lags, most)
-        groups = self._changes(GROUP_STATUS, evaluation.statuses, most)
+        lags = self._changes(GROUP_LAG, evaluation.lags, most, is_after_gap)
+        groups = self._changes(GROUP_STATUS, evaluation.statuses, most, is_after_gap)
         # A row whose status changed is written, too.
         written = {
             GROUP_LAG: (lags, evaluation.group_lag(lags.written)),
@@ -268,20 +273,25 @@ class StatusEvaluation:
                 self.writer.merge(table, source, guard=None, deletes=_DELETES)
             self._kept[table] = changes.kept
 
-    def _changes(self, table: Table, rows: pa.Table, most_rewritten: int) -> JudgedChanges:
+    def _changes(
+        self, table: Table, rows: pa.Table, most_rewritten: int, is_after_gap: bool
+    ) -> JudgedChanges:
         return judged_changes(
             self._kept[table],
             rows,
             key=table.key,
             rewritten_after=_REWRITTEN_AFTER,
             most_rewritten=most_rewritten,
+            is_after_gap=is_after_gap,
         )
 
 
 def _source(table: Table, changes: JudgedChanges, written: pa.Table) -> pa.Table:
     """The rows to write and the keys to delete, for a MERGE."""
-    since = changes.kept["status_since"].take(pa.array(changes.written))
-    rows = columns_of(with_columns(written, {"status_since": since}), nullable(table.schema))
+    standing = changes.kept.select(["status_since", "is_status_older"])
+    standing = standing.take(pa.array(changes.written))
+    columns = dict(zip(standing.column_names, standing.columns, strict=True))
+    rows = columns_of(with_columns(written, columns), nullable(table.schema))
     deleted = columns_of(changes.deleted, rows.schema)
     return pa.concat_tables(
         part.append_column(_DELETES, pa.repeat(is_deleted, part.num_rows))
@@ -310,12 +320,32 @@ def _changes_after(
     return reader.read(STATUS_CHANGES.name, _OF_CHANGE, span).sort_by("changed_at")
 
 
+def _with_known(reader: TableReader, table: Table, rows: pa.Table, at: datetime) -> pa.Table:
+    """Kept rows, with the status before `UNKNOWN` of the recorded changes."""
+    is_unknown = pc.equal(rows["status"], Status.UNKNOWN.value).fill_null(False)
+    if not pc.any(is_unknown).as_py():
+        return rows
+    changes = _of_table(_changes_after(reader, None, at), table)
+    key = list(table.key)
+    known = standing(changes, key)
+    place = positions(rows.select(key), known.select(key))
+    place[~is_unknown.to_numpy()] = NOWHERE
+    before = known.take(pa.array(place, mask=place == NOWHERE))
+    names = ("status", "status_since", "is_status_older")
+    return with_columns(rows, {k: before[n] for k, n in zip(KNOWN.names, names, strict=True)})
+
+
+def _of_table(changes: pa.Table, table: Table) -> pa.Table:
+    """The changes of groups, or of groups in partitions."""
+    is_of_group = pc.is_null(changes["topic"])
+    return changes.filter(is_of_group if table is GROUP_STATUS else pc.invert(is_of_group))
+
+
 def _with_statuses(
     table: Table, rows: pa.Table, changes: pa.Table, status: str, place: str
 ) -> pa.Table:
     """Kept rows, with a status of the first or the last of the changes of their key."""
-    is_of_group = pc.is_null(changes["topic"])
-    changes = changes.filter(is_of_group if table is GROUP_STATUS else pc.invert(is_of_group))
+    changes = _of_table(changes, table)
     if not changes.num_rows:
         return rows
     key = list(table.key)

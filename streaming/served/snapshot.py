@@ -130,6 +130,13 @@ class ServedSnapshot(Snapshot):
         return dict(zip(*columns, strict=True))
 
     @once
+    def older_statuses(self) -> frozenset[str]:
+        """The groups whose status may have begun before `status_since`."""
+        statuses = self.evaluation.statuses
+        is_older = statuses["is_status_older"].fill_null(False)
+        return frozenset(statuses["group_id"].filter(is_older).to_pylist())
+
+    @once
     def progress(self) -> Sequence[Row]:
         """Rows of `load_progress`."""
         rows: list[Row] = self.reader.read("load_progress").to_pylist()

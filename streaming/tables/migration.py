@@ -15,9 +15,9 @@ The format version of a folder is a property of `load_progress`. Each version ad
 * 11: `epoch_entries` of `load_progress` and `topic_progress`.
 * 12: `clock_skew_ms` of `load_progress`, `usual_commit_ms` and `usual_move_ms` of `group_lag`,
   `condition_ended_at` of `alerts`.
-* 13: `is_lag_lower_bound` of `group_lag` and `group_status`, and `uncommitted_since`,
-  `recreated_at` and `gone_since` of `group_lag`, whose rows without a committed offset have no
-  `commit_timestamp`.
+* 13: `is_lag_lower_bound` and `is_status_older` of `group_lag` and `group_status`;
+  `uncommitted_since`, `recreated_at` and `gone_since` of `group_lag`, whose rows without a
+  committed offset have no `commit_timestamp`.
 
 A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
 without values, fills the JSON columns from the columns of bytes, and fills `log_topic`. Tables of

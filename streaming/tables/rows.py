@@ -189,6 +189,7 @@ class GroupLagRow(LagRow):
     usual_commit_ms: int | None
     usual_move_ms: int | None
     status_since: datetime | None
+    is_status_older: bool | None
     evaluated_at: datetime
 
 
@@ -223,6 +224,7 @@ class GroupStatusRow(StatusRow):
     trend: str | None
     time_to_catch_up_ms: int | None
     status_since: datetime | None
+    is_status_older: bool | None
     evaluated_at: datetime
 
 

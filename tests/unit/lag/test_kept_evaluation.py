@@ -58,7 +58,7 @@ def opened(tables: str, monkeypatch: pytest.MonkeyPatch) -> OpenAt:
 
 
 def without_since(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns(["status_since"])
+    return rows.drop_columns(["status_since", "is_status_older"])
 
 
 def readers_of(snapshot: ServedSnapshot, topic: str) -> list[str]:

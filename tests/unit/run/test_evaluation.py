@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from coordinator_state.apply.columns import with_columns
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import AGEING
+from streaming.lag.standing import standing_since
 from streaming.lag.status_history import status_history
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.creation import properties_of, set_properties
@@ -311,6 +314,45 @@ def test_changes_that_were_recorded_while_the_clock_was_ahead_contradict_no_othe
             kept = StatusEvaluation(writer)
 
 
+def test_a_status_begins_where_it_began_before_a_restart(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    """`run` is stopped for four minutes; its first evaluation knows nothing as yet.
+
+    The group stops at 0 s, is `STOP` at 60 s, and goes on at 120 s.
+    """
+    tables = create_tables(tmp_path)
+
+    def keep(*moments: float, unknown: Sequence[float] = ()) -> dict[str, Row]:
+        """A `run` that begins, and ends after these moments."""
+        kept = StatusEvaluation(open_for_writing(tables, "test"))
+        for seconds in moments:
+            evaluation = evaluation_at(snapshots, seconds)
+            if seconds in unknown:
+                stale = pa.repeat("UNKNOWN", evaluation.statuses.num_rows)
+                evaluation.statuses = with_columns(evaluation.statuses, {"status": stale})
+            kept.keep(evaluation)
+        return {row["group_id"]: row for row in rows_of(tables, GROUP_STATUS)}
+
+    # What the first evaluation sees may be older.
+    assert keep(-60)["pays"]["is_status_older"] is True
+    first = keep(30, 60)
+    assert (first["pays"]["status"], first["pays"]["is_status_older"]) == ("STOP", False)
+    again = keep(90, 95, unknown=[90])
+    assert again["pays"]["status_since"] == first["pays"]["status_since"] == moment(60)
+    assert again["pays"]["is_status_older"] is False
+    # Also if it ends while nothing is known.
+    assert keep(100, unknown=[100])["pays"]["status"] == "UNKNOWN"
+    assert keep(105)["pays"]["status_since"] == moment(60)
+    reader = TableReader(tables)
+    statuses = pa.table({"group_id": ["pays", "rests"], "status": ["STOP", "UNKNOWN"]})
+    assert standing_since(reader, statuses, moment(105)) == {"pays": moment(60)}
+    # A status that is another one after a time without evaluations may be older.
+    later = keep(290)
+    assert (later["pays"]["status"], later["pays"]["status_since"]) == ("OK", moment(290))
+    assert later["pays"]["is_status_older"] is True
+
+
 def test_evaluations_as_far_apart_as_the_interval_says_leave_no_gap(
     snapshots: Snapshots, tmp_path: Path
 ) -> None:
@@ -362,7 +404,7 @@ def test_rows_of_an_earlier_release_say_nothing_of_gaps(
     tables = create_tables(tmp_path / "tables")
     writer = open_for_writing(tables, "test")
     with monkeypatch.context() as earlier:
-        earlier.setattr(StatusEvaluation, "_record_gap", lambda *_: None)
+        earlier.setattr(StatusEvaluation, "_record_gap", lambda *_: False)
         StatusEvaluation(writer).keep(evaluation_at(snapshots, 0))
     StatusEvaluation(writer).keep(evaluation_at(snapshots, 60))
     assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(60))]

@@ -61,8 +61,11 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
         "group_lag": ("usual_commit_ms", "usual_move_ms"),
     },
     13: {
-        "group_lag": ("gone_since", "uncommitted_since", "recreated_at", "is_lag_lower_bound"),
-        "group_status": ("is_lag_lower_bound",),
+        "group_lag": (
+            *("gone_since", "uncommitted_since", "recreated_at", "is_lag_lower_bound"),
+            "is_status_older",
+        ),
+        "group_status": ("is_lag_lower_bound", "is_status_older"),
     },
 }
 """The columns, or the table, that came with a format version."""
