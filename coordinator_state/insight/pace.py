@@ -12,7 +12,7 @@ last stable offset.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,12 @@ USUAL: Final = 0.9
 """So much of the waits are at most the usual one. A pace that varies is no stop."""
 ENOUGH: Final = 3
 """Waits after which a pace is known: the first commits of a group are often quicker than usual."""
+REST_DAYS: Final = 2
+"""Days on which a key rested at the same time, before it is usual."""
+LATE_MS: Final = 30 * 60_000
+_LATE_SHARE: Final = 10
+"""A job may be so late: a tenth of its rest, and half an hour at most."""
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +69,70 @@ def paces(
         count: the number of keys.
     """
     columns = key, log, committed_offset, committed_at_ms
-    commits_key, commit_ms = _waits(logs, *columns)
+    commits = _waits(logs, *columns)
     has_moved = np.ones(key.size, np.bool_)
     has_moved[1:] = (key[1:] != key[:-1]) | (committed_offset[1:] != committed_offset[:-1])
-    moves_key, move_ms = _waits(logs, *(column[has_moved] for column in columns))
+    moves = _waits(logs, *(column[has_moved] for column in columns))
     return Paces(
-        usual_commit_ms=usual_ms(commits_key, commit_ms, count),
-        commit_waits=np.bincount(commits_key, minlength=count),
-        usual_move_ms=usual_ms(moves_key, move_ms, count),
-        move_waits=np.bincount(moves_key, minlength=count),
-        longest_move_ms=usual_ms(moves_key, move_ms, count, share=1),
+        usual_commit_ms=usual_ms(commits.key, commits.lengths_ms, count),
+        commit_waits=np.bincount(commits.key, minlength=count),
+        usual_move_ms=usual_ms(moves.key, moves.lengths_ms, count),
+        move_waits=np.bincount(moves.key, minlength=count),
+        longest_move_ms=usual_ms(moves.key, moves.lengths_ms, count, share=1),
     )
+
+
+class _Waits(NamedTuple):
+    """The key of each wait, and its begin and end since the epoch."""
+
+    key: Int64s
+    began_ms: Int64s
+    ended_ms: Int64s
+
+    @property
+    def lengths_ms(self) -> Int64s:
+        lengths_ms: Int64s = np.maximum(self.ended_ms - self.began_ms, 1)
+        return lengths_ms
+
+
+def rests_until_ms(
+    logs: LogHistories,
+    *,
+    key: Int64s,
+    log: Int64s,
+    committed_offset: Int64s,
+    committed_at_ms: Int64s,
+    count: int,
+    now_ms: int,
+) -> Int64s:
+    """Return until when each key rests at this time of day, `UNKNOWN` if it usually does not.
+
+    A key rests if a record waited as long for its commit, at the same time, on each of the last
+    `REST_DAYS` days: a job of the night reads it, or its consumers are stopped at night. The rest
+    ends at the time of day at which these commits came. A tenth of it later, or `LATE_MS`, the key
+    is late.
+
+    Args:
+        logs: the samples of the logs.
+        key: the number of each commit's key. Commits are in the order of keys and record offsets.
+        log: the number of each commit's log.
+        committed_offset: each commit's offset.
+        committed_at_ms: each commit's time since the epoch.
+        count: the number of keys.
+        now_ms: the moment since the epoch.
+    """
+    waits = _waits(logs, key, log, committed_offset, committed_at_ms)
+    last_commit_ms = np.zeros(count, np.int64)
+    last_commit_ms[key] = committed_at_ms
+    late_ms = np.minimum(waits.lengths_ms // _LATE_SHARE, LATE_MS)
+    is_as_long = waits.lengths_ms + late_ms >= now_ms - last_commit_ms[waits.key]
+    until_ms, days = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for day in range(1, REST_DAYS + 1):
+        ended_ms = waits.ended_ms + late_ms + day * _DAY_MS
+        is_then = (waits.began_ms + day * _DAY_MS <= now_ms) & (now_ms < ended_ms) & is_as_long
+        days[np.unique(waits.key[is_then])] += 1
+        np.maximum.at(until_ms, waits.key[is_then], ended_ms[is_then])
+    return np.where(days == REST_DAYS, until_ms, UNKNOWN)
 
 
 def _waits(
@@ -82,8 +141,8 @@ def _waits(
     log: Int64s,
     committed_offset: Int64s,
     committed_at_ms: Int64s,
-) -> tuple[Int64s, Int64s]:
-    """Return the key of each wait and its length.
+) -> _Waits:
+    """Return the waits of all keys.
 
     Before the first sample of a log, nobody knows since when a record was there to read. So only
     waits since then count, and the last one.
@@ -97,10 +156,10 @@ def _waits(
     is_known &= began_ms >= logs.recreated_at_ms[log]
     # A record that was there before the commit is older than it.
     began_ms = np.maximum(began_ms, logs.produced_at_ms(log, committed_offset[before]))
-    waits_ms = committed_at_ms[before + 1] - began_ms
+    ended_ms = committed_at_ms[before + 1]
     # Without a record that was there to read, a commit of the same offset says nothing.
-    is_known &= (waits_ms > 0) | (committed_offset[before + 1] != committed_offset[before])
-    return key[is_known], np.maximum(waits_ms[is_known], 1)
+    is_known &= (ended_ms > began_ms) | (committed_offset[before + 1] != committed_offset[before])
+    return _Waits(key[is_known], began_ms[is_known], ended_ms[is_known])
 
 
 def usual_ms(key: Int64s, waits_ms: Int64s, count: int, share: float = USUAL) -> Int64s:

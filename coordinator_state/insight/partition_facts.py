@@ -42,6 +42,8 @@ class PartitionFacts:
             of waits that show it (`coordinator_state.insight.pace`).
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
+        rests_until_ms: until when, in ms since the epoch, the group usually does not commit at this
+            time of day (`pace.rests_until_ms`); None if it does, or if it is unknown.
         is_member_busy: whether the member gets on in another partition in which it is behind.
         same_commits: how many of the last commits have the current committed offset.
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
@@ -97,6 +99,7 @@ class PartitionFacts:
     usual_move_ms: int | None
     move_waits: int
     longest_move_ms: int | None
+    rests_until_ms: int | None
     is_member_busy: bool
     same_commits: int
     moved_at_ms: int | None

@@ -98,6 +98,9 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         )
     if facts.lag:
         cause = "" if facts.uncommitted_ms is None else "no commit yet"
+        if facts.rests_until_ms is not None and _rests(facts):
+            silent = f"no commit for {time_text(_silent_ms(facts))}"
+            cause = f"{silent}, as at this time on the days before"
         cause = _recreated_text(facts) or cause
         return Verdict(Status.OK, cause, lag_text(facts))
     if not facts.has_members and facts.commit_age_ms > _limit_ms(
@@ -306,7 +309,7 @@ def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
 def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     """The group has stopped committing."""
     silent_ms = _silent_ms(facts)
-    if _waited_ms(facts) <= _stop_after_ms(facts, rules):
+    if _waited_ms(facts) <= _stop_after_ms(facts, rules) or _rests(facts):
         return None
     cause = f"no commit for {time_text(silent_ms)}"
     if facts.usual_commit_ms is not None:
@@ -318,6 +321,11 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if not facts.has_members:
         cause = f"the group has no members; {cause}"
     return Status.STOP, cause
+
+
+def _rests(facts: PartitionFacts) -> bool:
+    """Whether the group usually commits nothing at this time of day."""
+    return facts.rests_until_ms is not None and facts.at_ms <= facts.rests_until_ms
 
 
 def _silent_ms(facts: PartitionFacts) -> int:

@@ -17,8 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, nullable, positions
-from coordinator_state.insight.pace import ENOUGH, paces, stable_holds
+from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.pace import (
+    ENOUGH,
+    REST_DAYS,
+    paces,
+    rests_until_ms,
+    stable_holds,
+)
 from coordinator_state.replay.offsets import Outcome
+from streaming.clock import moment_ms
 from streaming.lag.group_lag import KnownLogs
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
@@ -49,6 +57,17 @@ HOLDS: Final = pa.schema(
 _KNOWN: Final = nullable(PACES.append(pa.field("commit_timestamp", TIMESTAMP)))
 _KNOWN_HOLDS_KEY: Final = pa.schema([*_KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
 _KNOWN_HOLDS: Final = nullable(HOLDS.append(pa.field("last_stable_offset", pa.int64())))
+RESTS: Final = pa.schema([*_KEY_TYPES, ("rests_until_ms", pa.int64())])
+"""See `coordinator_state.insight.pace.rests_until_ms`."""
+_KNOWN_RESTS: Final = nullable(
+    pa.schema([*RESTS, ("commit_timestamp", TIMESTAMP), ("asked_at", TIMESTAMP)])
+)
+_REST_HISTORY: Final = timedelta(days=REST_DAYS + 1)
+_REST_WITHIN: Final = timedelta(hours=26)
+"""A key that rests each day has committed since."""
+_ASK_RESTS_EVERY: Final = timedelta(minutes=5)
+"""A key that does not rest at this time of day may rest soon."""
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @dataclass(slots=True)
@@ -59,11 +78,13 @@ class KnownPaces:
         rows: the paces, each with the last commit of its key (`_KNOWN`).
         holds: the holds, each with the last stable offset of its log (`_KNOWN_HOLDS`).
         logs: what `group_lag` has found in the samples of days.
+        rests: the rests of silent keys, each with its last commit (`_KNOWN_RESTS`).
     """
 
     rows: pa.Table = field(default_factory=_KNOWN.empty_table)
     holds: pa.Table = field(default_factory=_KNOWN_HOLDS.empty_table)
     logs: KnownLogs = field(default_factory=KnownLogs)
+    rests: pa.Table = field(default_factory=lambda: _KNOWN_RESTS.empty_table())
 
 
 def paces_of(
@@ -86,6 +107,67 @@ def paces_of(
     earlier, unread = _measured_before(reader, changed, at)
     known.rows = pa.concat_tables([quick, kept, earlier]).combine_chunks()
     return pa.concat_tables([known.rows, unread]).select(PACES.names)
+
+
+def rests_of(
+    reader: TableReader, keys: pa.Table, at: datetime, rules: StatusRules, known: KnownPaces
+) -> pa.Table:
+    """The keys that rest at this time of day, with `rests_until_ms` (`pace.rests_until_ms`).
+
+    Args:
+        reader: the snapshot.
+        keys: rows of `group_lag` with their pace.
+        at: the moment.
+        rules: the limits of statuses.
+        known: as for `paces_of`.
+    """
+    age_ms = keys["commit_age_ms"]
+    is_silent = pc.and_(
+        pc.and_(pc.greater(keys["lag"], 0), pc.less_equal(age_ms, _REST_WITHIN // _MILLISECOND)),
+        pc.greater(
+            age_ms,
+            pc.max_element_wise(
+                pc.multiply(keys["usual_commit_ms"], rules.stop_intervals), rules.stop_after_ms
+            ),
+        ),
+    )
+    silent = keys.filter(is_silent.fill_null(False)).select([*KEY, "commit_timestamp"])
+    kept, rest = _kept(known.rests, silent, KEY, "commit_timestamp")
+    asked_at = kept["asked_at"]
+    is_valid = pc.and_(
+        pc.greater_equal(asked_at, at - _ASK_RESTS_EVERY), pc.less_equal(asked_at, at)
+    )
+    results, since = [kept.filter(is_valid)], at - _REST_HISTORY
+    unasked = pa.concat_tables([kept.filter(pc.invert(is_valid)).select(rest.column_names), rest])
+    if len(unasked):
+        sizes = _rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS])
+        if not is_too_large(sizes, since, at):
+            results.append(_rests(reader, unasked, since, at))
+    known.rests = pa.concat_tables(results).combine_chunks()
+    return known.rests.filter(pc.is_valid(known.rests["rests_until_ms"])).select(RESTS.names)
+
+
+def _rests(reader: TableReader, keys: pa.Table, since: datetime, at: datetime) -> pa.Table:
+    """The rests (`_KNOWN_RESTS`) of keys, null for those that do not rest at this time."""
+    group_ids = pc.unique(keys["group_id"]).to_pylist()
+    commits = recent_commits(reader, since, at, of_groups(group_ids))
+    place = positions(commits.select(KEY), keys.select(KEY))
+    commits, number, first = by_key(commits.filter(pa.array(place != NOWHERE)))
+    logs = Logs.of(commits)
+    until_ms = rests_until_ms(
+        logs.histories(reader, since=since, until=at, of_all=False),
+        key=number,
+        log=logs.of_rows,
+        committed_offset=commits["committed_offset"].to_numpy(),
+        committed_at_ms=epoch_ms(commits["commit_timestamp"]),
+        count=first.size,
+        now_ms=moment_ms(at),
+    )
+    rows = positions(keys.select(KEY), commits.select(KEY).take(pa.array(first)))
+    rests = null_if_unknown(until_ms).take(pa.array(rows, mask=rows == NOWHERE))
+    asked_at = pa.repeat(pa.scalar(at, TIMESTAMP), len(keys))
+    columns = [*keys.select(KEY).columns, rests, keys["commit_timestamp"], asked_at]
+    return pa.table(columns, schema=_KNOWN_RESTS)
 
 
 def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPaces) -> pa.Table:

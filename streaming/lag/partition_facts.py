@@ -24,7 +24,7 @@ from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topic
 from streaming.lag.expiries import expiries
 from streaming.lag.offset_samples import to_ms
 from streaming.lag.open_transactions import open_transactions, pending_owners
-from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of
+from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of, rests_of
 from streaming.lag.recent_commits import (
     ATTEMPTS,
     COMMITS_WITHIN,
@@ -121,6 +121,7 @@ def partition_facts(
     committed = suspects.filter(pc.is_null(suspects["uncommitted_since"]))
     keys = _of_others(committed.select([*KEY, "commit_timestamp"]), shares)
     lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
+    lag_rows = _beside(lag_rows, rests_of(reader, lag_rows, now, rules, known))
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
     has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
@@ -132,6 +133,7 @@ def partition_facts(
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
         **{name: lag_rows[name] for name in _USUAL},
         **{name: lag_rows[name].fill_null(0) for name in ("commit_waits", "move_waits", "holds")},
+        "rests_until_ms": lag_rows["rests_until_ms"],
         "is_often_held": lag_rows["is_often_held"].fill_null(False),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
         "moved_at_ms": to_ms(lag_rows["moved_at"]),
