@@ -28,7 +28,7 @@ WELL: dict[str, Any] = {
     **{"commit_rate_per_s": 10.0, "produce_rate_per_s": 10.0},
     **{"commit_age_ms": 4_000, "commits": 121, "commits_from_ms": 604_000},
     **{"usual_commit_ms": 5_000, "commit_waits": 120, "usual_move_ms": 5_000, "move_waits": 120},
-    **{"longest_move_ms": 20_000, "is_member_busy": False},
+    **{"longest_move_ms": 20_000, "is_member_busy": False, "rests_until_ms": None},
     **{"usual_hold_ms": None, "holds": 0, "is_often_held": False, "is_out_of_range": False},
     "unsubscribed_expires_in_ms": None,
     **{"same_commits": 1, "moved_at_ms": AT_MS - 4_000},
