@@ -24,6 +24,7 @@ ENOUGH: Final = 3
 """Waits after which a pace is known: the first commits of a group are often quicker than usual."""
 REST_DAYS: Final = 2
 """Days on which a key rested at the same time, before it is usual."""
+LEAST_REST_MS: Final = 30 * 60_000
 LATE_MS: Final = 30 * 60_000
 _LATE_SHARE: Final = 10
 """A job may be so late: a tenth of its rest, and half an hour at most."""
@@ -122,6 +123,9 @@ def rests_until_ms(
         now_ms: the moment since the epoch.
     """
     waits = _waits(logs, key, log, committed_offset, committed_at_ms)
+    # A longer wait is no rest of a day, and a shorter one may be an interval of sampled history.
+    is_rest = (waits.lengths_ms >= LEAST_REST_MS) & (waits.lengths_ms < _DAY_MS)
+    waits = _Waits(*(column[is_rest] for column in waits))
     last_commit_ms = np.zeros(count, np.int64)
     last_commit_ms[key] = committed_at_ms
     late_ms = np.minimum(waits.lengths_ms // _LATE_SHARE, LATE_MS)
@@ -200,8 +204,10 @@ def stable_holds(logs: LogHistories) -> Holds:
     first sample of another one. If the first sample shows it, its beginning is unknown.
     """
     samples = logs.samples
+    if (is_unknown := samples.last_stable_offset == UNKNOWN).any():
+        samples = samples.only(~is_unknown)
     log, stable_offset = samples.log, samples.last_stable_offset
-    is_held = (stable_offset != UNKNOWN) & (stable_offset < samples.log_end_offset)
+    is_held = stable_offset < samples.log_end_offset
     is_first = np.ones(len(samples), np.bool_)
     is_first[1:] = log[1:] != log[:-1]
     is_begin = is_first.copy()

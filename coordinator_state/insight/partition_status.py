@@ -100,7 +100,7 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         cause = "" if facts.uncommitted_ms is None else "no commit yet"
         if facts.rests_until_ms is not None and _rests(facts):
             silent = f"no commit for {time_text(_silent_ms(facts))}"
-            cause = f"{silent}, as at this time on the days before"
+            cause = f"{silent}, as usual at this time of day"
         cause = _recreated_text(facts) or cause
         return Verdict(Status.OK, cause, lag_text(facts))
     if not facts.has_members and facts.commit_age_ms > _limit_ms(

@@ -8,6 +8,7 @@ not depend on when it was read, or in how many micro-batches.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 SECOND_MS: Final = 1_000
@@ -38,6 +39,22 @@ class HistoryResolution:
         Resolution(MINUTE_MS, DAY_MS),
     )
     oldest_interval_ms: int = 10 * MINUTE_MS
+
+    def __post_init__(self) -> None:
+        """Check the intervals and ages.
+
+        Raises:
+            ValueError: one is not positive, an age is not greater than the one before, or an
+                interval is not a multiple of the one before.
+        """
+        intervals = [*(step.interval_ms for step in self.steps), self.oldest_interval_ms]
+        ages = [step.age_ms for step in self.steps]
+        if min(*intervals, *ages, 1) < 1 or any(
+            older <= younger for younger, older in pairwise(ages)
+        ):
+            raise ValueError("each age has to be greater than the one before")
+        if any(longer == shorter or longer % shorter for shorter, longer in pairwise(intervals)):
+            raise ValueError("each interval has to be a multiple of the one before")
 
     def interval_ms(self, age_ms: int) -> int:
         """The interval of records of an age."""

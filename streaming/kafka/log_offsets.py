@@ -16,6 +16,7 @@ see it, or its partition is leaderless. An unreadable log end affects the answer
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,11 +34,10 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.connections import TransientFailure
 from streaming.kafka.log_tail import LogTail
-from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
+from streaming.kafka.partition_offsets import UNAVAILABLE, LogOffsets, TopicPartition
 from streaming.kafka.retrying_client import RetryingClient, chunks
 
 UNAUTHORISED: Final = "unauthorised"
-UNAVAILABLE: Final = "unavailable"
 
 _TOPICS_PER_REQUEST: Final = 1_000
 _CONSUMER: Final = -1
@@ -45,6 +45,8 @@ _NO_OFFSET: Final = -1
 _FETCHES: Final = 32
 """Of the end of a log; one that takes more is unknown."""
 _LOGS_PER_FETCH: Final = 50
+_PAST_WITHIN_S: Final = 15.0
+"""Samples of the present wait for questions about the past."""
 _ROUNDS: Final = 2
 """Attempts for a partition before it is unavailable until the next sample."""
 
@@ -81,8 +83,9 @@ class LogOffsetsClient(RetryingClient):
     ) -> list[dict[TopicPartition, int | None]]:
         """Ask for the first offset whose record has each timestamp or a later one.
 
-        It is None if no record has. A leader that does not answer, and a log with an error, are
-        left out.
+        It is None if no record has. A log with an error is left out, and so are the logs of a
+        leader that does not answer, from then on. After some seconds no more questions are asked:
+        the result is shorter.
         """
         return self.with_retries(lambda: self._past_ends(partitions, timestamps_ms))
 
@@ -119,8 +122,11 @@ class LogOffsetsClient(RetryingClient):
             leader = metadata[at.topic].leaders.get(at.partition, -1)
             if leader >= 0:
                 leaders[leader].append(at)
-        rounds = []
+        rounds: list[dict[TopicPartition, int | None]] = []
+        deadline_s = time.monotonic() + _PAST_WITHIN_S
         for timestamp_ms in timestamps_ms:
+            if time.monotonic() > deadline_s:
+                break
             question = _Question("log_end_offset", timestamp_ms, 0)
             answers = await self._list_offsets(leaders, [question])
             rounds.append(
@@ -131,6 +137,11 @@ class LogOffsetsClient(RetryingClient):
                     if not error_code
                 }
             )
+            leaders = {
+                leader: places
+                for leader, places in leaders.items()
+                if any(at in answers for at in places)
+            }
         return rounds
 
     async def _end_markers(

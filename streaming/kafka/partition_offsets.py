@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+UNAVAILABLE: Final = "unavailable"
+"""The state of a log whose leader does not answer."""
 
 
 class TopicPartition(NamedTuple):

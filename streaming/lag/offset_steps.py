@@ -23,7 +23,7 @@ from streaming.tables.schemas import GROUP_OFFSETS, LOG_OFFSETS, OFFSET_COMMITS
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _KNOWN_FOR: Final = 2 * CONFIRM_EVERY
-"""The log end counts as unknown in a longer time without a sample."""
+"""The log end counts as unknown after this time without a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,12 @@ class LogEnds:
     def at(self, grid: Floats) -> Floats:
         """The log end at each point of a grid, interpolated between two samples.
 
-        It is unknown between two samples that are far apart: `run` was stopped, and the brokers
-        could not say.
+        It is unknown between a sample without it and the samples beside that one.
         """
         times = self.ends.at_ms
-        before = np.searchsorted(times, grid, side="right") - 1
-        after = np.searchsorted(times, grid, side="left")
-        is_last = after == times.size
-        # A point after the last sample stands for the next one.
-        next_ms = np.where(is_last, grid, times[np.minimum(after, times.size - 1)])
-        is_known = next_ms - times[np.maximum(before, 0)] <= _KNOWN_FOR / timedelta(milliseconds=1)
         log_ends = np.interp(grid, times, self.ends.values, left=np.nan)
-        return np.where(is_known, log_ends, np.nan)
+        log_ends[grid > times[-1] + _KNOWN_FOR / timedelta(milliseconds=1)] = np.nan
+        return log_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +150,7 @@ def _log_ends(
         ],
     )
     numbers = logs.numbers(rows)
-    is_wanted = (numbers != UNKNOWN) & pc.is_valid(rows["log_end_offset"]).to_numpy()
+    is_wanted = numbers != UNKNOWN
     rows, numbers = rows.filter(pa.array(is_wanted)), numbers[is_wanted]
     values = [_floats(rows[name]) for name in ("log_end_offset", "end_markers")]
     for number, (at_ms, ends, markers) in _by_key(numbers, epoch_ms(rows["sampled_at"]), *values):

@@ -32,7 +32,6 @@ from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
 from streaming.tables.delta import RowsByDay, is_too_large, rows_by_day
-from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
 
@@ -133,12 +132,10 @@ def rests_of(
     )
     silent = keys.filter(is_silent.fill_null(False)).select([*KEY, "commit_timestamp"])
     kept, rest = _kept(known.rests, silent, KEY, "commit_timestamp")
-    asked_at = kept["asked_at"]
-    is_valid = pc.and_(
-        pc.greater_equal(asked_at, at - _ASK_RESTS_EVERY), pc.less_equal(asked_at, at)
-    )
-    results, since = [kept.filter(is_valid)], at - _REST_HISTORY
-    unasked = pa.concat_tables([kept.filter(pc.invert(is_valid)).select(rest.column_names), rest])
+    # A read of days takes long, so all keys are asked for together.
+    is_due = len(kept) and not at - _ASK_RESTS_EVERY <= pc.min(kept["asked_at"]).as_py() <= at
+    unasked = silent if is_due else rest
+    results, since = [kept.slice(0, 0) if is_due else kept], at - _REST_HISTORY
     if len(unasked):
         sizes = _rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS])
         if not is_too_large(sizes, since, at):
@@ -150,7 +147,7 @@ def rests_of(
 def _rests(reader: TableReader, keys: pa.Table, since: datetime, at: datetime) -> pa.Table:
     """The rests (`_KNOWN_RESTS`) of keys, null for those that do not rest at this time."""
     group_ids = pc.unique(keys["group_id"]).to_pylist()
-    commits = recent_commits(reader, since, at, of_groups(group_ids))
+    commits = recent_commits(reader, since, at, group_ids=group_ids)
     place = positions(commits.select(KEY), keys.select(KEY))
     commits, number, first = by_key(commits.filter(pa.array(place != NOWHERE)))
     logs = Logs.of(commits)
@@ -217,7 +214,7 @@ def _measured_before(
         if is_too_large(sizes, since, at):
             return pa.concat_tables([*results, _KNOWN.empty_table()]), _known(rest, keys)
         group_ids = pc.unique(keys["group_id"]).to_pylist()
-        commits = recent_commits(reader, since, at, of_groups(group_ids))
+        commits = recent_commits(reader, since, at, group_ids=group_ids)
         rest = _measured(reader, commits, keys, since, at)
         is_slow = _is_slow(rest)
         results.append(_known(rest, keys).filter(pc.invert(is_slow)))

@@ -32,6 +32,8 @@ def recent_commits(
     until: datetime,
     wanted: pc.Expression | None = None,
     outcomes: Collection[Outcome] = (Outcome.COMMITTED,),
+    *,
+    group_ids: Collection[str] | None = None,
 ) -> pa.Table:
     """Commits with these outcomes and a commit timestamp between two times; unsorted.
 
@@ -46,6 +48,9 @@ def recent_commits(
         ("outcome", "in", [outcome.value for outcome in outcomes]),
         ("is_tombstone", "=", False),
     ]
+    if group_ids is not None:
+        # Files without these groups are skipped, and other rows are not kept in memory.
+        during.append(("group_id", "in", sorted(group_ids)))
     rows = reader.read(OFFSET_COMMITS.name, _COLUMNS, during).select(_COLUMNS)
     rows = rows.cast(nullable(rows.schema))
     rows = with_columns(rows, {"commit_timestamp": reader.own_times(rows["commit_timestamp"])})

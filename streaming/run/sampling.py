@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -33,6 +34,7 @@ from streaming.lag.unwritten_samples import UnwrittenSamples
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.missed_sampling import MissedSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
+from streaming.tables.delta import rows_by_day
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_MEMBERS,
@@ -47,6 +49,8 @@ logger = logging.getLogger(__name__)
 _RETRY_TIMEOUT_S: Final = 2.0
 _LIST_EVERY_S: Final = 60.0
 """Time between two lists of all topics."""
+_MOST_ROWS: Final = 5_000_000
+"""In more samples no earlier one of a log is looked for."""
 _NEAR: Final = 10_000
 """The end of an idle log is read for a group that is at most so many offsets from it."""
 
@@ -76,6 +80,7 @@ class LogOffsetsSampling:
     _list_at_s: float = 0.0
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _has_begun: bool = False
+    _continues: bool = False
     _missed: MissedSampling = field(init=False)
     _clock_skew: timedelta = timedelta()
     _is_failing: bool = False
@@ -85,7 +90,7 @@ class LogOffsetsSampling:
         self._client = LogOffsetsClient(
             self.bootstrap_servers, self.kafka_config, retry_timeout_s=_RETRY_TIMEOUT_S
         )
-        self._missed = MissedSampling(self._client)
+        self._missed = MissedSampling(self._client, self._were_sampled)
 
     def close(self) -> None:
         """Close the connections."""
@@ -129,9 +134,10 @@ class LogOffsetsSampling:
             self._has_begun = True
         samples = self._with_markers(self._client.sample(places, whole_topics=True))
         self.metrics.seen_logs((sample.state for sample in samples), len(self._unreadable))
-        self._write(self.runs.keep(sampled_at, samples))
         by_place = {_place(sample): sample for sample in samples}
-        self._write(self._missed.before(sampled_at, by_place, self._clock_skew))
+        missed = self._missed.before(sampled_at, by_place, self._clock_skew)
+        # In one write, so a later run never takes these for the samples of a time without a gap.
+        self._write(missed + self.runs.keep(sampled_at, samples))
 
     def _write(self, samples: list[Sample]) -> None:
         if dropped := self._unwritten.add(samples):
@@ -221,16 +227,29 @@ class LogOffsetsSampling:
         during = [("day", ">=", since.date()), ("sampled_at", ">=", since)]
         columns = [each.name for each in fields(LogOffsets)]
         rows = reader.read(LOG_OFFSETS.name, [*columns, "sampled_at"], during).sort_by("sampled_at")
-        samples = [LogOffsets(**row) for row in rows.select(columns).to_pylist()]
-        logs = {_place(sample): sample for sample in samples}
+        times = rows["sampled_at"].to_pylist()
+        samples = map(Sample, times, (LogOffsets(**r) for r in rows.select(columns).to_pylist()))
+        logs = {_place(sample.offsets): sample for sample in samples}
         self._ends = {
-            at: _End(
-                sample.log_end_offset, sample.topic_id, was_asked=True, markers=sample.end_markers
-            )
-            for at, sample in logs.items()
-            if sample.log_end_offset is not None and sample.end_markers
+            at: _End(end, sample.topic_id, was_asked=True, markers=sample.end_markers)
+            for at, (_, sample) in logs.items()
+            if sample.end_markers and (end := sample.log_end_offset) is not None
         }
-        self._missed.continue_from(newest, logs)
+        self._missed.continue_from(logs.values())
+        self._continues = True
+
+    def _were_sampled(self, places: AbstractSet[TopicPartition]) -> AbstractSet[TopicPartition]:
+        """The logs of which an earlier run has taken samples; all if they are too many to look."""
+        if not self._continues:
+            return frozenset()
+        rows_of_days = rows_by_day(LOG_OFFSETS.path(self.writer.tables))
+        if sum(rows_of_days.values()) > _MOST_ROWS:
+            return places
+        topics = ("topic", "in", sorted({at.topic for at in places}))
+        rows = TableReader(self.writer.tables).read(
+            LOG_OFFSETS.name, ["topic", "partition"], [topics]
+        )
+        return places & _places_of(rows.group_by(["topic", "partition"]).aggregate([]))
 
     def _ask_markers(
         self, ends: Mapping[TopicPartition, int], known: Mapping[TopicPartition, _End]

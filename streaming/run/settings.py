@@ -241,8 +241,8 @@ class RunSettings(BaseModel):
     )
     history_resolution: Resolution = Field(
         default=DEFAULT_HISTORY_RESOLUTION,
-        description="Intervals of sampled history, each with the age of the records up to which it "
-        "counts; the last one is for all older records.",
+        description="Intervals of sampled history: INTERVAL/AGE for records younger than the age, "
+        "and one interval for all older records.",
     )
     max_records_per_trigger: int | None = Field(
         default=None,

@@ -133,7 +133,8 @@ def offsets_that_fit(
         samples[log_partition].add(place, batch, is_compacted=sampling is not None)
     samples = {p: sample for p, sample in samples.items() if sample.records}
     intervals = [] if sampling is None else [s.intervals(sampling) for s in samples.values()]
-    estimate = _estimate(samples, left, max(intervals, default=0))
+    # A record with a wrong timestamp counts for its log partition only.
+    estimate = _estimate(samples, left, sorted(intervals)[len(intervals) // 2] if intervals else 0)
     return max(
         1,
         bisect_right(range(MOST_RECORDS_PER_TRIGGER), most_bytes, key=estimate.weighted_bytes),

@@ -152,8 +152,10 @@ def _resolution(text: str | None) -> HistoryResolution:
         return HistoryResolution()
     try:
         steps, oldest_interval_ms = json.loads(text)
-        return HistoryResolution(tuple(Resolution(*step) for step in steps), oldest_interval_ms)
-    except (ValueError, TypeError) as error:
+        return HistoryResolution(
+            tuple(Resolution(*map(int, step)) for step in steps), int(oldest_interval_ms)
+        )
+    except (ValueError, TypeError, OverflowError) as error:
         raise ConfigurationError(
             "option history_resolution must be a list of intervals in milliseconds, each with the "
             f"age up to which it counts, and the interval of older records, not {text!r}"

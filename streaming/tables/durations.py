@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from itertools import pairwise
 from typing import Final
 
 from coordinator_state.log.commit_sampling import HistoryResolution, Resolution
@@ -61,22 +60,15 @@ def parse_history_resolution(text: str) -> HistoryResolution:
     600000
 
     Raises:
-        ValueError: a part has another form, or an interval or age is not greater than the one
-            before, or an interval is not a multiple of the one before.
+        ValueError: a part has another form, or the intervals or ages are those of no resolution.
     """
     *young, oldest = text.split(",")
-    steps = [Resolution(*_milliseconds(part, 2)) for part in young]
+    steps = tuple(Resolution(*_milliseconds(part, 2)) for part in young)
     (oldest_interval_ms,) = _milliseconds(oldest, 1)
-    intervals = [*(step.interval_ms for step in steps), oldest_interval_ms]
-    ages = [step.age_ms for step in steps]
-    if sorted(set(ages)) != ages or any(
-        shorter == longer or longer % shorter for shorter, longer in pairwise(intervals)
-    ):
-        raise ValueError(
-            f"{text!r}: each age has to be greater than the one before, and each interval a "
-            "multiple of the one before"
-        )
-    return HistoryResolution(tuple(steps), oldest_interval_ms)
+    try:
+        return HistoryResolution(steps, oldest_interval_ms)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from error
 
 
 def _milliseconds(part: str, count: int) -> list[int]:
@@ -84,7 +76,4 @@ def _milliseconds(part: str, count: int) -> list[int]:
     durations = part.split("/")
     if len(durations) != count:
         raise ValueError(f"{part.strip()!r} is not of the form {DEFAULT_HISTORY_RESOLUTION}")
-    milliseconds = [parse_duration(each) // timedelta(milliseconds=1) for each in durations]
-    if 0 in milliseconds:
-        raise ValueError(f"{part.strip()!r} has a duration of 0")
-    return milliseconds
+    return [parse_duration(each) // timedelta(milliseconds=1) for each in durations]

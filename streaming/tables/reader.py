@@ -80,6 +80,7 @@ class TableReader(TableProperties):
             half written.
         any_format: whether to accept any format version; a migration needs this.
         rebuilding: keeps the history of a span with the moment.
+        leaves_late: whether a moment that `run` had not read then is rebuilt. It takes longer.
 
     Raises:
         ConfigurationError: the folder does not exist, has no tables of this program, has another
@@ -100,6 +101,7 @@ class TableReader(TableProperties):
         consistent: bool = True,
         any_format: bool = False,
         rebuilding: Rebuilding | None = None,
+        leaves_late: bool = True,
     ) -> None:
         moment = parse_as_of(as_of) if isinstance(as_of, str) else as_of
         if moment is not None and not consistent:
@@ -133,7 +135,7 @@ class TableReader(TableProperties):
             self._load_as_of(progress, moment)
         if self._rebuilt is None:
             self._progress = self._rows(progress)
-        if isinstance(moment, datetime) and self._rebuilt is None:
+        if isinstance(moment, datetime) and self._rebuilt is None and leaves_late:
             self._leave_late_snapshot(progress.version(), moment)
         self.version = progress.version() if self._rebuilt is None else self._moments.newest
         """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
@@ -245,8 +247,12 @@ class TableReader(TableProperties):
             if rebuilt is not None:
                 return rebuilt
         try:
+            # The rates of each evaluation compare with an earlier snapshot.
             reader = TableReader(
-                self.tables, as_of=moment, rebuilding=rebuilding if is_of_span else None
+                self.tables,
+                as_of=moment,
+                rebuilding=rebuilding if is_of_span else None,
+                leaves_late=is_of_span,
             )
         except ConfigurationError:
             return None

@@ -340,6 +340,22 @@ def test_many_keys_make_the_table_of_keys_grow() -> None:
     assert decoded.records_superseded == 6000
 
 
+def test_each_of_many_keys_has_its_own_intervals() -> None:
+    """The table of keys grows three times; a new place in it has no interval yet."""
+    hour_ms = 3_600_000
+    records = [
+        (3_000 * turn + number, turn * hour_ms + 700 * number, key, offset_value(turn))
+        for turn in range(3)
+        for number, key in enumerate(offset_key("group", "topic", n) for n in range(3_000))
+    ]
+    raw = write_record_batch(0, records)
+    _assert_same(raw, 0, 9_000, sampling=SAMPLED)
+    whole: dict[str, Any] = {"log_partition": 0, "from_offset": 0, "to_offset": 9_000}
+    for _ in range(3):
+        decoded = kernel.decode_record_set(raw, **whole, sampling=SAMPLED)
+        assert decoded.records_superseded == 0
+
+
 def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
     commits = [
         Event(key=offset_key(f"g-{number % 7}", "t", 0), value=offset_value(number * 31 % 1_000))

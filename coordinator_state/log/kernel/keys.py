@@ -319,9 +319,7 @@ def _with_room(copies: Bytes, end: int, size: int) -> Bytes:
 @inlined
 def _doubled(slots: Integers) -> Integers:
     size = 2 * len(slots)
-    larger = np.empty((size, _SLOT_COLUMNS), dtype=np.int64)
-    for slot in range(size):
-        larger[slot, _KEY] = _EMPTY
+    larger = np.full((size, _SLOT_COLUMNS), _EMPTY, dtype=np.int64)
     for index in range(len(slots)):
         if slots[index, _KEY] != _EMPTY:
             slot = slots[index, _HASH] & (size - 1)

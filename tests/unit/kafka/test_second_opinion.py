@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from coordinator_state.insight.lag import GONE
-from streaming.kafka.log_offsets import UNAVAILABLE, LogOffsetsClient
-from streaming.kafka.partition_offsets import TopicPartition
+from streaming.kafka.log_offsets import LogOffsetsClient
+from streaming.kafka.partition_offsets import UNAVAILABLE, TopicPartition
 
 UNKNOWN_TOPIC = 3
 

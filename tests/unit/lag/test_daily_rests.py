@@ -54,7 +54,7 @@ def test_a_batch_that_ran_on_two_days_may_rest_as_on_them(
 ) -> None:
     status_then, reason = status(snapshots, "batch", 3, hours)
     assert status_then == "OK"
-    assert "as at this time on the days before" in reason
+    assert "as usual at this time of day" in reason
 
 
 def test_a_batch_that_does_not_begin_is_a_stop_once_it_is_half_an_hour_late(

@@ -42,24 +42,23 @@ def past(
     return [((_NOW - at).total_seconds(), offsets) for at, offsets in samples]
 
 
+def ends(samples: list[tuple[float, LogOffsets]]) -> list[tuple[float, int | None]]:
+    return [(ago_s, offsets.log_end_offset) for ago_s, offsets in samples]
+
+
 def test_an_end_is_between_those_of_the_samples_around_it() -> None:
-    """A record with a wrong timestamp does not move the log end out of them."""
-    samples = past(120, 50, 700, None)
-    assert [(ago_s, offsets.log_end_offset) for ago_s, offsets in samples] == [
-        *((40, 120), (30, 100), (20, 200))
-    ]
-    assert samples[0][1] == replace(
-        _AFTER, log_end_offset=120, last_stable_offset=120, end_markers=None
-    )
+    """Records with wrong timestamps do not move it out of them, or back."""
+    samples = past(50, 120, 110, 700, None)
+    assert ends(samples) == [(50, 100), (40, 120), (30, 120), (20, 200), (10, 200)]
     # Its open transaction and its markers are still there.
-    assert samples[1][1] == _BEFORE
+    assert samples[0][1] == _BEFORE
+    assert samples[1][1] == replace(
+        _AFTER, log_end_offset=120, last_stable_offset=None, end_markers=None
+    )
 
 
 def test_identical_samples_are_kept_once_with_the_last_of_them() -> None:
-    samples = past(*[150] * 5)
-    assert [(ago_s, offsets.log_end_offset) for ago_s, offsets in samples] == [
-        *((50, 150), (10, 150))
-    ]
+    assert ends(past(*[150] * 5)) == [(50, 150), (10, 150)]
 
 
 @pytest.mark.parametrize(
@@ -72,20 +71,29 @@ def test_identical_samples_are_kept_once_with_the_last_of_them() -> None:
     ids=["the topic was created again", "the topic did not exist", "the log has no leader"],
 )
 def test_nothing_is_known_of(before: LogOffsets, after: LogOffsets) -> None:
-    assert past(120, before=before, after=after) == []
+    ((_, offsets),) = past(120, before=before, after=after)
+    assert offsets == LogOffsets(topic="t", partition=0, state="unavailable")
+
+
+def test_a_log_that_the_brokers_did_not_answer_for_is_unavailable() -> None:
+    moments = [PastEnds(ago(20), {}), PastEnds(ago(10), {_AT: 150})]
+    samples = past_samples({_AT: _BEFORE}, [_AFTER], _NOW, moments)
+    assert [sample.offsets.state for sample in samples] == ["unavailable", "present"]
+    assert past_samples({}, [_AFTER], _NOW, moments[:1]) == []
 
 
 def test_an_end_whose_records_retention_has_deleted_is_not_known() -> None:
     after = replace(_AFTER, log_start_offset=150)
     samples = past(150, 170, after=after)
-    assert [(ago_s, offsets.log_end_offset) for ago_s, offsets in samples] == [(10, 170)]
-    assert samples[0][1].log_start_offset == _BEFORE.log_start_offset
+    assert ends(samples) == [(20, None), (10, 170)]
+    assert samples[1][1].log_start_offset == _BEFORE.log_start_offset
 
 
-def test_before_the_first_sample_the_log_start_is_the_oldest_known_end() -> None:
+def test_before_the_first_sample_the_records_of_the_log_count() -> None:
+    """Earlier ones are deleted, or the log did not exist."""
     after = replace(_AFTER, log_start_offset=150)
-    samples = past(150, 170, before=None, after=after)
-    assert [offsets.log_end_offset for _, offsets in samples] == [150, 170]
+    samples = past(150, 150, 150, 170, before=None, after=after)
+    assert ends(samples) == [(20, 150), (10, 170)]
     assert {offsets.log_start_offset for _, offsets in samples} == {150}
 
 
@@ -107,7 +115,18 @@ def test_moments_before_the_first_sample_are_close_to_it_and_reach_back_days() -
     assert all(older - younger < max(15.1, 0.11 * younger) for older, younger in pairwise(ages))
 
 
-@pytest.mark.parametrize("begin", [None, ago(86_400)])
-def test_many_logs_have_fewer_moments(begin: datetime | None) -> None:
-    assert 5 <= len(missed_moments(begin, _NOW, 10_000)) <= 10
-    assert missed_moments(begin, _NOW, 1_000_000) == []
+def test_many_logs_have_fewer_moments_before_their_first_sample() -> None:
+    moments = missed_moments(None, _NOW, 1_000)
+    ages = [(_NOW - moment).total_seconds() for moment in moments]
+    assert 90 <= len(ages) <= 100
+    assert ages[-1] == 15
+    assert ages[0] == 6 * 86_400
+    assert all(older < 1.15 * younger for older, younger in pairwise(ages))
+    assert missed_moments(None, _NOW, 10_000) == []
+
+
+def test_many_logs_have_fewer_moments_of_a_gap() -> None:
+    assert 5 <= len(missed_moments(ago(86_400), _NOW, 10_000)) <= 10
+    assert missed_moments(ago(86_400), _NOW, 20_000) == []
+    # A short one has few moments.
+    assert len(missed_moments(ago(20), _NOW, 20_000)) == 3

@@ -77,12 +77,14 @@ class Sampled:
 
     def _past_ends(
         self, partitions: list[TopicPartition], timestamps_ms: list[int]
-    ) -> list[dict[TopicPartition, int]]:
+    ) -> list[dict[TopicPartition, int | None]]:
         now_ms = datetime.now(timezone.utc).timestamp() * 1_000
         ages = [(now_ms - timestamp_ms) / 1_000 for timestamp_ms in timestamps_ms]
         self.asked_ago.append(ages)
         return [
-            {at: end for at in partitions for since, end in self.ends_ago if age <= since}
+            dict.fromkeys(partitions)
+            if age < 0
+            else {at: end for at in partitions for since, end in self.ends_ago if age <= since}
             for age in ages
         ]
 
@@ -200,9 +202,10 @@ def test_a_later_run_knows_the_ends_that_retention_has_deleted_since(
     offset = {"topic": "t", "partition": 0, "committed_offset": 7, "group_id": "g"}
     apply_micro_batch(tables, progress=PROGRESS, group_offsets=[offset])
     monkeypatch.setattr(sampled.client, "end_markers", lambda _: {})
+    sampled.ends_ago = [(100_000, 9)]
     sampled.sample(4)
     samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
-    assert samples == [(9, 2), (9, 2), (9, 2), (10, None)]
+    assert [*dict.fromkeys(samples)] == [(9, 2), (10, None)]
 
 
 def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
@@ -261,8 +264,10 @@ def test_the_log_ends_of_the_time_without_a_run_are_asked_for(
     sampled.ends_ago = [(1_000, 9), (400, 20), (200, 30)]
     sampled.sample(2)
     (ages,) = sampled.asked_ago
-    assert 590 < ages[0] < 601
-    assert len(ages) in (119, 120)
+    # Later timestamps than those of now would be wrong.
+    assert -61 < ages[0] < -58
+    assert 590 < ages[-1] < 606
+    assert 118 <= len(ages) - 1 <= 121
     now = datetime.now(timezone.utc)
     rows = [
         (row["log_end_offset"], (now - row["sampled_at"]).total_seconds()) for row in sampled.rows()
@@ -294,12 +299,73 @@ def test_a_gap_stays_one_if_the_brokers_do_not_answer(
     sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
 
     def past_ends(*_: Any) -> None:
+        asked.append(1)
         raise TimeoutError("nobody answers")
+
+    asked: list[int] = []
+    monkeypatch.setattr(sampled.client, "past_ends", past_ends)
+    sampled.sample(12)
+    assert len(asked) == 10
+    rows = sampled.rows()
+    assert [*dict.fromkeys((row["state"], row["log_end_offset"]) for row in rows)] == [
+        *(("present", 9), ("unavailable", None), ("present", 30))
+    ]
+    assert sampled.metric("sampling_total", outcome="done") == 12
+
+
+def test_a_gap_is_asked_for_again_once_the_brokers_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = create_tables(tmp_path)
+    sampled_before(tables, timedelta(minutes=10), 9)
+    sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
+    sampled.ends_ago = [(1_000, 9), (400, 20), (200, 30)]
+    answer, failures = sampled.client.past_ends, [TimeoutError("nobody answers")] * 2
+
+    def past_ends(*question: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return answer(*question)
+
+    monkeypatch.setattr(sampled.client, "past_ends", past_ends)
+    sampled.sample(4)
+    assert set(sampled.ends()) == {9, 20, 30}
+    assert len(sampled.asked_ago) == 1
+
+
+def test_a_log_with_timestamps_of_the_future_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(30)])
+    monkeypatch.setattr(
+        sampled.client, "past_ends", lambda logs, asked: [dict.fromkeys(logs, 7)] * len(asked)
+    )
+    sampled.sample()
+    assert sampled.ends() == [30]
+
+
+def test_a_log_that_an_earlier_run_has_sampled_is_not_asked_for_its_first_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group has left the topic before the restart, and reads it again."""
+    tables, now = create_tables(tmp_path), datetime.now(timezone.utc)
+    samples = [
+        {"topic": topic, "partition": 0, "topic_id": "T", "log_end_offset": 9, "sampled_at": at}
+        for topic, at in (("t", now - timedelta(hours=1)), ("other", now - timedelta(seconds=5)))
+    ]
+    write_rows(tables, "log_offsets", [with_defaults("log_offsets", each) for each in samples])
+    new = TopicPartition("new", 0)
+    sampled = Sampled(tables, monkeypatch, lambda _: [present(30), present(30, new)])
+    asked: list[set[TopicPartition]] = []
+    answer = sampled.client.past_ends
+
+    def past_ends(logs: Any, timestamps_ms: list[int]) -> Any:
+        asked.append(set(logs))
+        return answer(logs, timestamps_ms)
 
     monkeypatch.setattr(sampled.client, "past_ends", past_ends)
     sampled.sample()
-    assert sampled.ends() == [9, 30]
-    assert sampled.metric("sampling_total", outcome="done") == 1
+    assert asked == [{new}]
 
 
 # --- failures ------------------------------------------------------------------------------------
