@@ -176,7 +176,9 @@ def _caught_up_since(facts: GroupFacts) -> str:
     """The first time after which the lag is zero at each known point."""
     pairs = zip(facts.series.at, facts.series.lag, strict=True)
     known = [(at, lag) for at, lag in pairs if lag is not None]
-    behind = [at for at, lag in known if lag]
+    # An offset past the log end has no lag, but the group has not caught up.
+    out_of_range = facts.in_range_since
+    behind = [at for at, lag in known if lag or (out_of_range is not None and at < out_of_range)]
     since = [at for at, _ in known if not behind or at > behind[-1]]
     if not since:
         return ""

@@ -140,7 +140,8 @@ class GroupFacts:
     `group_type` is None if the group does not exist (any more). `is_simple` is true for a group
     known only from its offsets. The tables have the commits up to `known_until`. `deleted` is its
     last tombstone since `since`, also if it exists again. `events` are rows of `group_events` since
-    `since`, and `members` are rows of `group_members`.
+    `since`, and `members` are rows of `group_members`. The committed offsets are within their logs
+    since `in_range_since`; None if they were so all the time, as far as is known.
     """
 
     group_id: str
@@ -160,3 +161,4 @@ class GroupFacts:
     members: Sequence[Row]
     events: Sequence[Row]
     series: LagSeries
+    in_range_since: datetime | None = None

@@ -47,7 +47,7 @@ class Trend(str, Enum):
 def growths_per_s(
     *,
     commit_rate_per_s: Floats,
-    produce_rate_per_s: Floats,
+    present_rate_per_s: Floats,
     commits_from_ms: Floats,
     usual_move_ms: Floats,
     moved_at_ms: Floats,
@@ -56,8 +56,8 @@ def growths_per_s(
     """`PartitionFacts.growth_per_s` of many partitions."""
     moved_ms = np.where(np.isnan(moved_at_ms), commits_from_ms, at_ms - moved_at_ms)
     rests = moved_ms > np.maximum(RESTS_AFTER_MS, 2 * np.nan_to_num(usual_move_ms))
-    moving = np.where(commit_rate_per_s < 0, np.nan, produce_rate_per_s - commit_rate_per_s)
-    return np.where(rests, produce_rate_per_s, moving)
+    moving = np.where(commit_rate_per_s < 0, np.nan, present_rate_per_s - commit_rate_per_s)
+    return np.where(rests, present_rate_per_s, moving)
 
 
 def without_noise(

@@ -24,6 +24,7 @@ class PartitionFacts:
         at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
             and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
         has_member: whether a member has the partition assigned.
+        is_left_out: whether none has, although members have other partitions of the group.
         uncommitted_ms: the time for which the group has read the partition without a committed
             offset; None with one.
         gone_at_ms: the time of the first sample without the topic, in ms since the epoch; None if
@@ -35,6 +36,7 @@ class PartitionFacts:
             to the topic any more; None if one does, if it is unknown, or without members.
         is_out_of_range: whether the committed offset is past a log end that was sampled after it.
         sample_age_ms: the time since the log end was sampled.
+        present_rate_per_s: the growth of the log end, but 0 if it did not grow in the last minute.
         commit_age_ms: without a committed offset it is `uncommitted_ms`.
         commits: the number of recent commits, at least 1.
         commits_from_ms: the age of the first of them.
@@ -68,6 +70,7 @@ class PartitionFacts:
     behind_ms: int | None
     has_members: bool
     has_member: bool
+    is_left_out: bool
     uncommitted_ms: int | None
     gone_at_ms: int | None
     recreated_at_ms: int | None
@@ -90,6 +93,7 @@ class PartitionFacts:
     retention_margin_ms: int | None
     commit_rate_per_s: float | None
     produce_rate_per_s: float | None
+    present_rate_per_s: float | None
     time_to_catch_up_ms: int | None
     commit_age_ms: int
     commits: int
@@ -129,13 +133,13 @@ class PartitionFacts:
     @property
     def growth_per_s(self) -> float | None:
         """The growth of the lag; if the committed offset rests, the growth of the log."""
-        if self.produce_rate_per_s is None:
+        if self.present_rate_per_s is None:
             return None
         moved_ms = (
             self.commits_from_ms if self.moved_at_ms is None else self.at_ms - self.moved_at_ms
         )
         if moved_ms > max(RESTS_AFTER_MS, 2 * (self.usual_move_ms or 0)):
-            return self.produce_rate_per_s
+            return self.present_rate_per_s
         rate = self.commit_rate_per_s
         # A rewind makes the commit rate negative.
-        return None if rate is None or rate < 0 else self.produce_rate_per_s - rate
+        return None if rate is None or rate < 0 else self.present_rate_per_s - rate

@@ -320,7 +320,11 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
         cause += f"; {_held_text(facts)}"
     if not facts.has_members:
         cause = f"the group has no members; {cause}"
-    return Status.STOP, cause
+    elif facts.is_left_out:
+        cause = f"no member has the partition; {cause}"
+    rewind = _rewind(facts, rules)
+    # An operator stops the members before a reset.
+    return Status.STOP, cause if rewind is None else f"{rewind[1]}; {cause}"
 
 
 def _rests(facts: PartitionFacts) -> bool:

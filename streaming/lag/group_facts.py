@@ -41,6 +41,7 @@ from streaming.tables.schemas import (
     GROUP_OFFSETS,
     GROUPS,
     OFFSET_COMMITS,
+    STATUS_CHANGES,
 )
 
 WINDOW: Final = timedelta(hours=1)
@@ -109,6 +110,7 @@ def group_facts(
             commit_rate_per_s=series.commit_rate_per_s,
             produce_rate_per_s=series.produce_rate_per_s,
         ),
+        in_range_since=_in_range_since(reader, group_id, since, now),
     )
 
 
@@ -120,6 +122,22 @@ def _events(reader: TableReader, now: datetime, filters: list[tuple[str, str, An
 
 
 _MOVES: Final = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
+
+
+def _in_range_since(
+    reader: TableReader, group_id: str, since: datetime, now: datetime
+) -> datetime | None:
+    """The time of the last recorded change from `OUT_OF_RANGE`; None without one."""
+    during: list[tuple[str, str, Any]] = [
+        *(("day", ">=", since.date()), ("changed_at", ">=", since), ("changed_at", "<=", now)),
+        *(("group_id", "=", group_id), ("status_before", "=", Status.OUT_OF_RANGE.value)),
+    ]
+    changed_at: datetime | None = pc.max(
+        reader.read(STATUS_CHANGES.name, ["changed_at"], during)["changed_at"]
+    ).as_py()
+    return changed_at
+
+
 _MEMBER: Final = ["group_id", "member_id", "client_id", "client_host"]
 
 
@@ -200,8 +218,9 @@ def _history(offset: Row, lag: Row, commits: Iterable[Row]) -> PartitionHistory:
         (applied[number].at - applied[number - 1].at).total_seconds() * 1000
         for number in range(1, len(applied))
     ]
-    # The evaluation measures the pace where a status depends on it.
+    # The evaluation measures the pace where a status depends on it; of the others it is not known.
     usual_ms = lag["usual_commit_ms"]
+    is_unmeasured = usual_ms is None and Status(lag["status"]) in HEALTHY
     return PartitionHistory(
         topic=offset["topic"],
         partition=offset["partition"],
@@ -211,7 +230,7 @@ def _history(offset: Row, lag: Row, commits: Iterable[Row]) -> PartitionHistory:
         last=last,
         same=same,
         same_since=applied[-same],
-        usual_commit_ms=median(intervals) if usual_ms is None and intervals else usual_ms,
+        usual_commit_ms=median(intervals) if is_unmeasured and intervals else usual_ms,
         pause=max(pairwise(applied), key=lambda pair: pair[1].at - pair[0].at, default=None),
         aborted=len(aborted),
         first_aborted=aborted[0] if aborted else None,

@@ -45,7 +45,7 @@ _OF_LAG: Final = [
 
 # The arguments of `growths_per_s`, by their names.
 _OF_GROWTH: Final = [
-    *("commit_rate_per_s", "produce_rate_per_s", "commits_from_ms", "usual_move_ms"),
+    *("commit_rate_per_s", "present_rate_per_s", "commits_from_ms", "usual_move_ms"),
     *("moved_at_ms", "at_ms"),
 ]
 
@@ -83,7 +83,7 @@ class JudgedPartitions:
         `is_open_ended` says that the group will not catch up in the partition at its present rate.
         """
         of_facts = {name: floats_of(self._facts[name]) for name in _OF_GROWTH}
-        rates = (of_facts[name] for name in ("produce_rate_per_s", "commit_rate_per_s"))
+        rates = (of_facts[name] for name in ("present_rate_per_s", "commit_rate_per_s"))
         growth = np.where(self._is_well, np.subtract(*rates), growths_per_s(**of_facts))
         catch_up_ms = self._facts["time_to_catch_up_ms"]
         is_behind = pc.greater(self._facts["lag"], 0).fill_null(False)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions, with_columns
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.lag import GONE
+from coordinator_state.insight.lag import GONE, UNKNOWN
 from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
@@ -22,7 +22,7 @@ from coordinator_state.replay.offsets import Outcome
 from streaming.clock import moment_ms
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
-from streaming.lag.offset_samples import to_ms
+from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.open_transactions import open_transactions, pending_owners
 from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of, rests_of
 from streaming.lag.recent_commits import (
@@ -32,12 +32,14 @@ from streaming.lag.recent_commits import (
     commit_windows,
     recent_commits,
 )
+from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUPS
 
 _USUAL: Final = ("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_hold_ms")
 _GETS_ON_MS: Final = 60_000
+_RESTS: Final = timedelta(minutes=1) + MAX_SAMPLE_AGE
 FACTS: Final = tuple(field.name for field in fields(PartitionFacts))
 _KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
 
@@ -83,10 +85,7 @@ def partition_facts(
         "at_ms": at_ms,
         "behind_ms": behind_ms,
         "has_members": pc.not_equal(lag_rows["group_state"], EMPTY),
-        # The members of a share group share partitions.
-        "has_member": pc.or_(
-            pc.is_valid(lag_rows["member_id"]), pc.equal(lag_rows["group_type"], SHARE)
-        ),
+        **_members_of(lag_rows),
         "uncommitted_ms": uncommitted_ms,
         "gone_at_ms": to_ms(lag_rows["gone_since"]),
         "recreated_at_ms": to_ms(lag_rows["recreated_at"]),
@@ -123,6 +122,9 @@ def partition_facts(
     lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
     lag_rows = _beside(lag_rows, rests_of(reader, lag_rows, now, rules, known))
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
+    columns["present_rate_per_s"] = pc.if_else(
+        _rests(reader, lag_rows, now, pc.invert(is_well)), 0.0, lag_rows["produce_rate_per_s"]
+    )
     columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
     has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
     held_since = pc.min_element_wise(pending_since, to_ms(lag_rows["first_superseded"]))
@@ -200,6 +202,34 @@ def _unsubscribed(
     return pc.if_else(
         is_unsubscribed, pc.subtract(expires_at_ms, now_ms), pa.scalar(None, pa.int64())
     )
+
+
+def _members_of(lag_rows: pa.Table) -> dict[str, Any]:
+    """The facts about the members of each partition."""
+    is_assigned = pc.is_valid(lag_rows["member_id"])
+    is_share = pc.equal(lag_rows["group_type"], SHARE)
+    with_members = pc.unique(lag_rows["group_id"].filter(is_assigned))
+    others_have = pc.is_in(lag_rows["group_id"], with_members)
+    return {
+        # The members of a share group share partitions.
+        "has_member": pc.or_(is_assigned, is_share),
+        "is_left_out": pc.and_not(others_have, pc.or_(is_assigned, is_share)),
+    }
+
+
+def _rests(reader: TableReader, lag_rows: pa.Table, now: datetime, is_wanted: Any) -> pa.Array:
+    """Whether the log of each wanted row did not grow in the last minute; false for others."""
+    rests = np.zeros(lag_rows.num_rows, np.bool_)
+    is_growing = pc.greater(lag_rows["produce_rate_per_s"], 0).fill_null(False)
+    numbers = np.flatnonzero(pc.and_(is_growing, is_wanted).to_numpy())
+    if numbers.size:
+        logs = Logs.of(lag_rows.take(pa.array(numbers)))
+        histories = logs.histories(reader, since=now - _RESTS, until=now, of_all=False)
+        before_ms = np.full(numbers.size, moment_ms(now - timedelta(minutes=1)))
+        before = histories.log_ends_at(logs.of_rows, before_ms)
+        end = histories.newest.log_end_offset[logs.of_rows]
+        rests[numbers] = (before == end) & (end != UNKNOWN)
+    return pa.array(rests)
 
 
 def _is_member_busy(lag_rows: pa.Table, at_ms: Any, rules: StatusRules) -> Any:

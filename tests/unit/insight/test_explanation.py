@@ -18,6 +18,7 @@ from coordinator_state.insight.group_facts import (
     OpenTransaction,
     PartitionHistory,
 )
+from coordinator_state.insight.group_status import moment_text
 from coordinator_state.insight.lag_onset import Onset, lag_onset
 from coordinator_state.insight.story import Part, story_of
 from coordinator_state.insight.transaction_commands import transaction_commands
@@ -140,6 +141,13 @@ def test_an_old_event_of_a_group_that_has_caught_up_comes_last() -> None:
         Cause.OFFSET_REWIND,
         Cause.CAUGHT_UP,
     ]
+
+
+def test_an_offset_past_the_log_end_is_not_caught_up() -> None:
+    explanation = explain(facts(in_range_since=minute(40)))
+    assert explanation.evidence[0].text.startswith(
+        f"caught up since {moment_text(minute(40), NOW)}"
+    )
 
 
 def test_a_group_without_events_is_said_to_be_fine() -> None:

@@ -17,7 +17,7 @@ AT_MS = 1_795_500_760_000
 WELL: dict[str, Any] = {
     **{"at_ms": AT_MS, "behind_ms": 900, "has_members": True, "topic_state": "present"},
     "group_type": "classic",
-    **{"has_member": True, "uncommitted_ms": None, "recreated_at_ms": None},
+    **{"has_member": True, "is_left_out": False, "uncommitted_ms": None, "recreated_at_ms": None},
     "gone_at_ms": None,
     **{"is_lag_lower_bound": False},
     **{"committed_offset": 1_000, "log_start_offset": 0, "last_stable_offset": 1_000},
@@ -25,7 +25,7 @@ WELL: dict[str, Any] = {
     **{"lag": 0, "lag_to_last_stable": 0, "data_lost": 0},
     **{"time_lag_ms": 0, "time_lag_at_least_ms": 0, "time_lag_unknown": None},
     **{"retention_margin_ms": None, "time_to_catch_up_ms": 0},
-    **{"commit_rate_per_s": 10.0, "produce_rate_per_s": 10.0},
+    **{"commit_rate_per_s": 10.0, "produce_rate_per_s": 10.0, "present_rate_per_s": 10.0},
     **{"commit_age_ms": 4_000, "commits": 121, "commits_from_ms": 604_000},
     **{"usual_commit_ms": 5_000, "commit_waits": 120, "usual_move_ms": 5_000, "move_waits": 120},
     **{"longest_move_ms": 20_000, "is_member_busy": False, "rests_until_ms": None},
@@ -71,7 +71,7 @@ ABORTED = BEHIND | {
 HELD = BEHIND | {
     **{"lag": 13_880, "held_ms": 120_000, "commit_age_ms": 121_000},
     **{"pending_producer_id": 2, "pending_client_id": "fraud-check-consumer"},
-    **{"moved_at_ms": AT_MS - 121_000, "produce_rate_per_s": 75.0},
+    **{"moved_at_ms": AT_MS - 121_000, "present_rate_per_s": 75.0},
 }
 NO_MEMBERS = {"has_members": False}
 DELETED_SOON = BEHIND | {"retention_margin_ms": 600_000}
@@ -197,6 +197,15 @@ def single(age_ms: int) -> dict[str, Any]:
             *("STOP", f"the group has no members; no commit for 46 s, usually within 5 s; {LATER}"),
         ),
         # Records that were just produced need no commit.
+        (
+            *(BEHIND | silent(46_000) | {"is_left_out": True}, "STOP"),
+            f"no member has the partition; no commit for 46 s, usually within 5 s; {LATER}",
+        ),
+        (
+            *(REWOUND | NO_MEMBERS | silent(46_000), "STOP"),
+            "went back 11 s ago from 1,200 to 900; now 1,000; the group has no members; no commit "
+            f"for 46 s, usually within 5 s; {LATER}",
+        ),
         (BEHIND | silent(600_000) | time_lag(2_000), "OK", ""),
         # Every ten minutes.
         (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation
+from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
 from coordinator_state.insight.lag_onset import Onset
 from streaming.lag import freshness
 from streaming.lag.group_facts import group_facts
@@ -21,6 +21,8 @@ from streaming.views.explanation import explained, explanation_text
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.explained_incidents import CASES, GROUP, START, Case, Incident
+from tests.support.tables.incident_tables import STEP_S, Cluster, moment
+from tests.support.tables.tables_folder import create_tables
 
 
 def explained_at_end(incident: Incident, folder: Path) -> Explanation:
@@ -179,3 +181,24 @@ def test_text_and_json_have_the_same_evidence(explained_case: ExplainedCase) -> 
     refused = call("explain", "order-app", *arguments, exit_code=1)
     assert refused.stdout == ""
     assert f"did you mean {GROUP}?" in refused.stderr
+
+
+def test_a_pace_that_the_status_does_not_know_is_not_in_the_explanation(tmp_path: Path) -> None:
+    """The commits of a group that had nothing to read are no pace."""
+    cluster = Cluster()
+    for t in range(0, 601, STEP_S):
+        if t == 0:
+            cluster.members("g")
+        if t % 35 == 0 and t < 200:
+            cluster.commit("g", 0)
+        cluster.produce("g", 50 if t >= 200 else 0)
+        cluster.step()
+    reader = cluster.snapshots(create_tables(tmp_path)).reader(moment(600))
+    assert reader is not None
+    facts = group_facts(reader, "g", at=moment(600))
+    assert facts is not None
+    explanation = explain(facts)
+    assert explanation.status == "UNKNOWN"
+    assert explanation.reason.startswith("no commit for 7.1 min; the usual time")
+    texts = [evidence.text for evidence in explanation.evidence]
+    assert "1 member, no commit since 12:02:55 UTC" in texts

@@ -87,6 +87,29 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
     ]
 
 
+def test_growth_ends_a_minute_after_the_producers_do(tmp_path: Path) -> None:
+    cluster = Cluster()
+    for t in range(0, 801, STEP_S):
+        if t == 0:
+            cluster.members("g")
+        end = cluster.produce("g", 50 if t <= 600 else 0)
+        if t < 300:
+            cluster.commit("g", end)
+        cluster.step()
+    snapshots = cluster.snapshots(create_tables(tmp_path))
+    reasons = {}
+    for t in (600, 640, 670, 800):
+        reader = snapshots.reader(moment(t))
+        assert reader is not None
+        (row,) = Evaluation.of(reader, at=moment(t)).group_status().to_pylist()
+        assert row["status"] == "STOP"
+        reasons[t] = row["reason"].rpartition("oldest ")[2], row["trend"]
+    assert reasons[600] == ("5.1 min, +10/s", "growing")
+    assert reasons[640][1] == "growing"
+    assert reasons[670] == ("6.2 min", "steady")
+    assert reasons[800] == ("8.4 min", "steady")
+
+
 SILENT = "no committed offset for 5 min, although a member has the partition"
 
 
