@@ -2,9 +2,10 @@
 
 A group reads all partitions of the topics that its members subscribe to or have assigned. A group
 without members reads the topics of its committed offsets. All records of a partition are unread if
-the group was there before the partition, as after an expansion of the topic. Otherwise the records
+the group was there before the partition, as after an expansion of the topic, or if the log was
+empty when the members came, or when a group without members last committed. Otherwise the records
 count that arrived since the members were there. Where they began to read is not known, so this
-number is a lower bound, unless the log was empty then.
+number is a lower bound.
 
 Only partitions with an offset sample have such rows. Share groups have them where their coordinator
 has the state of the share partition, but no start offset.
@@ -81,9 +82,10 @@ _NOT_READ: Final = _Beginning(UNKNOWN, UNKNOWN, True)
 
 
 class _Depends(NamedTuple):
-    """What a beginning depends on: since when members read the topic, and which log it is."""
+    """What a beginning depends on: see `_beginnings`, and which log it is."""
 
-    members_since_ms: int
+    has_members: bool
+    since_ms: int
     topic_id: str | None
 
 
@@ -128,10 +130,11 @@ def uncommitted_partitions(
     with_members = groups.filter(pc.greater(groups["member_count"], 0))["group_id"]
     has_members = pc.is_in(places["group_id"], with_members.combine_chunks()).to_numpy()
     group_ids = pc.unique(places["group_id"].filter(pa.array(has_members))).to_pylist()
-    since_ms = np.full(places.num_rows, UNKNOWN)
+    since_ms = _last_commit_ms(reader, places, committed)
     if group_ids:
-        since_ms = np.where(has_members, _members_since_ms(reader, now, places, group_ids), UNKNOWN)
-    rows = _beginnings(reader, now, places, since_ms, committed, sampled, known)
+        members_since_ms = _members_since_ms(reader, now, places, group_ids)
+        since_ms = np.where(has_members, members_since_ms, since_ms)
+    rows = _beginnings(reader, now, places, has_members, since_ms, committed, sampled, known)
     is_read = np.array([row.since_ms != UNKNOWN for row in rows])
     since, *others = (pa.array(values) for values in zip(*rows, strict=True))
     columns = [*places.columns, since.cast(_MS).cast(TIMESTAMP), *others]
@@ -186,6 +189,16 @@ def _places(topics: pa.Table, committed: pa.Table, sampled: pa.Table) -> pa.Tabl
     places = topics.join(sampled, "topic", join_type="inner").select(_PLACE)
     is_committed = positions(places.select(KEY), committed.select(KEY)) != NOWHERE
     return places.filter(pa.array(~is_committed))
+
+
+def _last_commit_ms(reader: TableReader, places: pa.Table, committed: pa.Table) -> Int64s:
+    """The time of the last commit of the topic of each place; `UNKNOWN` without one."""
+    last = committed.group_by(_TOPIC).aggregate([("commit_timestamp", "max")])
+    at = positions(places.select(_TOPIC), last.select(_TOPIC))
+    times = reader.own_times(last["commit_timestamp_max"])
+    times_ms = to_ms(times.take(pa.array(at, mask=at == NOWHERE)))
+    last_ms: Int64s = times_ms.fill_null(UNKNOWN).to_numpy()
+    return last_ms
 
 
 def _members_since_ms(
@@ -246,6 +259,7 @@ def _beginnings(
     reader: TableReader,
     now: datetime,
     places: pa.Table,
+    has_members: Bools,
     since_ms: Int64s,
     committed: pa.Table,
     sampled: pa.Table,
@@ -253,18 +267,21 @@ def _beginnings(
 ) -> list[_Beginning]:
     """Where the group of each place began to read it.
 
-    `since_ms` is the time since which members read the topic; `UNKNOWN` without members.
+    `since_ms` is the time since which members read the topic, or without members that of the
+    group's last commit of it.
     """
     logs = Logs.of(places)
     newest = newest_sample(reader, now) or now
     histories = logs.histories(reader, since=newest - MAX_SAMPLE_AGE, until=now, of_all=False)
     log = logs.of_rows
     ends = histories.newest.log_end_offset[log]
-    is_empty = (ends == histories.newest.log_start_offset[log]) & (since_ms != UNKNOWN)
+    is_empty = (ends == histories.newest.log_start_offset[log]) & has_members
     keys = list(zip(*(places[name].to_pylist() for name in KEY), strict=True))
     depends = [
         _Depends(*values)
-        for values in zip(since_ms.tolist(), histories.newest.topic_id[log], strict=True)
+        for values in zip(
+            *(has_members.tolist(), since_ms.tolist(), histories.newest.topic_id[log]), strict=True
+        )
     ]
     beginnings: list[_Beginning] = []
     unknown: list[int] = []
@@ -274,11 +291,14 @@ def _beginnings(
             beginnings.append(before[1])
         else:
             # An empty log has nothing to read, whenever the members came.
-            beginnings.append(_Beginning(on.members_since_ms, int(ends[number]), False))
+            beginnings.append(_Beginning(on.since_ms, int(ends[number]), False))
             if not is_empty[number]:
                 unknown.append(number)
     if unknown:
-        search = _Search(reader, now, places.take(pa.array(unknown)), since_ms[unknown], committed)
+        search = _Search(
+            *(reader, now, places.take(pa.array(unknown)), has_members[unknown], since_ms[unknown]),
+            committed,
+        )
         for number, beginning in zip(unknown, search.beginnings(sampled), strict=True):
             beginnings[number] = beginning
     known.by_key = {
@@ -286,6 +306,13 @@ def _beginnings(
         for number in np.flatnonzero(~is_empty).tolist()
     }
     return beginnings
+
+
+class _Window(NamedTuple):
+    """The beginnings by the samples of a window, and whether longer ones would not change them."""
+
+    beginnings: list[_Beginning]
+    is_whole: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +323,15 @@ class _Search:
         reader: the snapshot.
         now: the time up to which samples count.
         places: the places (`_PLACE`).
-        since_ms: the time since which members read each topic; `UNKNOWN` without members.
+        has_members: whether each group has members.
+        since_ms: see `_beginnings`.
         committed: the committed offsets of all groups.
     """
 
     reader: TableReader
     now: datetime
     places: pa.Table
+    has_members: Bools
     since_ms: Int64s
     committed: pa.Table
 
@@ -324,27 +353,44 @@ class _Search:
             logs = Logs.of(sampled.filter(pc.is_in(sampled["topic"], topics)))
             since = self.now - window
             histories = logs.histories(self.reader, since=since, until=self.now, of_all=False)
-            whole_ms = moment_ms(since + MAX_SAMPLE_AGE)
-            log = logs.numbers(places)
-            first_ms = histories.sampled_since_ms(log)
-            is_recreated = histories.recreated_at_ms[log] != UNKNOWN
-            is_new = is_recreated | _is_new(logs, histories)[log] & (first_ms > whole_ms)
-            since_ms = self.since_ms[rest]
-            is_first = is_new & (since_ms == UNKNOWN) | is_new & (since_ms > first_ms)
-            was_there = is_new & ~is_first
-            was_there[is_first] = self._had_committed(places, first_ms, is_first)
-            from_ms = np.where(was_there, first_ms, since_ms)
-            start, end = histories.offsets_from(log, from_ms)
-            is_done = is_new | (since_ms >= whole_ms) | (window is windows[-1])
+            window_beginnings = self._in_window(rest, logs, histories, moment_ms(since))
+            is_done = window_beginnings.is_whole | (window is windows[-1])
             for number in np.flatnonzero(is_done).tolist():
-                beginnings[rest[number]] = _Beginning(
-                    int(from_ms[number]),
-                    int(start[number] if was_there[number] else end[number]),
-                    bool(not was_there[number] and end[number] > start[number]),
-                    bool(was_there[number] and is_recreated[number]),
-                )
+                beginnings[rest[number]] = window_beginnings.beginnings[number]
             rest = rest[~is_done]
         return beginnings
+
+    def _in_window(
+        self, numbers: Int64s, logs: Logs, histories: LogHistories, begin_ms: int
+    ) -> _Window:
+        """The beginnings of the places with these numbers, from the samples since a time."""
+        places = self.places.take(pa.array(numbers))
+        has_members, since_ms = self.has_members[numbers], self.since_ms[numbers]
+        log = logs.numbers(places)
+        first_ms = histories.sampled_since_ms(log)
+        # The first sample in the window of a log that rests is late.
+        whole_ms = begin_ms + MAX_SAMPLE_AGE // timedelta(milliseconds=1)
+        is_recreated = histories.recreated_at_ms[log] != UNKNOWN
+        is_new = is_recreated | _is_new(logs, histories)[log] & (first_ms > whole_ms)
+        was_there = is_new & (since_ms <= first_ms)
+        is_later = is_new & ~was_there
+        was_there[is_later] = self._had_committed(places, first_ms, is_later)
+        start, end = histories.offsets_from(log, np.maximum(since_ms, begin_ms))
+        # Where the log was empty, all records came later.
+        is_empty = (start == end) & (end != UNKNOWN)
+        first_start, _ = histories.offsets_from(log, first_ms)
+        is_read = has_members | was_there | is_empty
+        beginnings = [
+            _Beginning(*values)
+            for values in zip(
+                np.where(was_there, first_ms, np.where(is_read, since_ms, UNKNOWN)).tolist(),
+                np.where(was_there, first_start, end).tolist(),
+                (~was_there & ~is_empty).tolist(),
+                (was_there & is_recreated).tolist(),
+                strict=True,
+            )
+        ]
+        return _Window(beginnings, is_new | is_empty | (since_ms >= whole_ms))
 
     def _had_committed(self, places: pa.Table, first_ms: Int64s, is_wanted: Bools) -> Bools:
         """Whether the group had committed an offset of the topic before a time, of wanted rows."""

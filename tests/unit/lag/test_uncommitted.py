@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from coordinator_state.insight.explanation import explain
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_facts import group_facts
 from streaming.lag.paces import KnownPaces
 from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, member_id_of, moment
-from tests.support.tables.tables_folder import create_tables
+from tests.support.tables.sample_rows import sample
+from tests.support.tables.status_tables import NOW, at, offset
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 Step = Callable[[Cluster, int], None]
 Row = dict[str, Any]
@@ -355,3 +358,24 @@ def test_the_time_of_a_deletion_is_known_for_days_and_after_a_gap(tmp_path: Path
         group["reason"] == "the topic was deleted by 12:04:00 UTC; committed offset 1,200 remains"
     )
     assert group["explanation"].startswith("topic_deleted: topic g was deleted by 12:04:00 UTC; ")
+
+
+def test_samples_of_the_past_show_that_a_partition_was_empty(tmp_path: Path) -> None:
+    """`run` asks for the log ends of days when it sees a partition first: none had a record."""
+    tables = create_tables(tmp_path)
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g", "state": "Empty", "protocol_type": "consumer"}],
+        group_offsets=[offset("g", 100, 300)],
+    )
+    ends = {0: ((600, 100), (300, 100), (0, 100)), 1: ((500_000, 0), (120, 0), (60, 10), (0, 40))}
+    samples = [
+        sample(at(ago), end, partition=partition)
+        for partition, of_partition in ends.items()
+        for ago, end in of_partition
+    ]
+    write_rows(tables, "log_offsets", [*samples, sample(at(0), 0, OFFSETS_TOPIC)])
+    row = Evaluation.of(TableReader(tables), at=NOW).group_lag().to_pylist()[1]
+    assert (row["partition"], row["lag"], row["is_lag_lower_bound"]) == (1, 40, False)
+    assert (row["status"], row["uncommitted_since"]) == ("WARN", at(120))
