@@ -13,7 +13,7 @@ import click
 
 from bench.hour import Shape, clock_at, read_hour
 from streaming.lag.evaluation import Evaluation
-from streaming.lag.judged_changes import kept_schema
+from streaming.lag.judged_changes import AGEING
 from streaming.lag.paces import KnownPaces
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.opening import open_for_writing
@@ -83,11 +83,7 @@ def bench(groups: int, topic_partitions: int, rounds: int) -> None:
 def _require_kept(tables: str, evaluation: Evaluation) -> int:
     """Compare the tables with the last evaluation, and return the number of their rows."""
     reader = TableReader(tables)
-    names = [
-        name
-        for name in kept_schema(GROUP_LAG.schema).names
-        if name not in {"status_since", "evaluated_at"}
-    ]
+    names = [name for name in GROUP_LAG.schema.names if name not in AGEING]
     kept, expected = (
         rows.select(names).sort_by([(name, "ascending") for name in GROUP_LAG.key])
         for rows in (reader.read(GROUP_LAG.name), evaluation.group_lag())

@@ -53,10 +53,10 @@ STATUSES: Final[Mapping[Status, str]] = {
 }
 """From best to worst (docs/status.md)."""
 CAUSES: Final[Mapping[Cause, str]] = {
-    Cause.TOPIC_DELETED: "the topic was deleted; its committed offsets remain",
+    Cause.TOPIC_DELETED: "the topic was deleted; its committed offsets or its members remain",
     Cause.TOPIC_RECREATED: (
-        "the topic id changed after the last commit: the committed offset belongs to the former "
-        "topic"
+        "the topic was deleted and created again after the last commit: a committed offset is of "
+        "the deleted topic"
     ),
     Cause.DATA_LOSS: "records were deleted before the group read them",
     Cause.OPEN_TRANSACTION: (
@@ -80,6 +80,9 @@ CAUSES: Final[Mapping[Cause, str]] = {
         "cannot be processed"
     ),
     Cause.MEMBERS_LEFT: "members left and were not replaced",
+    Cause.NO_COMMITTED_OFFSET: (
+        "partitions that the group reads without a committed offset have unread records"
+    ),
     Cause.NO_OWNER: "a partition with a lag has no member, and nobody has committed for a minute",
     Cause.NO_COMMITS: (
         "records wait, but no commit came for three times the usual interval (at least 10 s), or "

@@ -138,14 +138,13 @@ class JudgedPartitions:
         is_well = self._is_well[numbers]
         known_of = (
             self._facts[name].take(pa.array(numbers)).to_pylist()
-            for name in ("time_lag_ms", "has_members")
+            for name in ("time_lag_ms", "has_members", "present_rate_per_s", "commit_rate_per_s")
         )
         is_new = self.is_uncommitted[numbers]
-        for number, row, well, is_uncommitted, oldest_ms, has_members in zip(
+        for number, row, well, is_uncommitted, oldest_ms, has_members, *rates in zip(
             numbers, rows, is_well, is_new, *known_of, strict=True
         ):
             if well:
-                rates = row["produce_rate_per_s"], row["commit_rate_per_s"]
                 growth_per_s = None if None in rates else rates[0] - rates[1]
                 verdict = well_status(
                     row["lag"], oldest_ms, has_members=has_members, is_uncommitted=is_uncommitted

@@ -17,7 +17,8 @@ SCHEMA: Final = pa.schema(
     [
         *(("group_id", pa.string()), ("partition", pa.int32()), ("lag", pa.int64())),
         *(("status", pa.string()), ("reason", pa.string()), ("commit_age_ms", pa.int64())),
-        *(("status_since", TIMESTAMP), ("evaluated_at", TIMESTAMP)),
+        *(("status_since", TIMESTAMP), ("is_status_older", pa.bool_())),
+        ("evaluated_at", TIMESTAMP),
     ]
 )
 BEGIN: Final = datetime(2026, 11, 29, tzinfo=timezone.utc)
@@ -25,9 +26,10 @@ EVALUATIONS: Final = st.lists(
     st.tuples(
         st.dictionaries(
             st.tuples(st.sampled_from("ab"), st.integers(0, 2)),
-            st.tuples(st.sampled_from([None, 0, 5]), st.sampled_from(["OK", "STOP"])),
+            st.tuples(st.sampled_from([None, 0, 5]), st.sampled_from(["OK", "STOP", "UNKNOWN"])),
         ),
         st.integers(-30, 45),
+        st.booleans(),
     ),
     max_size=6,
 )
@@ -37,13 +39,14 @@ Row = dict[str, Any]
 
 @given(evaluations=EVALUATIONS, most_rewritten=st.integers(0, 3))
 def test_each_row_has_its_last_change(
-    evaluations: list[tuple[dict[tuple[str, int], tuple[int | None, str]], int]],
+    evaluations: list[tuple[dict[tuple[str, int], tuple[int | None, str]], int, bool]],
     most_rewritten: int,
 ) -> None:
     """Of random evaluations some seconds apart, by a clock that may go back."""
     kept, at = kept_schema(SCHEMA).empty_table(), BEGIN
     rows_before: dict[tuple[str, int], Row] = {}
-    for state, seconds in evaluations:
+    standing: dict[tuple[str, int], list[tuple[str, datetime, bool]]] = {}
+    for state, seconds, is_after_gap in evaluations:
         at += timedelta(seconds=seconds)
         rows = pa.Table.from_pylist(
             [
@@ -59,6 +62,7 @@ def test_each_row_has_its_last_change(
             key=KEY,
             rewritten_after=timedelta(seconds=60),
             most_rewritten=most_rewritten,
+            is_after_gap=is_after_gap,
         )
         written = {(row["group_id"], row["partition"]) for row in taken(rows, changes.written)}
         is_changed = {
@@ -98,11 +102,27 @@ def test_each_row_has_its_last_change(
         kept, before = changes.kept, rows_before
         rows_before = {(row["group_id"], row["partition"]): row for row in kept.to_pylist()}
         assert rows_before.keys() == state.keys()
+        standing = {
+            key: _standing(standing.get(key, []), status, at, is_after_gap)
+            for key, (_, status) in state.items()
+        }
         for key, row in rows_before.items():
             assert (row["lag"], row["status"]) == state[key]
             assert row["evaluated_at"] == (at if key in written else before[key]["evaluated_at"])
-            is_same = key in before and before[key]["status"] == row["status"]
-            assert row["status_since"] == (before[key]["status_since"] if is_same else at)
+            assert (row["status"], row["status_since"], row["is_status_older"]) == standing[key][-1]
+
+
+def _standing(
+    before: list[tuple[str, datetime, bool]], status: str, at: datetime, is_after_gap: bool
+) -> list[tuple[str, datetime, bool]]:
+    """The last known status of a key, and the present one; each with its beginning."""
+    if before and before[-1][0] == status:
+        return before
+    if before and before[-1][0] == "UNKNOWN":
+        known = before[:-1]
+        return known if known and known[-1][0] == status else [(status, at, True)]
+    present = (status, at, is_after_gap)
+    return [*before, present] if status == "UNKNOWN" else [present]
 
 
 def taken(rows: pa.Table, numbers: Any) -> list[Row]:

@@ -49,6 +49,7 @@ _USUAL: dict[str, Any] = {
     **{"topic_state": PRESENT, "behind_ms": 0, "sample_age_ms": 1_000, "data_lost": 0},
     **{"lag": 0, "lag_to_last_stable": 5, "time_lag_ms": 0, "time_lag_at_least_ms": 0},
     **{"rewound_from": None, "held_ms": None, "expires_in_ms": None, "aborted": 0},
+    **{"uncommitted_ms": None, "recreated_at_ms": None},
     **{"commit_age_ms": 4_000, "has_members": True, "commits": 10, "commits_from_ms": 600_000},
     **{
         "is_out_of_range": False,
@@ -160,8 +161,14 @@ def test_a_group_has_its_worst_status_and_its_totals(
             texts = [each.reason for each in verdicts.get(group_id, ())]
             assert reason["reason"] in ([verdict.reason] if verdict else [*texts, ""])
         else:
-            # Of equally bad partitions, the first of those with the most records to read.
-            first = max(worst_rows, key=lambda each: each["lag"] or 0)
+            # Of equally bad partitions, the first of those with the most records to read, if
+            # possible with a committed offset.
+            is_new = {
+                each["partition"]: judged.is_uncommitted[each["partition"]] for each in by_number
+            }
+            first = max(
+                worst_rows, key=lambda each: (each["lag"] or 0, not is_new[each["partition"]])
+            )
             assert (reason["topic"], reason["partition"]) == (first["topic"], first["partition"])
             is_alone = len(numbers) == 1
             if is_alone or (worst in {Status.OK, Status.IDLE} and not first["lag"]):
@@ -183,7 +190,7 @@ _WELL: dict[str, Any] = {
     **dict.fromkeys(_HINTS, None),
     **_USUAL,
     **{"committed_offset": 5, "at_ms": 0, "same_commits": 1},
-    **{"commit_rate_per_s": 1.0, "produce_rate_per_s": 1.0},
+    **{"commit_rate_per_s": 1.0, "produce_rate_per_s": 1.0, "present_rate_per_s": 1.0},
 }
 
 

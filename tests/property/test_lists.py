@@ -27,7 +27,9 @@ _KEYED = st.dictionaries(
     st.fixed_dictionaries(
         {
             **dict.fromkeys(("lag", "time_lag_ms", "retention_margin_ms"), _VALUES),
-            "time_lag_at_least_ms": _VALUES,
+            **{"time_lag_at_least_ms": _VALUES, "committed_offset": _VALUES},
+            "is_lag_lower_bound": st.none() | st.booleans(),
+            "group_type": st.sampled_from(["classic", "share"]),
             "status": st.sampled_from([status.value for status in Status]),
             "member_id": st.sampled_from(["m", "n", None]),
         }
@@ -90,6 +92,7 @@ def _totals(rows: list[Row], by: str, key: str | None) -> Row:
 def _sums(rows: list[Row]) -> Row:
     return {
         **{"partitions": len(rows), "lag": _sum("lag", rows), "max_lag": _max("lag", rows)},
+        "is_lag_lower_bound": _max("is_lag_lower_bound", rows),
         **{f"max_{name}": _max(name, rows) for name in ("time_lag_ms", "time_lag_at_least_ms")},
     }
 
@@ -200,6 +203,11 @@ def test_topics_are_those_of_their_rows(
         _holds(topic, rows, logs, silent)
 
 
+def _is_read(row: Row) -> bool:
+    is_named = row["committed_offset"] is not None or row["member_id"] is not None
+    return is_named or row["group_type"] == "share"
+
+
 def _holds(listed: Row, all_rows: list[Row], logs: list[Row], silent: dict[str, list[Row]]) -> None:
     topic = listed["topic"]
     rows = [row for row in all_rows if row["topic"] == topic]
@@ -213,9 +221,11 @@ def _holds(listed: Row, all_rows: list[Row], logs: list[Row], silent: dict[str, 
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
-    read = {row["partition"] for row in rows} | {partition for _, partition in assigned}
+    read = {row["partition"] for row in rows if _is_read(row)}
+    read |= {partition for _, partition in assigned}
+    named = {row["partition"] for row in rows} | read | set(unread)
     assert listed["readers"] == len(by_group.keys() | {group for group, _ in assigned})
-    assert listed["partitions"] == 1 + max(read | set(unread))
+    assert listed["partitions"] == 1 + max(named)
     is_gone = any(row["topic_state"] == GONE for row in rows) and not unread
     assert listed["partitions_unread"] == (None if is_gone else listed["partitions"] - len(read))
     rates = {row["partition"]: row["produce_rate_per_s"] for row in (*rows, *unread.values())}
