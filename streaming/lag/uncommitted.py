@@ -64,6 +64,8 @@ _EVENTS: Final = (
 _ASSIGNMENT_TYPES: Final = (2, 8, 14, 22)
 """Records whose change is a change of assignments: GroupMetadata, CurrentMemberAssignment."""
 
+_SMALL_PART: Final = 10
+"""A group that has committed less than this part of a topic reads a part of it."""
 _TOPIC: Final = ["log_partition", "group_id", "topic"]
 _MS: Final = pa.timestamp("ms", "UTC")
 _Key = tuple[str, str, int]
@@ -118,7 +120,7 @@ def uncommitted_partitions(
     """
     sampled = _sampled(reader, now)
     topics = _read_topics(groups, committed, assigned)
-    places = _places(topics, committed, sampled)
+    places = _places(topics, committed, assigned, sampled)
     no_start = committed.filter(pc.less(committed["committed_offset"], 0)).select(_PLACE)
     if no_start.num_rows:
         is_assigned = positions(no_start.select(KEY), assigned.select(KEY)) != NOWHERE
@@ -175,18 +177,31 @@ def _read_topics(groups: pa.Table, committed: pa.Table, assigned: pa.Table) -> p
     return distinct.group_by(_TOPIC).aggregate([])
 
 
-def _places(topics: pa.Table, committed: pa.Table, sampled: pa.Table) -> pa.Table:
-    """The sampled partitions of topics of groups that have no committed offset (`_PLACE`)."""
+def _places(
+    topics: pa.Table, committed: pa.Table, assigned: pa.Table, sampled: pa.Table
+) -> pa.Table:
+    """The sampled partitions of topics of groups that have no committed offset (`_PLACE`).
+
+    Of a topic of which a group has committed only a small part, those of members count alone.
+    """
     # Most groups have committed all of them: numbers of partitions show that.
-    number = Logs.of(sampled).numbers(committed)
+    logs = Logs.of(sampled)
+    number = logs.numbers(committed)
     counts = committed.filter(pa.array(number != UNKNOWN)).group_by(_TOPIC)
     counts = counts.aggregate([("partition", "count")])
     at = positions(topics, counts.select(_TOPIC))
     of_group = counts["partition_count"].take(pa.array(at, mask=at == NOWHERE)).fill_null(0)
     sizes = sampled.group_by("topic").aggregate([("partition", "count")])
     size = sizes["partition_count"].take(pc.index_in(topics["topic"], sizes["topic"]))
-    topics = topics.filter(pc.less(of_group, size).fill_null(False))
-    places = topics.join(sampled, "topic", join_type="inner").select(_PLACE)
+    is_part = pc.less(of_group, size).fill_null(False)
+    is_small = pc.less(pc.multiply(of_group, _SMALL_PART), size).fill_null(True)
+    places = topics.filter(pc.and_not(is_part, is_small)).join(sampled, "topic", join_type="inner")
+    with_rest = topics.filter(pc.and_(is_part, is_small))
+    of_members = assigned.filter(pa.array(logs.numbers(assigned) != UNKNOWN))
+    is_rest = positions(of_members.select(_TOPIC), with_rest.select(_TOPIC)) != NOWHERE
+    of_members = of_members.filter(pa.array(is_rest))
+    schema = pa.schema([UNCOMMITTED.field(name) for name in _PLACE])
+    places = pa.concat_tables(rows.select(_PLACE).cast(schema) for rows in (places, of_members))
     is_committed = positions(places.select(KEY), committed.select(KEY)) != NOWHERE
     return places.filter(pa.array(~is_committed))
 

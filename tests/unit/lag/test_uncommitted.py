@@ -148,6 +148,20 @@ def test_a_client_without_subscription_reads_what_it_has_committed(tmp_path: Pat
     assert rows[900][0]["status"] == "OK"
 
 
+def test_a_group_that_reads_a_small_part_of_a_topic_has_no_other_rows(tmp_path: Path) -> None:
+    """Another client has the others; the member of this group commits one of its two."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        for partition in range(12 if t < _EXPANDED_AT_S else 13):
+            cluster.produce(GROUP, 50, partition)
+        if t == 0:
+            cluster.assign(GROUP, {member_id_of("app-0", 0): {GROUP: [0, 1]}}, 1)
+        cluster.commit(GROUP, cluster.produce(GROUP, 0))
+
+    rows = looks(tmp_path, step, 900)
+    assert [row["partition"] for row in rows[900][1]] == [0, 1]
+
+
 def test_the_records_count_that_arrived_since_the_members_were_there(tmp_path: Path) -> None:
     """Old records do not count, and a rebalance does not begin the count anew."""
 
