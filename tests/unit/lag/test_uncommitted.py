@@ -11,6 +11,8 @@ import pytest
 
 from coordinator_state.insight.explanation import explain
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.alerts.condition_findings import condition_findings
+from streaming.alerts.rules_file import rules_without_sinks
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_facts import group_facts
 from streaming.lag.paces import KnownPaces
@@ -393,3 +395,28 @@ def test_samples_of_the_past_show_that_a_partition_was_empty(tmp_path: Path) -> 
     row = Evaluation.of(TableReader(tables), at=NOW).group_lag().to_pylist()[1]
     assert (row["partition"], row["lag"], row["is_lag_lower_bound"]) == (1, 40, False)
     assert (row["status"], row["uncommitted_since"]) == ("WARN", at(120))
+
+
+def test_alert_rules_count_unread_records_and_say_at_least(tmp_path: Path) -> None:
+    """A partition without a commit has no age of its last commit, so that is not unknown."""
+    cluster = Cluster()
+    for t in range(0, 601, STEP_S):
+        if t == 0:
+            cluster.no_members(GROUP)
+        elif t == 300:
+            cluster.members(GROUP, (GROUP, 2), generation=2)
+        if t >= 300:
+            cluster.commit(GROUP, cluster.produce(GROUP, 0))
+        cluster.produce(GROUP, 50, 1)
+        cluster.step()
+    reader = cluster.snapshots(create_tables(tmp_path)).reader(moment(600))
+    assert reader is not None
+    evaluation = Evaluation.of(reader, at=moment(600))
+    rules = rules_without_sinks(
+        'rules:\n- {name: behind, lag: "> 2000"}\n- {name: old, commit_age: "> 1m"}\n'
+    )
+    findings = [list(condition_findings(rule, evaluation)) for rule in rules.rules]
+    assert [[finding.reason for finding in each] for each in findings] == [
+        ["lag is at least 3000 (> 2000)"],
+        [],
+    ]
