@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ import requests
 from flask.testing import FlaskClient
 from ruamel.yaml import YAML
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.api import groups
 from streaming.api.app import create_app, serving_api
 from streaming.api.cursors import write_cursor
@@ -20,8 +22,8 @@ from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.browser.html import json_of, pages_of
 from tests.support.deploy.go_programs import go_programs
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
-from tests.support.tables.sample_rows import offset_row
-from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
+from tests.support.tables.sample_rows import member_row, offset_row, sample
+from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables, write_rows
 
 ALL = GROUPS + 2
 
@@ -254,6 +256,23 @@ def test_an_unknown_scaling_lag_is_an_error_and_no_number(
     client = create_app({"c": Cluster("c", folder)}).test_client()
     answer = client.get("/api/v1/groups/none/scaling-lag")
     assert (answer.status_code, "not loaded" in answer.text) == (503, True)
+
+
+def test_a_group_without_commits_is_never_scaled_to_zero(tmp_path: Path) -> None:
+    """Its member has read nothing new, as far as is known; without a member, it had the lag 1."""
+    folder, now = create_tables(tmp_path), datetime.now(timezone.utc)
+    assigned = {"group_id": "silent", "record_type": 2, "record_timestamp": now}
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": now, "next_offset": 5}],
+        groups=[{"group_id": "silent", "state": "Stable", "member_count": 1}],
+        group_members=[member_row("silent", "m", "t", [0])],
+        coordinator_records=[assigned],
+    )
+    write_rows(folder, "log_offsets", [sample(now, 10), sample(now, 5, OFFSETS_TOPIC)])
+    client = create_app({"c": Cluster("c", folder)}).test_client()
+    lag = json_of(client, "/api/v1/groups/silent/scaling-lag")
+    assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 1)
 
 
 def test_a_slash_in_a_group_id_is_no_end_of_it(tmp_path: Path) -> None:
