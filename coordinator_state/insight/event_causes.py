@@ -20,7 +20,7 @@ from coordinator_state.insight.evidence import (
 )
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_facts import GroupDeletion, GroupFacts, Row
-from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.group_status import Status, count_text
 
 _LOOP: Final = 6
 _LOOP_WITHIN: Final = timedelta(minutes=5)
@@ -76,11 +76,13 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
     since = recent - _DEPLOY_WITHIN
     events = [row for row in facts.events if (row["record_timestamp"] or facts.at) >= since]
     changes = _MemberChanges.of(events, facts)
-    deploy = changes.replaced >= 2 and changes.replaced * 2 >= changes.before
+    # The status has told a deployment from a loop.
+    is_looping = facts.status == Status.REBALANCING_LOOP.value
+    deploy = changes.replaced >= 2 and changes.replaced * 2 >= changes.before and not is_looping
     rebalances = [row for row in events if row["event"] == EventName.REBALANCE]
     if deploy:
         yield _deploy(changes, rebalances, facts)
-    elif _is_loop(rebalances):
+    elif rebalances and (is_looping or _is_loop(rebalances)):
         loop = folded_events(rebalances)[0]
         churn = folded_events([*changes.joined, *changes.left])
         text = f"{loop.text}; {churn[0].text}" if churn else loop.text

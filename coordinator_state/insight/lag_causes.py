@@ -42,15 +42,21 @@ _ABORTED: Final = 2
 _CHANGED: Final = 2.0
 """The least factor between two rates that counts as a change."""
 _SHARE_OF_ONE: Final = 0.7
+_HELD: Final = (Status.PENDING.value, Status.HANGING_TRANSACTION.value)
 
 # --- transactions
 
 
 def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
-    """Open transactions that hold commits back, and aborted commits."""
+    """Open transactions that hold commits back, or records, and aborted commits."""
     for transaction in facts.transactions:
         if facts.known_until - transaction.since >= _PENDING_FOR:
             yield _open(transaction, facts)
+    if facts.status in _HELD and not facts.transactions:
+        # That of a producer in a topic, whose last stable offset is all that is known of it.
+        behind = [partition for partition in facts.partitions if partition.lag]
+        sql = samples_sql(behind) if behind else None
+        yield Evidence(cause=Cause.OPEN_TRANSACTION, text=facts.reason, sql=sql)
     aborted = [partition for partition in facts.partitions if partition.aborted >= _ABORTED]
     firsts = [
         partition.first_aborted for partition in aborted if partition.first_aborted is not None

@@ -61,7 +61,8 @@ CAUSES: Final[Mapping[Cause, str]] = {
     Cause.DATA_LOSS: "records were deleted before the group read them",
     Cause.OPEN_TRANSACTION: (
         "a transaction has been open for 10 s and holds commits back; the evidence has the "
-        "commands that find and end it"
+        "commands that find and end it. Or a producer's transaction holds back the records of a "
+        "topic"
     ),
     Cause.ABORTED_TRANSACTIONS: "two or more commits after the last applied one, all aborted",
     Cause.OFFSET_REWIND: "a member, or a consumer with `assign()`, committed a lower offset",

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_facts import (
     Commit,
@@ -24,7 +25,7 @@ from coordinator_state.insight.group_facts import (
 from coordinator_state.insight.group_status import Status
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import MODERN_GROUPS
-from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.groups import EXTERNAL, NO_RECORD_OFFSET
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.offsets import Outcome
 from coordinator_state.replay.partitioner import partition_for
@@ -70,19 +71,25 @@ def group_facts(
     log_partition = partition_for(group_id, reader.log_partitions)
     own: list[tuple[str, str, Any]]
     own = [("group_id", "=", group_id), ("log_partition", "=", log_partition)]
-    during = [
-        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-        ("record_timestamp", "<=", now),
-    ]
     group = next(iter(reader.read(GROUPS.name, filters=own).to_pylist()), None)
-    events = _events(reader, now, [*during, *own])
+    # Events and commits have times of the brokers, unless no broker has them.
+    is_external = group is not None and group["group_type"] == EXTERNAL
+    skew = timedelta() if is_external else reader.clock_skew
+    first, last = since + skew, now + skew
+    during = [
+        *(("day", ">=", first.date()), ("record_timestamp", ">=", first)),
+        ("record_timestamp", "<=", last),
+    ]
+    events = _events(reader, now, [*during, *own], skew)
     if group is None and not events:
         return None
     commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
+    commits = _earlier(commits, "commit_timestamp", skew)
     evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
     lags, statuses = evaluation.lags, evaluation.group_status().to_pylist()
     status = statuses[0] if statuses else _deleted()
-    offsets = reader.read(GROUP_OFFSETS.name, filters=own).to_pylist()
+    offsets = reader.read(GROUP_OFFSETS.name, filters=own)
+    offsets = _earlier(offsets, "commit_timestamp", skew).to_pylist()
     series = lag_history(reader, group_id, since=since, until=now, every=EVERY)
     return GroupFacts(
         group_id=group_id,
@@ -114,11 +121,14 @@ def group_facts(
     )
 
 
-def _events(reader: TableReader, now: datetime, filters: list[tuple[str, str, Any]]) -> list[Row]:
+def _events(
+    reader: TableReader, now: datetime, filters: list[tuple[str, str, Any]], skew: timedelta
+) -> list[Row]:
     events = reader.read(GROUP_EVENTS.name, filters=filters).sort_by("record_offset")
     is_move = pc.is_in(events["event"], pa.array(_MOVES))
     moves = without_first_in_new_topics(reader, now, events.filter(is_move), KnownTopics())
-    return [*events.filter(pc.invert(is_move)).to_pylist(), *moves.to_pylist()]
+    rows = pa.concat_tables([events.filter(pc.invert(is_move)), moves])
+    return _earlier(rows, "record_timestamp", skew).to_pylist()
 
 
 _MOVES: Final = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
@@ -136,6 +146,11 @@ def _in_range_since(
         reader.read(STATUS_CHANGES.name, ["changed_at"], during)["changed_at"]
     ).as_py()
     return changed_at
+
+
+def _earlier(rows: pa.Table, name: str, skew: timedelta) -> pa.Table:
+    """Rows whose column of times by the brokers' clock is by the clock of `run`."""
+    return with_columns(rows, {name: pc.subtract(rows[name], pa.scalar(skew))}) if skew else rows
 
 
 _MEMBER: Final = ["group_id", "member_id", "client_id", "client_host"]

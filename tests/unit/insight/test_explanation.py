@@ -182,6 +182,13 @@ def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
     )
 
 
+def test_a_transaction_of_a_producer_in_the_log_is_the_cause() -> None:
+    reason = "a transaction in the log has been open for 35 s: last stable offset 5, log end 9"
+    held = facts(status="PENDING", reason=reason, is_healthy=False, lag=4)
+    first = explain(held).evidence[0]
+    assert (first.cause, first.text) == (Cause.OPEN_TRANSACTION, reason)
+
+
 def test_a_group_that_catches_up_after_a_stop_has_the_stop_as_its_cause() -> None:
     stopped, resumed = Commit(0, 40, 500, minute(50)), Commit(0, 41, 520, minute(56))
     partition = replace(
