@@ -14,6 +14,7 @@ from docsite.explained_columns import explained_columns
 from docsite.metrics_reference import metrics_reference
 from docsite.options import options
 from docsite.record_types import record_types
+from docsite.scenario_format import scenario_keys, scenario_schema
 from docsite.tables import tables
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
@@ -24,12 +25,14 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/api-reference.md": api_reference,
     "docs/metrics-reference.md": metrics_reference,
     "docs/record-types.md": record_types,
+    "docs/scenario.schema.json": scenario_schema,
     **dbt_views(),
 }
 """Pages and files that are generated as a whole."""
 PARTS: Final[Mapping[str, Callable[[str], str]]] = {
     "docs/lag.md": explained_columns,
     "docs/alerts.md": explained_columns,
+    "docs/scenarios.md": scenario_keys,
     "deploy/dbt/models/sources.yml": described_sources,
 }
 """Files with generated parts: a function of their text."""

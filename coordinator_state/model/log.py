@@ -40,6 +40,8 @@ class Written(NamedTuple):
     from_offset: int
     to_offset: int
     high_watermark: int
+    log_topic: str | None = None
+    """The topic of the log partition; None for `__consumer_offsets`."""
 
 
 @dataclass(slots=True)

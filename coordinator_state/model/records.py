@@ -8,6 +8,7 @@ GroupCoordinatorRecordHelpers.java at 4.2.0; GroupMetadataManager.scala (`offset
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from coordinator_state.model.log import KeyAndValue
@@ -25,6 +26,7 @@ _GROUP_METADATA: Final = RECORD_TYPES[GROUP_METADATA_TYPE]
 _GROUP_METADATA_VERSION: Final = 3
 _EXPIRE_TIMESTAMP_VERSION: Final = 1
 """The only version with an expire timestamp. It has no leader epoch and no topic id."""
+_CACHED_KEYS: Final = 10_000
 _OFFSET_COMMIT_VERSIONS: Final = {Semantics.COORDINATOR: 4, Semantics.SCALA: 3}
 
 
@@ -60,6 +62,7 @@ def group_metadata(group_id: str, value: Mapping[str, Any] | None) -> KeyAndValu
     return key, encode_value(_GROUP_METADATA, _GROUP_METADATA_VERSION, value)
 
 
+@lru_cache(maxsize=_CACHED_KEYS)
 def _offset_key(key: OffsetKey) -> bytes:
     fields = {"group": key.group_id, "topic": key.topic, "partition": key.partition}
     return encode_key(_OFFSET_COMMIT, fields)

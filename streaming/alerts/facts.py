@@ -33,7 +33,8 @@ _DEFAULT_SQL_REASON: Final = "the query returned a row"
 class Facts:
     """One snapshot of the tables for all rules; each view is computed at most once.
 
-    With `group_ids`, rules without SQL look at these groups only.
+    With `group_ids`, rules without SQL look at these groups only. `evaluation` is the lag and
+    status of all groups, if somebody has computed them.
     """
 
     def __init__(
@@ -43,9 +44,12 @@ class Facts:
         status_rules: StatusRules | None = None,
         group_ids: Collection[str] | None = None,
         known: KnownPaces | None = None,
+        evaluation: Evaluation | None = None,
     ) -> None:
         self._paces = known
-        self.snapshot = Snapshot(reader, at=at, status_rules=status_rules, group_ids=group_ids)
+        self.snapshot = Snapshot(
+            reader, at=at, status_rules=status_rules, group_ids=group_ids, evaluation=evaluation
+        )
         self._tables_states = {AlertKey(TablesUnreadable.name): "the tables can be read"}
 
     def findings(self, rule: Rule) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,9 +12,11 @@ from streaming.cli.options import (
     as_of_option,
     option,
     output_option,
+    require_location,
     status_rules_in,
     tables_option,
 )
+from streaming.cli.quiet_run import quiet_run
 from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
@@ -21,6 +24,7 @@ from streaming.run.stderr import is_live, write_dated_note
 from streaming.views.output import output_of
 
 EXIT_FIRING = 1
+EXIT_FAILED = 1
 
 rules_file_option = option(
     "--rules-file",
@@ -42,6 +46,7 @@ def alert() -> None:
     Examples:
       coordinator-state alert run --rules-file alerts.yaml --tables tables
       coordinator-state alert test --rules-file alerts.yaml --tables tables
+      coordinator-state alert test --scenario scenario.yaml
     """
 
 
@@ -73,8 +78,27 @@ def run(*, rules_file: str, tables: str) -> None:
 
 @alert.command()
 @click.argument("rule", required=False)
-@rules_file_option
-@tables_option
+@option(
+    "--rules-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="YAML file with the alert rules, see docs/alerts.md. [default with --scenario: the rules "
+    "of docs/scenarios.md]",
+)
+@option(
+    "--tables",
+    metavar="DIR",
+    callback=require_location,
+    help="Tables folder: a path, or the address of an object store.",
+)
+@click.option(
+    "--scenario",
+    "scenario_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="YAML scenario to play instead of reading tables, see docs/scenarios.md; may be repeated.",
+)
 @as_of_option
 @option(
     "--since",
@@ -102,8 +126,9 @@ def test(
     /,
     *,
     rule: str | None,
-    rules_file: str,
-    tables: str,
+    rules_file: str | None,
+    tables: str | None,
+    scenario_files: tuple[str, ...],
     as_of: str | None,
     since: str | None,
     step: float | None,
@@ -115,13 +140,27 @@ def test(
     Shows each change of an alert's state, and the progress on stderr. Exits with status 1 if an
     alert fires at the end. Python API: streaming.alerts.replay.replay.
 
+    With --scenario it plays a cluster in virtual time, and compares statuses, causes and alerts
+    with the expectations of the file. It prints a line for each one that fails, and then exits with
+    status 1. Python API: streaming.local.scenario.judging.judge.
+
     \b
     Examples:
       coordinator-state alert test --rules-file alerts.yaml --tables tables
       coordinator-state alert test stopped --rules-file alerts.yaml --tables tables --as-of 17
       coordinator-state alert test --rules-file alerts.yaml --tables tables --since 2026-11-21
       coordinator-state alert test --rules-file alerts.yaml --tables tables --status-rules run.toml
+      coordinator-state alert test --scenario scenario.yaml
+      coordinator-state alert test --scenario scenario.yaml --rules-file alerts.yaml --output json
     """
+    if scenario_files:
+        if tables is not None or rule is not None:
+            raise click.UsageError("--scenario plays its own tables, and tests all rules", ctx)
+        if _test_scenarios(scenario_files, rules_file, output):
+            ctx.exit(EXIT_FAILED)
+        return
+    if tables is None or rules_file is None:
+        raise click.UsageError("give --tables and --rules-file, or --scenario", ctx)
     from datetime import timedelta
 
     from streaming.alerts.alert import Alert, AlertKey, AlertState
@@ -179,3 +218,30 @@ def test(
     output_of(output).rows(rows, columns)
     if any(final.state is AlertState.FIRING for final in last.values()):
         ctx.exit(EXIT_FIRING)
+
+
+def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -> bool:
+    """Play scenarios and show the expectations that fail; returns whether any does."""
+    from streaming.alerts.rules_file import default_rules, load_rules
+    from streaming.errors import ConfigurationError
+    from streaming.local.scenario.judging import judge
+    from streaming.local.scenario.scenario import load_scenario
+
+    rules = default_rules() if rules_file is None else load_rules(rules_file)
+    scenarios = [load_scenario(file) for file in files]
+    names = [scenario.name for scenario in scenarios]
+    if len({*names}) < len(names):
+        raise ConfigurationError("two scenarios have the same name: give them a key name")
+    with quiet_run(), LiveLine(is_terminal=is_live(), first_after_s=3) as line:
+        judged = judge(
+            scenarios, rules, on_look=lambda look, _cluster: line.show(f"{look.t} s played")
+        )
+    failures = [failure for each in judged for failure in each.failures]
+    right = sum(not each.failures for each in judged)
+    rows = [failure._asdict() for failure in failures]
+    text = [failure.line for failure in failures]
+    output_of(output).result(
+        {"scenarios": len(judged), "right": right, "failures": rows},
+        "\n".join([*text, f"{right} of {len(judged)} scenarios are right"]),
+    )
+    return bool(failures)

@@ -16,6 +16,7 @@ from streaming.cli.options import (
     output_option,
     require_location,
 )
+from streaming.cli.quiet_run import quiet_run
 from streaming.views.output import output_of
 
 
@@ -88,6 +89,13 @@ from streaming.views.output import output_of
     help="Coordinator to simulate: coordinator (Kafka 4) or scala (Kafka 3).",
 )
 @option(
+    "--scenario",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Play a YAML scenario instead (docs/scenarios.md), with samples and statuses; it ends "
+    "now. Needs --tables, and takes no other option.",
+)
+@option(
     "--file",
     metavar="FILE",
     help="Write a log segment; with several log partitions, a folder like a broker's.",
@@ -116,6 +124,7 @@ def simulate(
     compact: bool,
     log_partitions: int | None,
     semantics: str,
+    scenario: str | None,
     file: str | None,
     tables: str | None,
     bootstrap_servers: str | None,
@@ -136,7 +145,13 @@ def simulate(
       coordinator-state simulate --workload commits --records 10000000 --file log
       coordinator-state simulate --groups 1000 --records 200000 --tables tables
       coordinator-state simulate --groups 20 --records 5000 --bootstrap-servers localhost:9092
+      coordinator-state simulate --scenario scenario.yaml --tables tables
     """
+    if scenario is not None:
+        if tables is None:
+            raise click.UsageError("--scenario needs --tables", ctx)
+        _play(scenario, tables, output)
+        return
     from streaming.local.simulation.simulate import Simulation, simulate
 
     if sum(target is not None for target in (file, tables, bootstrap_servers)) != 1:
@@ -164,4 +179,29 @@ def simulate(
         f"{done.records:,} records of {done.groups:,} groups in {done.log_partitions} log "
         f"partition{'s' if done.log_partitions > 1 else ''}, {done.bytes:,} bytes, "
         f"{done.seconds_simulated:,} s of simulated time: {done.where}",
+    )
+
+
+def _play(file: str, tables: str, output: str) -> None:
+    from datetime import timedelta
+
+    from streaming.clock import utc_now
+    from streaming.local.scenario.delta_tables import scenario_tables
+    from streaming.local.scenario.scenario import load_scenario
+
+    scenario = load_scenario(file)
+    end = utc_now().replace(microsecond=0)
+    begin = end - timedelta(seconds=scenario.lasts_s)
+    with quiet_run():
+        records = scenario_tables(scenario, tables, begin=begin)
+    output_of(output).result(
+        {
+            "records": records,
+            "groups": len(scenario.groups),
+            "begin": begin,
+            "end": end,
+            "where": tables,
+        },
+        f"{records:,} records of {len(scenario.groups)} groups from {begin:%Y-%m-%dT%H:%M:%SZ} to "
+        f"{end:%Y-%m-%dT%H:%M:%SZ}; see past moments with --as-of: {tables}",
     )

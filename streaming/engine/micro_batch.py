@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic
@@ -45,7 +45,8 @@ class MicroBatchApply(Generic[Rows]):
 
     `progress` is that of the newest snapshot; no table has rows after it. `require_awake` raises if
     the machine was suspended for too long to go on. `fault` is called with the name of
-    `load_progress` right after its write; tests crash there.
+    `load_progress` right after its write; tests crash there. `clock` is the virtual clock of a
+    scenario. `compacted_versions` returns the newer versions of tables with the same rows.
     """
 
     engine: Engine[Rows]
@@ -53,6 +54,8 @@ class MicroBatchApply(Generic[Rows]):
     on_progress: OnProgress | None = None
     require_awake: Callable[[], None] = lambda: None
     fault: Callable[[str], None] = lambda _table: None
+    clock: Callable[[], datetime] | None = None
+    compacted_versions: Callable[[str, Mapping[str, int]], Mapping[str, int]] = compacted_versions
     _follows_at_s: float = field(init=False, default_factory=time.monotonic)
 
     @property
@@ -71,12 +74,12 @@ class MicroBatchApply(Generic[Rows]):
     ) -> None:
         """Apply the rows of a micro-batch that began at `started`."""
         started = time.monotonic() if started is None else started
-        read_at = utc_now()
+        read_at = utc_now() if self.clock is None else self.clock()
         self.require_awake()
         outcome = self.engine.apply(rows, self.progress)
         # Its rows were read until now. Without the write below, the next start undoes it.
         self.require_awake()
-        if outcome.newest_timestamps:
+        if outcome.newest_timestamps and self.clock is None:
             confirm(max(outcome.newest_timestamps.values()))
         self.progress.finish_reload(outcome.replaced, read_at)
         read = self.progress.advance(
@@ -89,7 +92,7 @@ class MicroBatchApply(Generic[Rows]):
         self.progress.query_id = query_id
         self.progress.batch_id = batch_id
         self._follow_compactions()
-        self.progress.write(self.writer)
+        self.progress.write(self.writer, now=None if self.clock is None else self.clock())
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, outcome, read, started)
 
@@ -98,7 +101,7 @@ class MicroBatchApply(Generic[Rows]):
         now_s = time.monotonic()
         if now_s >= self._follows_at_s:
             versions = self.progress.table_versions
-            versions.update(compacted_versions(self.writer.tables, versions))
+            versions.update(self.compacted_versions(self.writer.tables, versions))
             self._follows_at_s = now_s + _WRITTEN_EVERY.total_seconds()
 
     def _advance_others(self, outcome: Outcome, read_at: datetime) -> int:

@@ -22,7 +22,6 @@ from streaming.engine.engine import ApplyRules, TopicOutcome
 from streaming.engine.known_topics import KnownTopics
 from streaming.engine.read_ranges import is_below
 from streaming.engine.written_tables import TOPIC_MERGED
-from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     SHARE_PARTITIONS,
@@ -84,11 +83,10 @@ class TopicTables:
         """The state of the keys that rows are about."""
         table = STATE_TABLES[topic]
         names = pa.array(touched_names(topic, rows), pa.string())
-        stored_rows = delta.read(
-            self.writer.tables,
+        stored_rows = self.writer.rows(
             table,
-            version=progress.table_versions[table.name],
-            where=pc.field("log_partition").isin(pc.unique(rows["log_partition"]))
+            progress.table_versions[table.name],
+            pc.field("log_partition").isin(pc.unique(rows["log_partition"]))
             & pc.field(NAME_COLUMNS[topic]).isin(names),
         )
         if table is SHARE_PARTITIONS:

@@ -21,7 +21,7 @@ from streaming.clock import moment_ms
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.recent_commits import KEY
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
-from streaming.tables.delta import is_too_large, rows_by_day
+from streaming.tables.delta import is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 
@@ -113,7 +113,7 @@ def _read(
     """Read the samples of these logs since a time, or at most seven days."""
     needed = timedelta(milliseconds=moment_ms(now) - since_ms) + MAX_SAMPLE_AGE
     wide = next((window for window in _WINDOWS if window >= needed), _WINDOWS[-1])
-    sizes = rows_by_day(LOG_OFFSETS.path(reader.tables))
+    sizes = reader.rows_by_day(LOG_OFFSETS)
     if wide is not _WINDOWS[0] and is_too_large([sizes], now - wide, now):
         wide = _WINDOWS[0]
     logs = Logs.of(places)
@@ -174,7 +174,7 @@ def gone_since_ms(
     never created.
     """
     times = {topic: at_ms for topic, at_ms in known.gone.items() if topic in topics}
-    sizes = rows_by_day(LOG_OFFSETS.path(reader.tables)) if len(times) < len(topics) else {}
+    sizes = reader.rows_by_day(LOG_OFFSETS) if len(times) < len(topics) else {}
     for window in _WINDOWS:
         left = [topic for topic in topics if topic not in times]
         since = now - window

@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.lag.sample_runs import CONFIRM_EVERY
-from streaming.tables.delta import open_table
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
 
@@ -36,11 +34,7 @@ def newest_sample(reader: TableReader, at: datetime) -> datetime | None:
 
 def _newest_by_statistics(reader: TableReader, at: datetime) -> datetime | None:
     """The same, from the statistics of files where they suffice."""
-    opened = open_table(reader.tables, LOG_OFFSETS)
-    files = pa.table(opened.get_add_actions(flatten=True))
-    if not files.num_rows:
-        return None
-    first, last = files["min.sampled_at"], files["max.sampled_at"]
+    first, last = reader.file_ranges(LOG_OFFSETS, "sampled_at").columns
     whole: datetime | None = pc.max(last.filter(pc.less_equal(last, at))).as_py()
     partly = first.filter(pc.and_(pc.less_equal(first, at), pc.greater(last, at)))
     if not len(partly):

@@ -31,7 +31,7 @@ from streaming.lag.group_lag import KnownLogs
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
-from streaming.tables.delta import RowsByDay, is_too_large, rows_by_day
+from streaming.tables.delta import RowsByDay, is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
 
@@ -233,7 +233,7 @@ def _kept(
 
 
 def _rows_by_day(reader: TableReader, tables: Sequence[Table]) -> Sequence[RowsByDay]:
-    return [rows_by_day(table.path(reader.tables)) for table in tables]
+    return [reader.rows_by_day(table) for table in tables]
 
 
 def _measured(

@@ -34,7 +34,7 @@ from streaming.lag.last_writes import newest_sample
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.recent_commits import KEY
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
-from streaming.tables.delta import is_too_large, rows_by_day
+from streaming.tables.delta import is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, LOG_OFFSETS, OFFSET_COMMITS
 
@@ -354,7 +354,7 @@ class _Search:
         """The beginning of each place; `sampled` are the partitions of all topics."""
         beginnings = [_NOT_READ] * self.places.num_rows
         rest = np.arange(self.places.num_rows)
-        sizes = rows_by_day(LOG_OFFSETS.path(self.reader.tables))
+        sizes = self.reader.rows_by_day(LOG_OFFSETS)
         windows = [
             window
             for window in _WINDOWS

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.records.internal_topics import OTHER_TOPICS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import moment_ms
 from streaming.errors import ConfigurationError, first_line
-from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.past_samples import PastEnds, missed_moments, past_samples
 from streaming.lag.sample_runs import Sample
@@ -34,6 +33,14 @@ _MOST_ATTEMPTS: Final = 10
 _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, *OTHER_TOPICS})
 
 Samples = Mapping[TopicPartition, LogOffsets]
+
+
+class PastLogs(Protocol):
+    """Brokers that know the log ends of the past; see `LogOffsetsClient.past_ends`."""
+
+    def past_ends(
+        self, partitions: Collection[TopicPartition], timestamps_ms: Sequence[int]
+    ) -> list[dict[TopicPartition, int | None]]: ...
 
 
 @dataclass(slots=True)
@@ -54,7 +61,7 @@ class MissedSampling:
     `were_sampled` returns the logs, out of new ones, of which an earlier run has taken samples.
     """
 
-    client: LogOffsetsClient
+    client: PastLogs
     were_sampled: Callable[[AbstractSet[TopicPartition]], AbstractSet[TopicPartition]]
     _last: dict[TopicPartition, Sample] = field(default_factory=dict)
     _round_at: datetime | None = None

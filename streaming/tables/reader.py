@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -338,6 +338,20 @@ class TableReader(TableProperties):
         if opened is None:
             return table.schema.empty_table().select(wanted)
         return delta.rows_of(opened, self.tables, table, wanted, where=condition, pruned=files)
+
+    def rows_by_day(self, table: Table) -> Mapping[date, int]:
+        """The number of rows of a table of history by day; see `delta.rows_by_day`."""
+        return delta.rows_by_day(table.path(self.tables))
+
+    def file_ranges(self, table: Table, column: str) -> pa.Table:
+        """The `least` and the `greatest` value of a column in each file of the newest version."""
+        opened = delta.open_table(self.tables, table)
+        files = pa.table(opened.get_add_actions(flatten=True))
+        names = [f"{bound}.{column}" for bound in ("min", "max")]
+        if not files.num_rows:
+            kind = table.schema.field(column).type
+            return pa.table([pa.array([], kind)] * len(names), names=["least", "greatest"])
+        return files.select(names).rename_columns(["least", "greatest"])
 
     def dataset(self, name: str) -> Dataset:
         """One table of the snapshot for an engine that selects rows and columns itself."""

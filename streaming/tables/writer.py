@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_state.apply.columns import columns_of
@@ -58,6 +59,14 @@ class Writer:
     def tables(self) -> str:
         """The tables folder."""
         return self.epoch.tables
+
+    def rows(self, table: Table, version: int, where: pc.Expression | None = None) -> pa.Table:
+        """The rows that a table has at a version.
+
+        Raises:
+            ConfigurationError: the table cannot be read.
+        """
+        return delta.read(self.tables, table, version=version, where=where)
 
     def next_number(self) -> int:
         """A write number, for an append that the caller may repeat."""

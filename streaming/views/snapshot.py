@@ -76,6 +76,7 @@ class Snapshot:
         status_rules: the limits of statuses; by default those of the last run.
         views: views that are already computed.
         group_ids: the groups of the computed views; all groups if None.
+        evaluation: the lag and status of all groups, if somebody has computed them.
     """
 
     def __init__(
@@ -87,11 +88,14 @@ class Snapshot:
         status_rules: StatusRules | None = None,
         views: Mapping[str, pa.Table] | None = None,
         group_ids: Collection[str] | None = None,
+        evaluation: Evaluation | None = None,
     ) -> None:
         self.lock = RLock()
         self.spent_s = 0.0
         self.reader = reader
         self._group_ids = group_ids
+        if evaluation is not None:
+            self.__dict__["evaluation"] = evaluation
         self.at = at or reader.moment
         is_now = reader.is_newest and reader.is_consistent and self.at == reader.moment
         self._is_newest = is_newest or is_now

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.model.shard import MODELLED_RELEASE
+from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules
@@ -23,6 +24,7 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, DEFAULT_SNAPSHOT_RETENTION
+from streaming.tables.topic_progress import TopicProgress
 from streaming.tables.writer import Writer
 
 CLUSTER_ID = "simulated"
@@ -66,10 +68,14 @@ def simulated_tables(
     history: str = "sampled",
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS,
+    topic_names: AskTopicNames = lambda _topic_ids: {},
+    clock: Callable[[], datetime] | None = None,
+    others: Collection[str] = (),
 ) -> Iterator[SimulatedTables]:
     """Create new tables with their own writer epoch.
 
-    `offsets_retention_ms` is the coordinators' retention of offsets.
+    `offsets_retention_ms` is the coordinators' retention of offsets. `clock` is the virtual clock
+    of the snapshots. `others` are further internal topics whose records are written.
 
     Raises:
         ConfigurationError: the folder has tables already, or cannot be written.
@@ -83,6 +89,9 @@ def simulated_tables(
             semantics=semantics,
             release=MODELLED_RELEASE,
         )
+        progress.others |= {
+            topic: TopicProgress(topic=topic, topic_id=CLUSTER_ID) for topic in others
+        }
         tables_folder.create(
             tables,
             progress,
@@ -95,6 +104,7 @@ def simulated_tables(
             release=progress.release,
             history_mode=history,
             offsets_retention_ms=offsets_retention_ms,
+            topic_names=topic_names,
         )
-        apply = MicroBatchApply(DriverEngine(writer, rules), progress)
+        apply = MicroBatchApply(DriverEngine(writer, rules), progress, clock=clock)
         yield SimulatedTables(writer, apply, history == "all", log_partitions)

@@ -104,8 +104,6 @@ class Cluster:
     log_partition: int = 0
     is_run_up: bool = True
     seconds: float = 0
-    positions: dict[str, list[int]] = field(default_factory=dict)
-    """What a group has read of its partitions, for steps that keep it."""
     next_offset: int = 0
     _rows: list[Row] = field(default_factory=list)
     _plan: PlanTables = field(default_factory=lambda: PlanTables(Semantics.COORDINATOR))

@@ -1,0 +1,1 @@
+"""Scenarios: clusters that a YAML file describes, played in virtual time."""

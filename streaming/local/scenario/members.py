@@ -1,0 +1,359 @@
+"""The members of groups in a scenario, as their clients talk to the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
+
+from coordinator_state.model.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    MemberIdentity,
+    Reply,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from coordinator_state.records.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+_ROUNDS: Final = 6
+"""The requests of a member in a tick: a rebalance takes a heartbeat, a join and a sync."""
+_MAX_POLL_MS: Final = 300_000
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member, from its start to its end."""
+
+    client_id: str
+    host: str
+    instance_id: str | None = None
+    member_id: str = ""
+    epoch: int = -1
+    """The generation, or the member epoch."""
+    places: list[Place] = field(default_factory=list)
+    join: Reply[JoinGroupResponse] | None = None
+    sync: Reply[SyncGroupResponse] | None = None
+
+
+class Members:
+    """The members of a group; those that live send heartbeats in each tick.
+
+    Args:
+        coordinator: the coordinator, at the current time.
+        group_id: the group.
+        topics: the names of the subscribed topics.
+        partitions_of: the number of partitions of a topic, 0 if there is none.
+        before_revoking: called before a member gives its partitions back.
+    """
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        group_id: str,
+        topics: Sequence[str],
+        partitions_of: Callable[[str], int],
+        before_revoking: Callable[[Member], None],
+    ) -> None:
+        self.coordinator = coordinator
+        self.group_id = group_id
+        self.topics = list(topics)
+        self.live: list[Member] = []
+        self._partitions_of = partitions_of
+        self._before_revoking = before_revoking
+
+    def places(self) -> list[Place]:
+        """All partitions of the subscribed topics."""
+        return [
+            (topic, partition)
+            for topic in self.topics
+            for partition in range(self._partitions_of(topic))
+        ]
+
+    def start(self, member: Member) -> None:
+        """Start a member, which joins in the next tick."""
+        self.live.append(member)
+
+    def crash(self, member: Member) -> None:
+        """A member dies; the coordinator notices that when its session expires."""
+        self.live.remove(member)
+
+    def leave(self, member: Member) -> None:
+        """A member commits, and leaves; a static one says nothing to the coordinator."""
+        self._before_revoking(member)
+        self._leave(member)
+        self.live.remove(member)
+
+    def tick(self) -> None:
+        """Send the requests of all members, until none of them changes anything."""
+        for _ in range(_ROUNDS):
+            steps = [self._step(member) for member in self.live]
+            if not any(steps):
+                return
+
+    def _leave(self, member: Member) -> None:
+        raise NotImplementedError
+
+    def _step(self, member: Member) -> bool:
+        """The next request of a member; returns whether something changed."""
+        raise NotImplementedError
+
+
+class ClassicMembers(Members):
+    """Members of the classic protocol, with an eager or a cooperative assignor."""
+
+    def __init__(self, *given: Any, is_cooperative: bool) -> None:
+        super().__init__(*given)
+        self._is_cooperative = is_cooperative
+
+    def _leave(self, member: Member) -> None:
+        if member.instance_id is None:
+            identity = MemberIdentity(member_id=member.member_id)
+            self.coordinator.leave_group(self.group_id, [identity])
+
+    def _step(self, member: Member) -> bool:
+        if member.join is not None:
+            return self._joined(member, member.join)
+        if member.sync is not None:
+            return self._synced(member, member.sync)
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+        if member.member_id:
+            error = self.coordinator.heartbeat(
+                self.group_id, member.member_id, member.epoch, member.instance_id
+            )
+        if error is ErrorCode.NONE:
+            return False
+        if error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            member.member_id, member.places = "", []
+        self.send_join(member)
+        return True
+
+    def send_join(self, member: Member) -> None:
+        """Join the next generation; an eager member gives its partitions back first."""
+        if not self._is_cooperative and member.places:
+            self._before_revoking(member)
+            member.places = []
+        owned = [{"topic": t, "partitions": p} for t, p in _by_topic(member.places).items()]
+        subscription = {"topics": self.topics, "userData": None, "ownedPartitions": owned}
+        name = "cooperative-sticky" if self._is_cooperative else "range"
+        member.join = self.coordinator.join_group(
+            JoinGroupRequest(
+                group_id=self.group_id,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                protocols=((name, encode_subscription(subscription, 1)),),
+                rebalance_timeout_ms=_MAX_POLL_MS,
+                client_id=member.client_id,
+                client_host=member.host,
+                requires_known_member_id=False,
+            )
+        )
+
+    def _joined(self, member: Member, join: Reply[JoinGroupResponse]) -> bool:
+        if join.answer is None:
+            return False
+        member.join = None
+        answer = join.answer
+        if answer.error_code is not ErrorCode.NONE:
+            member.member_id = ""
+            return True
+        member.member_id, member.epoch = answer.member_id, answer.generation_id
+        assignments = {} if answer.skip_assignment else self._assignments(answer.members)
+        member.sync = self.coordinator.sync_group(
+            SyncGroupRequest(
+                group_id=self.group_id,
+                member_id=member.member_id,
+                generation_id=member.epoch,
+                group_instance_id=member.instance_id,
+                assignments=assignments,
+            )
+        )
+        return True
+
+    def _synced(self, member: Member, sync: Reply[SyncGroupResponse]) -> bool:
+        if sync.answer is None:
+            return False
+        member.sync = None
+        if sync.answer.error_code is ErrorCode.NONE:
+            assigned = decode_assignment(sync.answer.assignment)["assignedPartitions"]
+            before = member.places
+            member.places = [(a["topic"], p) for a in assigned for p in a["partitions"]]
+            if self._is_cooperative and set(before) - set(member.places):
+                # The revoked partitions can be assigned to others now.
+                self.send_join(member)
+        return True
+
+    def _assignments(self, members: Sequence[tuple[str, str | None, bytes]]) -> Mapping[str, bytes]:
+        """The leader's assignment by member id; only the leader knows the members."""
+        if not members:
+            return {}
+        # Static members keep their order when they come back with another id.
+        ids = [member_id for member_id, _, _ in sorted(members, key=lambda m: m[1] or m[0])]
+        owners: dict[Place, str] = {}
+        for member_id, _, raw in members:
+            for owned in decode_subscription(raw).get("ownedPartitions") or []:
+                owners |= {(owned["topic"], p): member_id for p in owned["partitions"]}
+        places = self.places()
+        if not self._is_cooperative:
+            wanted = {
+                m: places[n * len(places) // len(ids) : (n + 1) * len(places) // len(ids)]
+                for n, m in enumerate(ids)
+            }
+        else:
+            wanted = _sticky(places, ids, owners)
+        return {
+            member_id: encode_assignment(
+                {
+                    "assignedPartitions": [
+                        {"topic": t, "partitions": p} for t, p in _by_topic(own).items()
+                    ],
+                    "userData": None,
+                },
+                1,
+            )
+            for member_id, own in wanted.items()
+        }
+
+
+def _sticky(
+    places: Sequence[Place], ids: Sequence[str], owners: Mapping[Place, str]
+) -> dict[str, list[Place]]:
+    """A balanced assignment that moves few partitions; those that move have nobody at first."""
+    wanted: dict[str, list[Place]] = {member_id: [] for member_id in ids}
+    most, larger = divmod(len(places), len(ids))
+    free = []
+    for place in places:
+        own = wanted.get(owners.get(place, ""))
+        limit = most + (sum(len(each) > most for each in wanted.values()) < larger)
+        if own is not None and len(own) < limit:
+            own.append(place)
+        else:
+            free.append(place)
+    for place in free:
+        fewest = min(wanted.values(), key=len)
+        if owners.get(place) in wanted:
+            continue
+        fewest.append(place)
+    return wanted
+
+
+def _by_topic(places: Collection[Place]) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in places:
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
+
+
+class ConsumerMembers(Members):
+    """Members of the protocol of KIP-848."""
+
+    def start(self, member: Member) -> None:
+        super().start(member)
+        self._started = getattr(self, "_started", 0) + 1
+        member.member_id = str(uuid5(NAMESPACE_URL, f"{self.group_id}/{self._started}"))
+        member.epoch = JOIN_EPOCH
+
+    def _leave(self, member: Member) -> None:
+        is_static = member.instance_id is not None
+        self._heartbeat(member, STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH)
+
+    def _step(self, member: Member) -> bool:
+        joins: dict[str, Any] = {}
+        if member.epoch == JOIN_EPOCH:
+            joins = {"rebalance_timeout_ms": _MAX_POLL_MS, "subscribed_topics": self.topics}
+        topics = self.coordinator.shard.topics
+        names = {topics.by_name[t].topic_id: t for t in self.topics if t in topics.by_name}
+        own = [p for p in member.places if p[0] in topics.by_name]
+        owned = {topics.by_name[t].topic_id: frozenset(p) for t, p in _by_topic(own).items()}
+        before = member.epoch, member.places
+        answer = self._heartbeat(member, member.epoch, owned=owned, **joins)
+        if answer.error_code is not ErrorCode.NONE:
+            member.epoch, member.places = JOIN_EPOCH, []
+            return True
+        member.epoch = answer.member_epoch
+        if answer.assigned is not None:
+            places = [(names[i], p) for i, ps in answer.assigned.items() if i in names for p in ps]
+            if set(member.places) - set(places):
+                self._before_revoking(member)
+            member.places = sorted(places)
+        return before != (member.epoch, member.places)
+
+    def _heartbeat(self, member: Member, epoch: int, **request: Any) -> Any:
+        return self.coordinator.consumer_group_heartbeat(
+            ConsumerGroupHeartbeatRequest(
+                group_id=self.group_id,
+                member_id=member.member_id,
+                member_epoch=epoch,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.host,
+                **request,
+            )
+        )
+
+
+class ShareMembers(Members):
+    """Members of a share group (KIP-932), which share all partitions.
+
+    The model of the coordinator has no share groups, so the records are written here.
+    """
+
+    _epoch = 0
+
+    def start(self, member: Member) -> None:
+        super().start(member)
+        member.member_id = str(uuid5(NAMESPACE_URL, f"{self.group_id}/{member.client_id}"))
+        member.epoch = 0
+
+    def _leave(self, member: Member) -> None:
+        self._write({14: None, 10: None}, member)
+
+    def _step(self, member: Member) -> bool:
+        member.places = self.places()
+        if member.epoch:
+            return False
+        self._epoch += 1
+        member.epoch = self._epoch
+        subscribed = {"clientId": member.client_id, "clientHost": member.host}
+        state = {"memberEpoch": self._epoch, "previousMemberEpoch": 0, "state": 0}
+        self._write(
+            {
+                10: {**subscribed, "subscribedTopicNames": self.topics},
+                11: {"epoch": self._epoch, "metadataHash": 0},
+                14: {**state, "assignedPartitions": self._assigned(member)},
+            },
+            member,
+        )
+        return True
+
+    def _assigned(self, member: Member) -> list[dict[str, Any]]:
+        by_name = self.coordinator.shard.topics.by_name
+        return [
+            {"topicId": by_name[topic].topic_id, "partitions": partitions}
+            for topic, partitions in _by_topic(member.places).items()
+        ]
+
+    def _write(self, values: Mapping[int, Mapping[str, Any] | None], member: Member) -> None:
+        records = []
+        for number, value in values.items():
+            key = {"groupId": self.group_id}
+            if number != 11:
+                key["memberId"] = member.member_id
+            raw = None if value is None else encode_value(RECORD_TYPES[number], 0, dict(value))
+            records.append((encode_key(RECORD_TYPES[number], key), raw))
+        self.coordinator.log.append(records, self.coordinator.shard.now_ms)

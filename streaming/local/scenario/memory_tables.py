@@ -1,0 +1,183 @@
+"""Tables in memory, which the micro-batches of a scenario write instead of Delta tables."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from itertools import count
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.parquet import filters_to_expression
+
+from coordinator_state.apply.columns import NOWHERE, columns_of, nullable, positions
+from streaming.tables.filters import Filters, of_groups
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, OFFSET_COMMITS, Table
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch
+
+_MOST_CHUNKS: Final = 50
+_KEPT: Final = 30
+"""Snapshots: rates look back five minutes, and a look is half a minute."""
+_GROWING: Final = {LOG_OFFSETS.name: "sampled_at", OFFSET_COMMITS.name: "record_timestamp"}
+"""The times by which large tables are almost sorted."""
+_GUARDED: Final = "record_offset"
+_EMPTY: Final = {table.name: table.schema.empty_table() for table in ALL_TABLES}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWriter(Writer):
+    """A writer of tables in memory; `rows_by_table` has their rows by name."""
+
+    rows_by_table: dict[str, pa.Table] = field(default_factory=lambda: dict(_EMPTY))
+
+    @classmethod
+    def create(cls) -> MemoryWriter:
+        """A writer of empty tables."""
+        return cls(WriterEpoch("", 1), count(1))
+
+    def rows(self, table: Table, version: int, where: pc.Expression | None = None) -> pa.Table:
+        """The newest rows."""
+        del version  # There are no others.
+        rows = self.rows_by_table[table.name]
+        return rows if where is None else rows.filter(where)
+
+    def merge(
+        self,
+        table: Table,
+        source: pa.Table,
+        *,
+        guard: str | None,
+        deletes: str | None = None,
+        replaced: Collection[int] = (),
+    ) -> int:
+        """See `Writer.merge`."""
+        del replaced  # Nothing is reloaded.
+        schema, key = nullable(table.schema), list(table.key)
+        before, rows = self.rows_by_table[table.name].cast(schema), columns_of(source, schema)
+        place = positions(rows.select(key), before.select(key))
+        is_taken = pc.is_in(pa.array(place), pa.array([NOWHERE]))
+        if guard is not None:
+            known = before[_GUARDED].take(pa.array(place, mask=place == NOWHERE))
+            is_newer = pc.greater_equal(source[guard], known).fill_null(False)
+            is_taken = pc.or_(is_taken, is_newer.combine_chunks())
+        is_deletion = pa.repeat(False, rows.num_rows)
+        if deletes is not None:
+            is_deletion = source[deletes].fill_null(False).combine_chunks()
+        taken = rows.filter(is_taken)
+        is_kept = positions(before.select(key), taken.select(key)) == NOWHERE
+        inserted = rows.filter(pc.and_not(is_taken, is_deletion))
+        merged = pa.concat_tables([before.filter(pa.array(is_kept)), inserted])
+        return self._set(table, merged.combine_chunks().cast(table.schema))
+
+    def append(self, table: Table, rows: pa.Table, *, number: int | None = None) -> int:
+        """Append rows."""
+        del number  # No write fails.
+        before = self.rows_by_table[table.name]
+        after = pa.concat_tables([before, columns_of(rows, table.schema)])
+        is_split = after.column(0).num_chunks > _MOST_CHUNKS
+        return self._set(table, after.combine_chunks() if is_split else after)
+
+    def overwrite(
+        self,
+        table: Table,
+        rows: pa.Table,
+        *,
+        info: Mapping[str, str] | None = None,
+        replaces_schema: bool = False,
+    ) -> int:
+        """Replace all rows."""
+        del info, replaces_schema  # Snapshots have their moment, and schemas never change.
+        return self._set(table, columns_of(rows, table.schema))
+
+    def _set(self, table: Table, rows: pa.Table) -> int:
+        self.rows_by_table[table.name] = rows
+        return self.next_number()
+
+
+@dataclass(slots=True)
+class MemorySnapshots:
+    """The tables at each of the last moments at which they were written.
+
+    `properties` are those of the tables folder.
+    """
+
+    properties: Mapping[str, str]
+    _moments: list[datetime] = field(default_factory=list)
+    _tables: list[Mapping[str, pa.Table]] = field(default_factory=list)
+
+    def add(self, moment: datetime, writer: MemoryWriter) -> None:
+        """Keep the tables that a micro-batch has written."""
+        self._moments = [*self._moments[-_KEPT:], moment]
+        self._tables = [*self._tables[-_KEPT:], dict(writer.rows_by_table)]
+
+    def reader(self, at: datetime) -> MemoryReader | None:
+        """The tables at a moment; None before the first one."""
+        number = bisect_right(self._moments, at) - 1
+        return None if number < 0 else MemoryReader(self, self._tables[number], at)
+
+
+class MemoryReader(TableReader):
+    """A reader of tables in memory, as of a moment."""
+
+    def __init__(
+        self, snapshots: MemorySnapshots, rows: Mapping[str, pa.Table], at: datetime
+    ) -> None:
+        self.tables = ""
+        self.is_consistent = True
+        self._snapshots = snapshots
+        self._rows_by_table = rows
+        self._properties = snapshots.properties
+        self._progress = rows[LOAD_PROGRESS.name]
+        self._as_of = at
+
+    @property
+    def committed_at(self) -> datetime:
+        """When the snapshot was written."""
+        written_at: datetime = pc.max(self._progress["updated_at"]).as_py()
+        return written_at
+
+    @property
+    def rebuilt_from(self) -> None:
+        """Never rebuilt from history."""
+
+    def before(self, moment: datetime) -> TableReader | None:
+        return self._snapshots.reader(moment)
+
+    def read(
+        self, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None
+    ) -> pa.Table:
+        rows = self._rows_by_table[name]
+        for column, operator, value in filters if isinstance(filters, list) else ():
+            if column == _GROWING.get(name) and operator == ">=":
+                rows = _rows_since(rows, column, value)
+        condition = filters_to_expression(filters) if isinstance(filters, list) else filters
+        rows = rows if condition is None else rows.filter(condition)
+        return rows if columns is None else rows.select(list(columns))
+
+    def own(
+        self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None
+    ) -> pa.Table:
+        wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
+        return self.read(name, wanted, of_groups(group_ids))
+
+    def rows_by_day(self, table: Table) -> Mapping[date, int]:
+        counted = self._rows_by_table[table.name].group_by("day").aggregate([([], "count_all")])
+        return dict(zip(counted["day"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+
+    def file_ranges(self, table: Table, column: str) -> pa.Table:
+        """Each value as the range of a file."""
+        values = pc.unique(self._rows_by_table[table.name][column])
+        return pa.table([values, values], names=["least", "greatest"])
+
+
+def _rows_since(rows: pa.Table, column: str, since: datetime) -> pa.Table:
+    """All rows since a moment, and maybe some of before: a filter of all rows takes longer."""
+    times = np.maximum.accumulate(rows[column].cast(pa.int64()).to_numpy())
+    moment_us = pa.scalar(since, rows.schema.field(column).type).cast(pa.int64()).as_py()
+    return rows.slice(int(np.searchsorted(times, moment_us)))

@@ -1,0 +1,188 @@
+"""Plays scenarios: virtual time passes, `run` writes, and statuses and rules are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from coordinator_state.apply.committed import COMMITTED_SCHEMA
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.model.shard import MODELLED_RELEASE
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.driver.tables_state import TablesState
+from streaming.engine.engine import ApplyRules
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.kafka.partition_offsets import TopicPartition
+from streaming.lag.evaluation import Evaluation
+from streaming.lag.paces import KnownPaces
+from streaming.lag.sample_runs import Sample, SampleRuns
+from streaming.lag.unwritten_samples import rows_of
+from streaming.local.scenario.brokers import LOG_PARTITIONS
+from streaming.local.scenario.cluster import Cluster
+from streaming.local.scenario.memory_tables import MemorySnapshots, MemoryWriter
+from streaming.local.scenario.scenario import BEGIN, LOOK_S, TICK_S, Scenario
+from streaming.run.missed_sampling import MissedSampling
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    DEFAULT_OFFSETS_RETENTION_MS,
+    HISTORY_ALL,
+    LOG_OFFSETS,
+    PROPERTY_CLUSTER_ID,
+    PROPERTY_LOG_PARTITIONS,
+    PROPERTY_OFFSETS_RETENTION_MS,
+    PROPERTY_SEMANTICS,
+)
+from streaming.tables.topic_progress import TopicProgress
+
+CLUSTER_ID: Final = "scenario"
+_QUERY: Final = "scenario"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The tables at a moment, and their evaluation.
+
+    Attributes:
+        t: the seconds since the begin.
+        at: the moment.
+        reader: the tables.
+        evaluation: lag and status of all groups.
+    """
+
+    t: int
+    at: datetime
+    reader: TableReader
+    evaluation: Evaluation
+
+
+class AlsoWritten(Protocol):
+    """Other tables that get the same micro-batches, samples and evaluations."""
+
+    def write(
+        self, written: Sequence[Written], samples: pa.Table, evaluation: Evaluation
+    ) -> None: ...
+
+
+def play(
+    scenarios: Sequence[Scenario],
+    *,
+    begin: datetime = BEGIN,
+    on_cluster: Callable[[Cluster], None] = lambda _cluster: None,
+    also: AlsoWritten | None = None,
+) -> Iterator[Look]:
+    """Play scenarios with the same `run` as one cluster; yields each look.
+
+    Args:
+        scenarios: the scenarios. It is played for as long as the longest lasts.
+        begin: the first moment.
+        on_cluster: called with the cluster before anything happens.
+        also: other tables to write.
+
+    Raises:
+        ConfigurationError: an administrator of a scenario asks for what no broker does.
+    """
+    cluster = Cluster(scenarios, begin)
+    on_cluster(cluster)
+    run = _Run(cluster)
+    lasts_s = max(scenario.lasts_s for scenario in scenarios)
+    known = KnownPaces()
+    for t in range(0, lasts_s + 1, TICK_S):
+        cluster.tick(t)
+        if cluster.is_run_up:
+            run.sample()
+        if t % LOOK_S:
+            continue
+        written = run.write() if cluster.is_run_up else None
+        reader = run.snapshots.reader(cluster.now)
+        if reader is None:
+            continue
+        evaluation = Evaluation.of(reader, at=cluster.now, known=known)
+        if also is not None and written is not None:
+            also.write(*written, evaluation)
+        # At the begin nothing has happened yet.
+        if t:
+            yield Look(t=t, at=cluster.now, reader=reader, evaluation=evaluation)
+
+
+class _Run:
+    """The micro-batches and samples of `run`, into tables in memory."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._writer = MemoryWriter.create()
+        rules = ApplyRules(
+            semantics=Semantics.COORDINATOR,
+            release=MODELLED_RELEASE,
+            history_mode=HISTORY_ALL,
+            topic_names=cluster.brokers.topic_names,
+        )
+        state = TablesState(
+            tables="",
+            rules=rules,
+            pending=PENDING_OFFSET_ROW.empty_table(),
+            _committed=COMMITTED_SCHEMA.empty_table(),
+            _groups={},
+        )
+        self._apply = MicroBatchApply(
+            DriverEngine(self._writer, rules, _state=state),
+            new_progress(),
+            clock=lambda: cluster.now,
+            compacted_versions=lambda _tables, _versions: {},
+        )
+        self.snapshots = MemorySnapshots(_PROPERTIES)
+        self._runs = SampleRuns()
+        self._missed = MissedSampling(cluster.brokers, lambda _: frozenset())
+        self._samples: list[Sample] = []
+        self._number = 0
+
+    def sample(self) -> None:
+        """Sample the logs, also at the moments that were missed."""
+        now, samples = self._cluster.now, self._cluster.sample()
+        by_place = {TopicPartition(each.topic, each.partition): each for each in samples}
+        self._samples += self._runs.keep(now, samples)
+        self._samples += self._missed.before(now, by_place, self._clock_skew)
+
+    @property
+    def _clock_skew(self) -> timedelta:
+        return timedelta(milliseconds=self._apply.progress.clock_skew_ms or 0)
+
+    def write(self) -> tuple[Sequence[Written], pa.Table]:
+        """Write a micro-batch, and the samples since the last one."""
+        written, samples = self._cluster.brokers.take(), rows_of(self._samples)
+        self._samples.clear()
+        self._writer.append(LOG_OFFSETS, samples)
+        self._apply.apply(micro_batch(written), self._number, _QUERY)
+        self._number += 1
+        self.snapshots.add(self._cluster.now, self._writer)
+        return written, samples
+
+
+def new_progress() -> LoadProgress:
+    """The progress of a `run` that follows share groups, before its first micro-batch."""
+    progress = LoadProgress.nothing(
+        cluster_id=CLUSTER_ID,
+        topic_id=CLUSTER_ID,
+        semantics=Semantics.COORDINATOR,
+        release=MODELLED_RELEASE,
+    )
+    progress.others[SHARE_STATE_TOPIC] = TopicProgress(
+        topic=SHARE_STATE_TOPIC, topic_id=SHARE_STATE_TOPIC
+    )
+    return progress
+
+
+_PROPERTIES: Final[Mapping[str, str]] = {
+    PROPERTY_CLUSTER_ID: CLUSTER_ID,
+    PROPERTY_LOG_PARTITIONS: str(LOG_PARTITIONS),
+    PROPERTY_SEMANTICS: Semantics.COORDINATOR.value,
+    PROPERTY_OFFSETS_RETENTION_MS: str(DEFAULT_OFFSETS_RETENTION_MS),
+}

@@ -1,0 +1,304 @@
+"""Scenarios: groups as they are in the wild, healthy and broken, over two hours each.
+
+The expectations are what an engineer on call would call right. Each file of `tests/scenarios` is a
+test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from jsonschema_rs import validator_for
+from ruamel.yaml import YAML
+
+from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.group_status import Status
+from streaming.alerts.rules_file import default_rules, load_rules
+from streaming.errors import ConfigurationError
+from streaming.lag.evaluation import Evaluation
+from streaming.lag.recent_commits import KEY
+from streaming.local.scenario.cluster import Cluster
+from streaming.local.scenario.delta_tables import scenario_tables
+from streaming.local.scenario.judging import Judged, judge
+from streaming.local.scenario.play import Look, play
+from streaming.local.scenario.scenario import BEGIN, Scenario, load_scenario
+from streaming.tables.reader import TableReader
+from tests.support.clients.command_line import call
+
+SCENARIOS: Final = Path(__file__).parents[2] / "scenarios"
+FILES: Final = sorted(SCENARIOS.glob("*.yaml"))
+
+KNOWN_WRONG: Final[Mapping[str, str]] = {
+    "first-commit-after-10m": "a new group is STOP after five minutes without its first commit",
+    "first-long-transaction": "the first transaction of a log is PENDING after 30 s",
+    "half-hourly-job": "a pace by the hour is not known: STOP between two runs of the job",
+    "open-transactions-1m": "log ends of before the first sample look like a log without "
+    "transactions, so the next one is PENDING after 30 s",
+    "open-transactions-20m": "the same, for the first 20 minutes",
+    "open-transactions-5m": "the same, for the first five minutes",
+    "reads-in-turn": "the partitions that rest are STALL, although the group keeps up",
+    "share-group-quiet": "members are WARN before the first record: the log ends are unknown",
+    "slow-pace-by-night": "a pace by time of day is not known: STOP after three paces of the day",
+}
+"""The scenarios whose expectations do not hold yet, with what happens."""
+
+
+@pytest.fixture(scope="module")
+def judged() -> Mapping[str, Judged]:
+    def on_look(look: Look, _cluster: Cluster) -> None:
+        # What is kept from one evaluation to the next changes no status.
+        if look.t % 1_200 == 0:
+            statuses = Evaluation.of(look.reader, at=look.at).lag_columns([*KEY, "status"])
+            assert look.evaluation.lag_columns([*KEY, "status"]) == statuses
+
+    scenarios = [load_scenario(file) for file in FILES]
+    every = judge(scenarios, default_rules(), on_look=on_look)
+    return {each.scenario.name: each for each in every}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_scenario_is_judged_right(file: Path, judged: Mapping[str, Judged]) -> None:
+    lines = [failure.line for failure in judged[file.stem].failures]
+    if file.stem in KNOWN_WRONG:
+        assert lines, "it is right now: take it off the list"
+    else:
+        assert lines == []
+
+
+def test_known_wrong_names_scenarios() -> None:
+    assert {*KNOWN_WRONG} <= {file.stem for file in FILES}
+
+
+def test_there_are_forty_of_each_kind_over_two_hours() -> None:
+    scenarios = [load_scenario(file) for file in FILES]
+    broken = [each for each in scenarios if any(e.is_incident for e in each.expect)]
+    assert len(broken) >= 40
+    assert len(scenarios) - len(broken) >= 40
+    assert min(each.lasts_s for each in scenarios) >= 7_200
+    assert all(each.about for each in scenarios)
+
+
+def test_the_json_schema_takes_every_scenario() -> None:
+    schema = json.loads((SCENARIOS.parents[1] / "docs" / "scenario.schema.json").read_text())
+    validator = validator_for(schema)
+    for file in FILES:
+        document = YAML(typ="safe").load(file.read_text())
+        assert [str(error) for error in validator.iter_errors(document)] == [], file.name
+        wrong = {**document, "groups": {"g": {"reads": "t", "events": [{"do": "dance"}]}}}
+        assert not validator.is_valid(wrong)
+
+
+MINUTES: Final = """
+lasts: 16m
+topics:
+  orders: {partitions: 2, rate: 100}
+  audit: {rate: 1/5m}
+  ledger: {rate: 20, transactions: 30s}
+groups:
+  crashes: {reads: orders, events: [{do: crash, from: 10m}]}
+  deployed: {reads: orders, kind: cooperative, members: 4, events: [{do: deploy, at: 6m}]}
+  consumers: {reads: orders, kind: consumer, members: 2}
+  sticks: {reads: orders, members: 2, events: [{do: pause, partition: 1, from: 10m}]}
+  quiet: {reads: audit, commits_unchanged: false}
+  exactly-once: {reads: ledger, commits: 30s, transactions: true, isolation: read_committed}
+  sharers: {reads: orders, kind: share, members: 2}
+  simple: {reads: orders, kind: simple}
+expect:
+  - {group: crashes, to: 10m, status: OK, notices: 0}
+  - {group: crashes, from: 10m, within: 60s, status: STOP, cause: [no_members, no_commits],
+    alerts: stopped}
+  - {group: deployed, status: OK, notices: 0}
+  - {group: consumers, status: OK, notices: 0}
+  - {group: sticks, to: 10m, status: OK, notices: 0}
+  - {group: sticks, from: 10m, within: 60s, status: STALL, reason: "orders:1", notices: 1}
+  - {group: quiet, status: OK, notices: 0}
+  - {group: exactly-once, status: OK, notices: 0}
+  - {group: sharers, status: OK, notices: 0}
+  - {group: simple, status: OK, notices: 0}
+"""
+
+
+def loaded(folder: Path, text: str) -> Scenario:
+    file = folder / "minutes.yaml"
+    file.write_text(text)
+    return load_scenario(file)
+
+
+def test_minutes_of_groups_of_every_kind(tmp_path: Path) -> None:
+    (each,) = judge([loaded(tmp_path, MINUTES)], default_rules())
+    assert [failure.line for failure in each.failures] == []
+    assert {look.status for look in each.looks["crashes"]} == {Status.OK, Status.STOP}
+
+
+FALSE: Final = """
+lasts: 6m
+topics:
+  orders: {rate: 100}
+groups:
+  app: {reads: orders, events: [{do: stop, from: 2m}]}
+expect:
+  - {status: OK}
+  - {from: 5m, cause: deploy}
+  - {from: 5m, reason: nobody}
+  - {from: 5m, alerts: [slow]}
+  - {from: 5m, alerts: []}
+  - {notices: 0}
+"""
+
+
+def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
+    (each,) = judge([loaded(tmp_path, FALSE)], default_rules())
+    lines = [failure.line for failure in each.failures]
+    begin = "minutes: group app after 0:0"
+    assert lines[0].startswith(f"{begin}3:00 (00:03:00Z): expected status OK, got STOP: ")
+    assert lines[0].endswith(" (7 of 12 looks)")
+    assert lines[1] == f"{begin}5:00 (00:05:00Z): expected cause deploy, got no_members"
+    assert lines[2].startswith(f"{begin}5:00 (00:05:00Z): expected a reason with 'nobody', got ")
+    assert lines[3].startswith(f"{begin}5:00 (00:05:00Z): expected alerts slow, got stopped: ")
+    assert lines[4].startswith(f"{begin}5:00 (00:05:00Z): expected alerts none, got stopped: ")
+    assert lines[5].startswith(f"{begin}3:00 (00:03:00Z): expected 0 notices, got 1, the first at")
+    assert len(lines) == 6
+    assert each.causes[1, 300] is Cause.NO_MEMBERS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topics: [", "minutes.yaml:1: "),
+        ("- 1", "minutes.yaml: expected a mapping with the key topics"),
+        ("topics: {t: {}}", "minutes.yaml:1: groups: Field required"),
+        (
+            "topics:\n  t: {rates: 1}\ngroups: {g: {reads: t}}",
+            "minutes.yaml:2: topics.t.rates: unknown key",
+        ),
+        (
+            "topics:\n  t: {rate: fast}\ngroups: {g: {reads: t}}",
+            "minutes.yaml:2: topics.t.rate: 'fast' is not a rate such as 100 (records/s) or 3/10m",
+        ),
+        (
+            "topics: {t: {}}\ngroups:\n  g: {reads: t, commits: 7s}",
+            "minutes.yaml:3: groups.g.commits.0: '7s' is not a multiple of 5s, the step of a "
+            "scenario",
+        ),
+        (
+            "topics: {t: {}}\ngroups:\n  g:\n    reads: t\n    events: [{do: dance, at: 1m}]",
+            "minutes.yaml:5: groups.g.events.0: Input tag 'dance' found using 'do' does not match",
+        ),
+        (
+            "topics: {t: {}}\ngroups:\n  g: {reads: t, events: [{do: crash, from: 2m, to: 1m}]}",
+            "minutes.yaml:3: groups.g.events.0.crash: to must be after from",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: u}}",
+            "minutes.yaml:1: groups.g.reads: the file has no u; it has t",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}, h: {reads: t}}\nexpect: [{status: OK}]",
+            "minutes.yaml:1: expect.0: name the group, there are several",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect: [{from: 3h, status: OK}]",
+            "minutes.yaml:1: expect.0: from is after the end of the scenario",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect: [{from: 1m}]",
+            "minutes.yaml:3: expect.0: expected one of status, cause, reason, alerts, notices",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect:\n  - {status: SLEEPY}",
+            "minutes.yaml:4: expect.0.status.0: Input should be ",
+        ),
+    ],
+)
+def test_a_mistake_has_its_line_and_its_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        loaded(tmp_path, text)
+    line = str(error.value).removeprefix(f"{tmp_path}/")
+    assert line.startswith(message)
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (
+            "{do: reset, at: 1m, offset: 5}",
+            "group app has members, so its offsets cannot be reset at 60s: stop it before",
+        ),
+        ("{do: delete, at: 1m}", "group app cannot be deleted at 60s: NON_EMPTY_GROUP"),
+    ],
+)
+def test_an_administrator_may_only_do_what_brokers_do(
+    tmp_path: Path, event: str, message: str
+) -> None:
+    text = f"lasts: 2m\ntopics: {{t: {{}}}}\ngroups: {{app: {{reads: t, events: [{event}]}}}}"
+    with pytest.raises(ConfigurationError) as error:
+        judge([loaded(tmp_path, text)], default_rules())
+    assert str(error.value) == message
+
+
+@pytest.mark.long
+def test_delta_tables_have_the_statuses_of_the_tables_in_memory(tmp_path: Path) -> None:
+    scenario = loaded(tmp_path, MINUTES)
+    tables = str(tmp_path / "tables")
+    scenario_tables(scenario, tables, begin=BEGIN)
+    columns = ["group_id", "status", "reason", "lag", "max_time_lag_ms"]
+    moments = 0
+    for look in play([scenario], begin=BEGIN):
+        if look.t not in {330, 630, 660, 780, 960}:
+            continue
+        reader = TableReader(tables, as_of=look.at)
+        stored = Evaluation.of(reader, at=look.at).group_status().select(columns)
+        assert stored.to_pylist() == look.evaluation.group_status().select(columns).to_pylist()
+        kept = reader.read("group_lag", ["group_id"])
+        assert set(kept["group_id"].to_pylist()) == {*scenario.groups}
+        moments += 1
+    assert moments == 5
+    # `run` keeps the statuses of the last look, and their changes.
+    changes = TableReader(tables).read("status_changes", ["group_id", "status_after", "topic"])
+    assert {"group_id": "crashes", "status_after": "STOP", "topic": None} in changes.to_pylist()
+
+
+def test_simulate_and_alert_test_play_a_file(tmp_path: Path) -> None:
+    file, tables = tmp_path / "app.yaml", str(tmp_path / "tables")
+    file.write_text(FALSE.replace("6m", "4m").replace("from: 5m", "from: 3m"))
+    done = call("alert", "test", "--scenario", str(file), "--output", "json", exit_code=1)
+    answer = json.loads(done.stdout)
+    assert (answer["scenarios"], answer["right"], len(answer["failures"])) == (1, 0, 6)
+    assert {row["group"] for row in answer["failures"]} == {"app"}
+    text = call("alert", "test", "--scenario", str(file), exit_code=1).stdout.splitlines()
+    assert len(text) == 7
+    assert text[-1] == "0 of 1 scenarios are right"
+    file.write_text(FALSE.partition("expect")[0].replace("6m", "4m"))
+    assert call("alert", "test", "--scenario", str(file)).stdout == "1 of 1 scenarios are right\n"
+    made = call("simulate", "--scenario", str(file), "--tables", tables, "--output", "json")
+    assert json.loads(made.stdout)["groups"] == 1
+    statuses = call("show", "status", "--tables", tables, "--as-of", "0s", "--output", "json")
+    assert json.loads(statuses.stdout)["status"] == "STOP"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("alert", "test"), "give --tables and --rules-file, or --scenario"),
+        (
+            ("alert", "test", "--scenario", "x", "--tables", "t"),
+            "--scenario plays its own tables, and tests all rules",
+        ),
+        (("simulate", "--scenario", "x"), "--scenario needs --tables"),
+    ],
+)
+def test_options_that_exclude_each_other(arguments: tuple[str, ...], message: str) -> None:
+    assert message in call(*arguments, exit_code=2).stderr
+
+
+def test_a_rule_in_sql_needs_tables(tmp_path: Path) -> None:
+    rules = tmp_path / "alerts.yaml"
+    rules.write_text("rules: [{name: many, sql: SELECT 1 AS value}]")
+    with pytest.raises(ConfigurationError, match="rule many: a scenario has no tables for SQL"):
+        judge([loaded(tmp_path, FALSE)], load_rules(rules))
