@@ -9,8 +9,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from coordinator_state.insight.lag import GONE, PRESENT
 from coordinator_state.wire.primitives import uuid_text
-from streaming.kafka.log_offsets import UNAVAILABLE
-from streaming.kafka.partition_offsets import LogOffsets
+from streaming.kafka.partition_offsets import UNAVAILABLE, LogOffsets
 from streaming.local.scenario.scenario import (
     TICK_S,
     AbortRecords,

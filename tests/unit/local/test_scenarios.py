@@ -36,10 +36,6 @@ KNOWN_WRONG: Final[Mapping[str, str]] = {
     "first-commit-after-10m": "a new group is STOP after five minutes without its first commit",
     "first-long-transaction": "the first transaction of a log is PENDING after 30 s",
     "half-hourly-job": "a pace by the hour is not known: STOP between two runs of the job",
-    "open-transactions-1m": "log ends of before the first sample look like a log without "
-    "transactions, so the next one is PENDING after 30 s",
-    "open-transactions-20m": "the same, for the first 20 minutes",
-    "open-transactions-5m": "the same, for the first five minutes",
     "reads-in-turn": "the partitions that rest are STALL, although the group keeps up",
     "share-group-quiet": "members are WARN before the first record: the log ends are unknown",
     "slow-pace-by-night": "a pace by time of day is not known: STOP after three paces of the day",
