@@ -272,8 +272,7 @@ class TestGap:
         before = live.moments[-1].next_offset
         for number, time_ms in enumerate(times_ms[:-1]):
             at = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
-            for reader in (TableReader(live.tables, as_of=at), past.at(at), newest.before(at)):
-                assert reader is not None
+            for reader in (TableReader(live.tables, as_of=at), past.at(at)):
                 assert str(reader.rebuilt_from).endswith("; exact")
                 next_offset = reader.load_states[LOG_PARTITION].next_offset
                 assert next_offset == before + (number + 1) * RECORDS
