@@ -194,7 +194,10 @@ def _places(
     sizes = sampled.group_by("topic").aggregate([("partition", "count")])
     size = sizes["partition_count"].take(pc.index_in(topics["topic"], sizes["topic"]))
     is_part = pc.less(of_group, size).fill_null(False)
-    is_small = pc.less(pc.multiply(of_group, _SMALL_PART), size).fill_null(True)
+    # Without any, the topic may have been deleted: its partitions are no member's any more.
+    is_small = pc.and_(
+        pc.greater(of_group, 0), pc.less(pc.multiply(of_group, _SMALL_PART), size).fill_null(True)
+    )
     places = topics.filter(pc.and_not(is_part, is_small)).join(sampled, "topic", join_type="inner")
     with_rest = topics.filter(pc.and_(is_part, is_small))
     of_members = assigned.filter(pa.array(logs.numbers(assigned) != UNKNOWN))
