@@ -96,6 +96,8 @@ class LogHistories:
         sampled_at_ms: the latest time at which any log was sampled. A log without a sample at that
             time had not changed.
         samples: those of the present log: after it was last created or became shorter.
+        first_away_ms: the first time at which a log was there, but could not be sampled; the
+            greatest integer without one.
         recreated_at_ms: the time of each log's first sample with its topic id, if earlier ones have
             another; `UNKNOWN` otherwise.
     """
@@ -110,6 +112,9 @@ class LogHistories:
         self.unknown = np.full(count, None, object)
         self.unknown[:] = NO_SAMPLE
         self.unknown[is_deleted] = TOPIC_GONE
+        is_away = (samples.state != PRESENT) & (samples.state != GONE)
+        self.first_away_ms = np.full(count, np.iinfo(np.int64).max)
+        np.minimum.at(self.first_away_ms, samples.log[is_away], samples.sampled_at_ms[is_away])
         is_present = (samples.state == PRESENT) & ~is_deleted[samples.log]
         present = samples if is_present.all() else samples.only(is_present)
         self.is_known = np.zeros(count, np.bool_)

@@ -41,7 +41,8 @@ class PartitionFacts:
         commits: the number of recent commits, at least 1.
         commits_from_ms: the age of the first of them.
         usual_commit_ms, commit_waits: how long a record usually waits for a commit, and the number
-            of waits that show it (`coordinator_state.insight.pace`).
+            of waits that show it (`coordinator_state.insight.pace`). Without a committed offset,
+            the time is the longest of the group's other partitions.
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
         rests_until_ms: until when, in ms since the epoch, the group usually does not commit at this

@@ -225,10 +225,11 @@ def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
     waited_ms = min(silent_ms, facts.time_lag_at_least_ms or 0)
     status = Status.WARN
     if facts.has_member:
-        if waited_ms <= rules.silent_after_ms:
+        if waited_ms <= _limit_ms(rules.silent_after_ms, facts.usual_commit_ms, rules):
             return None
         # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
-        status = Status.STOP if waited_ms > rules.pace_unknown_after_ms else Status.WARN
+        stop_after_ms = _limit_ms(rules.pace_unknown_after_ms, facts.usual_commit_ms, rules)
+        status = Status.STOP if waited_ms > stop_after_ms else Status.WARN
         text += f" for {time_text(silent_ms)}" if facts.recreated_at_ms is None else ""
         text += ", although a member has the partition"
     elif facts.has_members:

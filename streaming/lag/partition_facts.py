@@ -114,12 +114,18 @@ def partition_facts(
         ),
     }
     is_well = pc.and_not(_is_well(columns, rules), is_held)
-    suspects = lag_rows.filter(pc.invert(is_well))
+    # The pace of a partition without a committed offset is that of the others of its group.
+    is_uncommitted = pc.is_valid(lag_rows["uncommitted_since"])
+    uncommitted = pc.unique(lag_rows["group_id"].filter(is_uncommitted))
+    suspects = lag_rows.filter(
+        pc.or_(pc.invert(is_well), pc.is_in(lag_rows["group_id"], uncommitted))
+    )
     commits = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
     lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
     committed = suspects.filter(pc.is_null(suspects["uncommitted_since"]))
     keys = _of_others(committed.select([*KEY, "commit_timestamp"]), shares)
     lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
+    lag_rows = _with_pace_of_group(lag_rows, is_uncommitted)
     lag_rows = _beside(lag_rows, rests_of(reader, lag_rows, now, rules, known))
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["present_rate_per_s"] = pc.if_else(
@@ -151,6 +157,17 @@ def partition_facts(
     }
     facts = pa.table([columns[name] for name in FACTS], names=list(FACTS))
     return facts.append_column("is_well", pc.and_(is_well, pc.equal(facts["aborted"], 0)))
+
+
+def _with_pace_of_group(lag_rows: pa.Table, is_uncommitted: Any) -> pa.Table:
+    """The rows, with the longest pace of the group where the partition has no committed offset."""
+    if not pc.any(is_uncommitted).as_py():
+        return lag_rows
+    paces = lag_rows.group_by("group_id").aggregate([("usual_commit_ms", "max")])
+    place = positions(lag_rows.select(["group_id"]), paces.select(["group_id"]))
+    longest = paces["usual_commit_ms_max"].take(pa.array(place))
+    usual = pc.if_else(is_uncommitted, longest, lag_rows["usual_commit_ms"])
+    return with_columns(lag_rows, {"usual_commit_ms": usual})
 
 
 def _of_others(evidence: pa.Table, shares: pa.Array) -> pa.Table:

@@ -441,7 +441,8 @@ class _Search:
 def _is_new(logs: Logs, histories: LogHistories) -> Bools:
     """Whether each log was created after others: it is one of the last of its topic, from 0 on.
 
-    Partitions are numbered in the order of their creation.
+    Partitions are numbered in the order of their creation. A log that could not be sampled before
+    its first sample was there before.
     """
     numbers = np.arange(len(logs))
     first_ms = np.where(
@@ -454,4 +455,5 @@ def _is_new(logs: Logs, histories: LogHistories) -> Bools:
         later = np.minimum.accumulate(of_topic[::-1])[::-1]
         is_new[begin:end] = (of_topic > of_topic.min()) & (of_topic <= later)
     start, _ = histories.offsets_from(numbers, first_ms)
-    return is_new & histories.is_known & (start == 0)
+    was_away = histories.first_away_ms < first_ms
+    return is_new & histories.is_known & (start == 0) & ~was_away

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.errors import DecodeError
+from coordinator_state.insight.lag import PRESENT
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import utc_now
@@ -245,9 +246,9 @@ class LogOffsetsSampling:
         rows_of_days = rows_by_day(LOG_OFFSETS.path(self.writer.tables))
         if sum(rows_of_days.values()) > _MOST_ROWS:
             return places
-        topics = ("topic", "in", sorted({at.topic for at in places}))
+        present = [("topic", "in", sorted({at.topic for at in places})), ("state", "=", PRESENT)]
         rows = TableReader(self.writer.tables).read(
-            LOG_OFFSETS.name, ["topic", "partition"], [topics]
+            LOG_OFFSETS.name, ["topic", "partition"], present
         )
         return places & _places_of(rows.group_by(["topic", "partition"]).aggregate([]))
 

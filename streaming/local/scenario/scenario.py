@@ -490,6 +490,13 @@ class Scenario(_Model):
             _require_known(f"expect.{number}.group", names, self.groups)
             if expectation.from_s >= self.lasts_s:
                 raise ValueError(f"expect.{number}: from is after the end of the scenario")
+            first_s = -(-(expectation.from_s + expectation.within_s) // LOOK_S) * LOOK_S
+            end_s = self.lasts_s + 1 if expectation.to_s is None else expectation.to_s
+            if first_s >= min(end_s, self.lasts_s + 1):
+                raise ValueError(
+                    f"expect.{number}: nothing is compared, because there is one look in {LOOK_S}s "
+                    "and none between `from` + `within` and `to`"
+                )
         return self
 
     def group_of(self, expectation: Expectation) -> str:

@@ -97,6 +97,41 @@ def test_all_records_of_a_partition_are_unread_that_is_created_while_the_group_i
     assert rows[1_200][1][2]["lag"] == 50 * (600 // STEP_S + 1)
 
 
+def test_a_partition_whose_leader_was_away_at_first_is_not_new(tmp_path: Path) -> None:
+    """It has a million old records, which a consumer that reads from `latest` does not want."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        cluster.logs[GROUP, 2].end = 1_000_000
+        cluster.logs[GROUP, 2].state = "unavailable" if t < 120 else "present"
+        if t == 0:
+            cluster.members(GROUP, (GROUP, 3))
+        for partition in range(2):
+            cluster.commit(GROUP, cluster.produce(GROUP, 50, partition), partition)
+
+    rows = looks(tmp_path, step, 900)
+    assert {group["status"] for t, (group, _) in rows.items() if t > 120} == {"OK"}
+
+
+@pytest.mark.parametrize("pace_s", [5, 300])
+def test_a_new_partition_may_wait_as_long_as_those_of_its_group(
+    tmp_path: Path, pace_s: int
+) -> None:
+    """A sink that commits every five minutes commits a new partition as rarely."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        for partition in range(2 if t < 1_800 else 3):
+            end = cluster.produce(GROUP, 50, partition)
+            if t % pace_s == 0 and partition < 2:
+                cluster.commit(GROUP, end, partition)
+        if t in (0, 1_800):
+            cluster.members(GROUP, (GROUP, 3 if t else 2), generation=2 if t else 1)
+
+    rows = looks(tmp_path, step, 3_000, every_s=300)
+    new = {t: partitions[2]["status"] for t, (_, partitions) in rows.items() if t > 1_800}
+    slow = {2_100: "OK", 2_400: "OK", 2_700: "OK", 3_000: "STOP"}
+    assert new == (slow if pace_s == 300 else dict.fromkeys(slow, "STOP") | {2_100: "WARN"})
+
+
 def test_a_new_partition_without_records_changes_no_status(tmp_path: Path) -> None:
     def step(cluster: Cluster, t: int) -> None:
         expand(cluster, t, records=0)

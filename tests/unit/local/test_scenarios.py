@@ -197,6 +197,16 @@ def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
             "minutes.yaml:1: expect.0: name the group, there are several",
         ),
         (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\n"
+            "expect: [{from: 125s, to: 140s, notices: 1}]",
+            "minutes.yaml:1: expect.0: nothing is compared, because there is one look in 30s",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\n"
+            "expect: [{from: 2m, to: 5m, within: 1h, status: STOP}]",
+            "minutes.yaml:1: expect.0: nothing is compared, because there is one look in 30s",
+        ),
+        (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect: [{from: 3h, status: OK}]",
             "minutes.yaml:1: expect.0: from is after the end of the scenario",
         ),
