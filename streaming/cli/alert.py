@@ -91,7 +91,7 @@ def run(*, rules_file: str, tables: str) -> None:
     callback=require_location,
     help="Tables folder: a path, or the address of an object store.",
 )
-@click.option(
+@option(
     "--scenario",
     "scenario_files",
     metavar="FILE",
