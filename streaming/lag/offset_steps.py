@@ -103,11 +103,13 @@ def _committed(
 ) -> pa.Table:
     """Committed offsets at the begin of a period, in it, and at its end; null if deleted."""
     columns = ["topic", "partition", "committed_offset"]
+    # The snapshot before the period may lack commits that `run` read later.
+    first = since - _KNOWN_FOR
     history = reader.read(
         OFFSET_COMMITS.name,
         [*columns, "group_id", "record_timestamp", "is_tombstone"],
         [
-            *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+            *(("day", ">=", first.date()), ("record_timestamp", ">=", first)),
             *(("record_timestamp", "<=", until), ("outcome", "=", Outcome.COMMITTED.value)),
             ("group_id", "in", sorted(group_ids)),
         ],
