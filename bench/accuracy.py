@@ -156,7 +156,7 @@ def false_alarms(every: Sequence[Rules], judged: Sequence[Judged]) -> list[dict[
 
 
 def judged_by_all(files: Sequence[Path]) -> tuple[list[Rules], list[Judged]]:
-    """Play scenarios; returns the rules and what was seen."""
+    """Play scenarios; return the alert rules and the looks."""
     burrow: dict[Key, str] = {}
 
     def on_look(look: Look, cluster: Cluster) -> None:
@@ -218,8 +218,8 @@ def notices_and_causes(judged: Sequence[Judged]) -> dict[str, Any]:
         look
         for each in judged
         if each.scenario.name not in broken
-        for of_group in each.looks.values()
-        for look in of_group
+        for looks_at_group in each.looks.values()
+        for look in looks_at_group
     ]
     days = len(looks) * LOOK_S / 86_400
     causes = [incident.is_cause_right for incident in incidents]

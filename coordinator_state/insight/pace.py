@@ -50,33 +50,32 @@ class Paces:
     longest_move_ms: Int64s
 
 
-def paces(
-    logs: LogHistories,
-    *,
-    key: Int64s,
-    log: Int64s,
-    committed_offset: Int64s,
-    committed_at_ms: Int64s,
-    count: int,
-) -> Paces:
-    """Return the pace of each key.
+class Commits(NamedTuple):
+    """Commits in the order of keys and record offsets.
 
-    Args:
-        logs: the samples of the logs.
-        key: the number of each commit's key. Commits are in the order of keys and record offsets.
-        log: the number of each commit's log.
-        committed_offset: each commit's offset.
-        committed_at_ms: each commit's time since the epoch.
-        count: the number of keys.
+    Attributes:
+        key: the number of each commit's key.
+        log: the number of its log.
+        committed_offset: its offset.
+        committed_at_ms: its time since the epoch.
     """
-    columns = key, log, committed_offset, committed_at_ms
-    commits = _waits(logs, *columns)
+
+    key: Int64s
+    log: Int64s
+    committed_offset: Int64s
+    committed_at_ms: Int64s
+
+
+def paces(logs: LogHistories, commits: Commits, count: int) -> Paces:
+    """Return the pace of each of `count` keys; `logs` has the samples of their logs."""
+    key, _, committed_offset, _ = commits
+    waits = _waits(logs, commits)
     has_moved = np.ones(key.size, np.bool_)
     has_moved[1:] = (key[1:] != key[:-1]) | (committed_offset[1:] != committed_offset[:-1])
-    moves = _waits(logs, *(column[has_moved] for column in columns))
+    moves = _waits(logs, Commits(*(column[has_moved] for column in commits)))
     return Paces(
-        usual_commit_ms=usual_ms(commits.key, commits.lengths_ms, count),
-        commit_waits=np.bincount(commits.key, minlength=count),
+        usual_commit_ms=usual_ms(waits.key, waits.lengths_ms, count),
+        commit_waits=np.bincount(waits.key, minlength=count),
         usual_move_ms=usual_ms(moves.key, moves.lengths_ms, count),
         move_waits=np.bincount(moves.key, minlength=count),
         longest_move_ms=usual_ms(moves.key, moves.lengths_ms, count, share=1),
@@ -96,38 +95,20 @@ class _Waits(NamedTuple):
         return lengths_ms
 
 
-def rests_until_ms(
-    logs: LogHistories,
-    *,
-    key: Int64s,
-    log: Int64s,
-    committed_offset: Int64s,
-    committed_at_ms: Int64s,
-    count: int,
-    now_ms: int,
-) -> Int64s:
-    """Return until when each key rests at this time of day, `UNKNOWN` if it usually does not.
+def rests_until_ms(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Int64s:
+    """Return the end of the rest of each of `count` keys, `UNKNOWN` for one that should commit now.
 
     A key rests if a record waited as long for its commit, at the same time, on each of the last
     `REST_DAYS` days: a job of the night reads it, or its consumers are stopped at night. The rest
     ends at the time of day at which these commits came. A tenth of it later, or `LATE_MS`, the key
-    is late.
-
-    Args:
-        logs: the samples of the logs.
-        key: the number of each commit's key. Commits are in the order of keys and record offsets.
-        log: the number of each commit's log.
-        committed_offset: each commit's offset.
-        committed_at_ms: each commit's time since the epoch.
-        count: the number of keys.
-        now_ms: the moment since the epoch.
+    is late. `logs` has the samples of their logs, and times are since the epoch.
     """
-    waits = _waits(logs, key, log, committed_offset, committed_at_ms)
+    waits = _waits(logs, commits)
     # A longer wait is no rest of a day, and a shorter one may be an interval of sampled history.
     is_rest = (waits.lengths_ms >= LEAST_REST_MS) & (waits.lengths_ms < _DAY_MS)
     waits = _Waits(*(column[is_rest] for column in waits))
     last_commit_ms = np.zeros(count, np.int64)
-    last_commit_ms[key] = committed_at_ms
+    last_commit_ms[commits.key] = commits.committed_at_ms
     late_ms = np.minimum(waits.lengths_ms // _LATE_SHARE, LATE_MS)
     is_as_long = waits.lengths_ms + late_ms >= now_ms - last_commit_ms[waits.key]
     until_ms, days = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -139,18 +120,13 @@ def rests_until_ms(
     return np.where(days == REST_DAYS, until_ms, UNKNOWN)
 
 
-def _waits(
-    logs: LogHistories,
-    key: Int64s,
-    log: Int64s,
-    committed_offset: Int64s,
-    committed_at_ms: Int64s,
-) -> _Waits:
+def _waits(logs: LogHistories, commits: Commits) -> _Waits:
     """Return the waits of all keys.
 
     Before the first sample of a log, nobody knows since when a record was there to read. So only
     waits since then count, and the last one.
     """
+    key, log, committed_offset, committed_at_ms = commits
     before = np.flatnonzero(key[1:] == key[:-1])
     is_last = np.append(np.diff(key[before]) != 0, True)[: before.size]
     key, log = key[before], log[before]

@@ -16,11 +16,10 @@ from streaming.cli.options import (
     status_rules_in,
     tables_option,
 )
-from streaming.cli.quiet_run import quiet_run
 from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
-from streaming.run.stderr import is_live, write_dated_note
+from streaming.run.stderr import is_live, warnings_only, write_dated_note
 from streaming.views.output import output_of
 
 EXIT_FIRING = 1
@@ -232,7 +231,7 @@ def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -
     names = [scenario.name for scenario in scenarios]
     if len({*names}) < len(names):
         raise ConfigurationError("two scenarios have the same name: give them a key name")
-    with quiet_run(), LiveLine(is_terminal=is_live(), first_after_s=3) as line:
+    with warnings_only(), LiveLine(is_terminal=is_live(), first_after_s=3) as line:
         judged = judge(
             scenarios, rules, on_look=lambda look, _cluster: line.show(f"{look.t} s played")
         )

@@ -16,7 +16,7 @@ from streaming.cli.options import (
     output_option,
     require_location,
 )
-from streaming.cli.quiet_run import quiet_run
+from streaming.run.stderr import warnings_only
 from streaming.views.output import output_of
 
 
@@ -192,7 +192,7 @@ def _play(file: str, tables: str, output: str) -> None:
     scenario = load_scenario(file)
     end = utc_now().replace(microsecond=0)
     begin = end - timedelta(seconds=scenario.lasts_s)
-    with quiet_run():
+    with warnings_only():
         records = scenario_tables(scenario, tables, begin=begin)
     output_of(output).result(
         {

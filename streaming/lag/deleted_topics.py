@@ -93,15 +93,15 @@ def recreated_at_ms(
     if unread:
         is_unread = pc.is_in(suspects["topic"], pa.array([*unread], pa.string()))
         _read(reader, now, suspects.filter(is_unread), min(unread.values()), known)
-    for number, name, topic_id, of_commit, since_ms in zip(
+    for number, name, topic_id, commit_topic_id, since_ms in zip(
         numbers.tolist(),
         *(names, ids, suspects["topic_id"].to_pylist(), committed_ms.tolist()),
         strict=True,
     ):
         topic = known.by_name[name]
-        if of_commit is None and since_ms < topic.recreated_at_ms:
+        if commit_topic_id is None and since_ms < topic.recreated_at_ms:
             at_ms[number] = topic.recreated_at_ms
-        elif of_commit is not None and of_commit != topic_id:
+        elif commit_topic_id is not None and commit_topic_id != topic_id:
             is_seen = topic.recreated_at_ms != UNKNOWN
             at_ms[number] = topic.recreated_at_ms if is_seen else topic.sampled_from_ms
     return at_ms

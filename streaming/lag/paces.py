@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, nullable, positions
 from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.lag import LogHistories
 from coordinator_state.insight.pace import (
     ENOUGH,
     REST_DAYS,
+    Commits,
     paces,
     rests_until_ms,
     stable_holds,
@@ -148,20 +150,9 @@ def _rests(reader: TableReader, keys: pa.Table, since: datetime, at: datetime) -
     """The rests (`_KNOWN_RESTS`) of keys, null for those that do not rest at this time."""
     group_ids = pc.unique(keys["group_id"]).to_pylist()
     commits = recent_commits(reader, since, at, group_ids=group_ids)
-    place = positions(commits.select(KEY), keys.select(KEY))
-    commits, number, first = by_key(commits.filter(pa.array(place != NOWHERE)))
-    logs = Logs.of(commits)
-    until_ms = rests_until_ms(
-        logs.histories(reader, since=since, until=at, of_all=False),
-        key=number,
-        log=logs.of_rows,
-        committed_offset=commits["committed_offset"].to_numpy(),
-        committed_at_ms=epoch_ms(commits["commit_timestamp"]),
-        count=first.size,
-        now_ms=moment_ms(at),
-    )
-    rows = positions(keys.select(KEY), commits.select(KEY).take(pa.array(first)))
-    rests = null_if_unknown(until_ms).take(pa.array(rows, mask=rows == NOWHERE))
+    own = _own_commits(reader, commits, keys, since, at)
+    until_ms = rests_until_ms(own.histories, own.commits, own.key_count, moment_ms(at))
+    rests = null_if_unknown(until_ms).take(own.places)
     asked_at = pa.repeat(pa.scalar(at, TIMESTAMP), len(keys))
     columns = [*keys.select(KEY).columns, rests, keys["commit_timestamp"], asked_at]
     return pa.table(columns, schema=_KNOWN_RESTS)
@@ -240,29 +231,45 @@ def _measured(
     reader: TableReader, commits: pa.Table, keys: pa.Table, since: datetime, at: datetime
 ) -> pa.Table:
     """The pace (`PACES`) of each key, in their order, from commits since a moment."""
-    place = positions(commits.select(KEY), keys.select(KEY))
-    commits = commits.filter(pa.array(place != NOWHERE))
-    commits, number, first = by_key(commits)
-    logs = Logs.of(commits)
-    histories = logs.histories(reader, since=since, until=at, of_all=False)
-    measured = paces(
-        histories,
-        key=number,
-        log=logs.of_rows,
-        committed_offset=commits["committed_offset"].to_numpy(),
-        committed_at_ms=epoch_ms(commits["commit_timestamp"]),
-        count=first.size,
-    )
-    rows = positions(keys.select(KEY), commits.select(KEY).take(pa.array(first)))
+    own = _own_commits(reader, commits, keys, since, at)
+    measured = paces(own.histories, own.commits, own.key_count)
+    columns = (null_if_unknown(getattr(measured, name)) for name in PACES.names[3:])
     return pa.table(
-        [
-            *keys.select(KEY).columns,
-            *(
-                null_if_unknown(getattr(measured, name)).take(pa.array(rows, mask=rows == NOWHERE))
-                for name in PACES.names[3:]
-            ),
-        ],
+        [*keys.select(KEY).columns, *(column.take(own.places) for column in columns)],
         schema=PACES,
+    )
+
+
+class _OwnCommits(NamedTuple):
+    """The commits of some keys, and the samples of their logs.
+
+    `key_count` is the number of keys that have commits, and `places` has the number of each key
+    among them.
+    """
+
+    histories: LogHistories
+    commits: Commits
+    key_count: int
+    places: pa.Array
+
+
+def _own_commits(
+    reader: TableReader, commits: pa.Table, keys: pa.Table, since: datetime, at: datetime
+) -> _OwnCommits:
+    place = positions(commits.select(KEY), keys.select(KEY))
+    commits, number, first = by_key(commits.filter(pa.array(place != NOWHERE)))
+    logs = Logs.of(commits)
+    rows = positions(keys.select(KEY), commits.select(KEY).take(pa.array(first)))
+    return _OwnCommits(
+        logs.histories(reader, since=since, until=at, of_all=False),
+        Commits(
+            key=number,
+            log=logs.of_rows,
+            committed_offset=commits["committed_offset"].to_numpy(),
+            committed_at_ms=epoch_ms(commits["commit_timestamp"]),
+        ),
+        first.size,
+        pa.array(rows, mask=rows == NOWHERE),
     )
 
 

@@ -164,7 +164,7 @@ def _read_topics(groups: pa.Table, committed: pa.Table, assigned: pa.Table) -> p
     with_members = groups.filter(has_members).combine_chunks()
     subscribed = with_members["subscribed_topics"].combine_chunks()
     owners = with_members.select(_TOPIC[:2]).take(pc.list_parent_indices(subscribed))
-    # A client with `assign()` reads what it likes, and its group has no protocol type.
+    # A client with `assign()` chooses its partitions itself. Its group has no protocol type.
     is_left = pc.and_not(pc.not_equal(groups["protocol_type"], ""), has_members)
     left = groups.filter(is_left)["group_id"].combine_chunks()
     topics = [
@@ -190,21 +190,22 @@ def _places(
     counts = committed.filter(pa.array(number != UNKNOWN)).group_by(_TOPIC)
     counts = counts.aggregate([("partition", "count")])
     at = positions(topics, counts.select(_TOPIC))
-    of_group = counts["partition_count"].take(pa.array(at, mask=at == NOWHERE)).fill_null(0)
+    committed_count = counts["partition_count"].take(pa.array(at, mask=at == NOWHERE)).fill_null(0)
     sizes = sampled.group_by("topic").aggregate([("partition", "count")])
     size = sizes["partition_count"].take(pc.index_in(topics["topic"], sizes["topic"]))
-    is_part = pc.less(of_group, size).fill_null(False)
+    is_part = pc.less(committed_count, size).fill_null(False)
     # Without any, the topic may have been deleted: its partitions are no member's any more.
     is_small = pc.and_(
-        pc.greater(of_group, 0), pc.less(pc.multiply(of_group, _SMALL_PART), size).fill_null(True)
+        pc.greater(committed_count, 0),
+        pc.less(pc.multiply(committed_count, _SMALL_PART), size).fill_null(True),
     )
     places = topics.filter(pc.and_not(is_part, is_small)).join(sampled, "topic", join_type="inner")
     with_rest = topics.filter(pc.and_(is_part, is_small))
-    of_members = assigned.filter(pa.array(logs.numbers(assigned) != UNKNOWN))
-    is_rest = positions(of_members.select(_TOPIC), with_rest.select(_TOPIC)) != NOWHERE
-    of_members = of_members.filter(pa.array(is_rest))
+    member_places = assigned.filter(pa.array(logs.numbers(assigned) != UNKNOWN))
+    is_rest = positions(member_places.select(_TOPIC), with_rest.select(_TOPIC)) != NOWHERE
+    member_places = member_places.filter(pa.array(is_rest))
     schema = pa.schema([UNCOMMITTED.field(name) for name in _PLACE])
-    places = pa.concat_tables(rows.select(_PLACE).cast(schema) for rows in (places, of_members))
+    places = pa.concat_tables(rows.select(_PLACE).cast(schema) for rows in (places, member_places))
     is_committed = positions(places.select(KEY), committed.select(KEY)) != NOWHERE
     return places.filter(pa.array(~is_committed))
 
@@ -451,9 +452,9 @@ def _is_new(logs: Logs, histories: LogHistories) -> Bools:
     is_new = np.zeros(len(logs), np.bool_)
     _, begins = np.unique(logs.codes >> 32, return_index=True)
     for begin, end in pairwise([*begins.tolist(), len(logs)]):
-        of_topic = first_ms[begin:end]
-        later = np.minimum.accumulate(of_topic[::-1])[::-1]
-        is_new[begin:end] = (of_topic > of_topic.min()) & (of_topic <= later)
+        topic_first_ms = first_ms[begin:end]
+        later = np.minimum.accumulate(topic_first_ms[::-1])[::-1]
+        is_new[begin:end] = (topic_first_ms > topic_first_ms.min()) & (topic_first_ms <= later)
     start, _ = histories.offsets_from(numbers, first_ms)
     was_away = histories.first_away_ms < first_ms
     return is_new & histories.is_known & (start == 0) & ~was_away

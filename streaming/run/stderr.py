@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -88,6 +89,18 @@ class StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)
+
+
+@contextmanager
+def warnings_only() -> Iterator[None]:
+    """Log warnings only: in virtual time a `run` has a line for each micro-batch at once."""
+    logger = logging.getLogger("streaming")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def log_format() -> str:

@@ -1,4 +1,4 @@
-"""A group of a scenario: its members, what they read, and what they commit."""
+"""A group of a scenario: its members, their positions, and their commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays scenarios, and compares statuses, causes and alerts with what is right."""
+"""Plays scenarios, and compares statuses, causes and alerts with the expectations."""
 
 from __future__ import annotations
 

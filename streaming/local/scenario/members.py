@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -51,7 +52,7 @@ class Member:
     sync: Reply[SyncGroupResponse] | None = None
 
 
-class Members:
+class Members(ABC):
     """The members of a group; those that live send heartbeats in each tick.
 
     Args:
@@ -106,12 +107,13 @@ class Members:
             if not any(steps):
                 return
 
+    @abstractmethod
     def _leave(self, member: Member) -> None:
-        raise NotImplementedError
+        """The request of a member that leaves."""
 
+    @abstractmethod
     def _step(self, member: Member) -> bool:
         """The next request of a member; returns whether something changed."""
-        raise NotImplementedError
 
 
 class ClassicMembers(Members):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,16 +25,16 @@ _MOST_CHUNKS: Final = 50
 _KEPT: Final = 30
 """Snapshots: rates look back five minutes, and a look is half a minute."""
 _GROWING: Final = {LOG_OFFSETS.name: "sampled_at", OFFSET_COMMITS.name: "record_timestamp"}
-"""The times by which large tables are almost sorted."""
+"""A column of times of each large table. They seldom decrease from one row to the next."""
 _GUARDED: Final = "record_offset"
-_EMPTY: Final = {table.name: table.schema.empty_table() for table in ALL_TABLES}
+EMPTY_TABLES: Final = {table.name: table.schema.empty_table() for table in ALL_TABLES}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryWriter(Writer):
     """A writer of tables in memory; `rows_by_table` has their rows by name."""
 
-    rows_by_table: dict[str, pa.Table] = field(default_factory=lambda: dict(_EMPTY))
+    rows_by_table: dict[str, pa.Table] = field(default_factory=lambda: dict(EMPTY_TABLES))
 
     @classmethod
     def create(cls) -> MemoryWriter:
@@ -122,12 +122,19 @@ class MemorySnapshots:
         return None if number < 0 else MemoryReader(self, self._tables[number], at)
 
 
+class PastTables(Protocol):
+    """Tables in memory at past moments; `properties` are those of the tables folder."""
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+    def reader(self, at: datetime) -> TableReader | None: ...
+
+
 class MemoryReader(TableReader):
     """A reader of tables in memory, as of a moment."""
 
-    def __init__(
-        self, snapshots: MemorySnapshots, rows: Mapping[str, pa.Table], at: datetime
-    ) -> None:
+    def __init__(self, snapshots: PastTables, rows: Mapping[str, pa.Table], at: datetime) -> None:
         self.tables = ""
         self.is_consistent = True
         self._snapshots = snapshots

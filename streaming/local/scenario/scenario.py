@@ -401,7 +401,7 @@ class Group(_Model):
     events: list[GroupEvent] = Field(default=[], description="What happens to the group.")
 
 
-# --- run, and what is right
+# --- run, and expectations
 
 
 class Down(Window):
@@ -421,7 +421,7 @@ class Run(_Model):
 
 
 class Expectation(Window):
-    """What is right in a window; every key that is given must hold."""
+    """The right status, cause, alerts and notices in a window; every given key must hold."""
 
     group: str = Field(default="", description="By default the only group of the file.")
     within_s: Moment = Field(
@@ -464,7 +464,7 @@ class Expectation(Window):
 
 
 class Scenario(_Model):
-    """A cluster with topics, groups and a `run`, and what is right about its groups."""
+    """A cluster with topics, groups and a `run`, and the expectations of its groups."""
 
     name: str = Field(default="", description="By default the name of the file.")
     about: str = Field(default="", description="One sentence for people.")
@@ -472,7 +472,9 @@ class Scenario(_Model):
     topics: dict[str, Topic] = Field(min_length=1)
     groups: dict[str, Group] = Field(min_length=1)
     run: Run = Run()
-    expect: list[Expectation] = Field(default=[], description="What is right, and when.")
+    expect: list[Expectation] = Field(
+        default=[], description="The right statuses, causes and alerts, by time."
+    )
 
     @model_validator(mode="after")
     def _names_exist(self) -> Scenario:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
-from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.columns import columns_of, nullable
 from coordinator_state.apply.rows import (
@@ -29,7 +28,7 @@ from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.tables.filters import Filters, of_groups
+from streaming.local.scenario.memory_tables import EMPTY_TABLES, MemoryReader
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -288,52 +287,21 @@ class Snapshots:
     def reader(self, at: datetime) -> TableReader | None:
         """The tables at a moment."""
         index = bisect_right([snapshot.at for snapshot in self.by_time], at) - 1
-        return None if index < 0 else _MemoryReader(self, self.by_time[index], at)
-
-
-class _MemoryReader(TableReader):
-    """A reader whose tables are in memory."""
-
-    def __init__(self, snapshots: Snapshots, snapshot: _Snapshot, at: datetime) -> None:
-        self.tables = snapshots.tables
-        self._snapshots, self._snapshot = snapshots, snapshot
-        self._properties = _PROPERTIES
-        self._progress = snapshot.state["load_progress"]
-        self.is_consistent = True
-        self._as_of = at
+        if index < 0:
+            return None
+        snapshot = self.by_time[index]
+        history = {
+            name: rows.slice(0, snapshot.sizes.get(name, rows.num_rows))
+            for name, rows in self.history.items()
+        }
+        # Incidents are of a run that does not follow `__transaction_state`.
+        reader = MemoryReader(self, {**EMPTY_TABLES, **snapshot.state, **history}, at)
+        reader.tables = self.tables
+        return reader
 
     @property
-    def moment(self) -> datetime:
-        assert isinstance(self._as_of, datetime)
-        return self._as_of
-
-    @property
-    def rebuilt_from(self) -> None:
-        """Never rebuilt from history."""
-
-    def before(self, moment: datetime) -> TableReader | None:
-        return self._snapshots.reader(moment)
-
-    def read(
-        self, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None
-    ) -> pa.Table:
-        rows = self._snapshot.state.get(name)
-        if rows is None and name not in self._snapshots.history:
-            # Incidents are of a run that does not follow `__transaction_state`.
-            rows = _SCHEMAS[name].empty_table()
-        elif rows is None:
-            rows = self._snapshots.history[name]
-            rows = rows.slice(0, self._snapshot.sizes.get(name, rows.num_rows))
-        if isinstance(filters, list):
-            filters = filters_to_expression(filters)
-        rows = rows if filters is None else rows.filter(filters)
-        return rows if columns is None else rows.select(list(columns))
-
-    def own(
-        self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None
-    ) -> pa.Table:
-        wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
-        return self.read(name, wanted, of_groups(group_ids))
+    def properties(self) -> Mapping[str, str]:
+        return _PROPERTIES
 
 
 def _table(name: str, rows: Sequence[Row]) -> pa.Table:

@@ -423,8 +423,8 @@ def test_samples_of_the_past_show_that_a_partition_was_empty(tmp_path: Path) -> 
     ends = {0: ((600, 100), (300, 100), (0, 100)), 1: ((500_000, 0), (120, 0), (60, 10), (0, 40))}
     samples = [
         sample(at(ago), end, partition=partition)
-        for partition, of_partition in ends.items()
-        for ago, end in of_partition
+        for partition, partition_ends in ends.items()
+        for ago, end in partition_ends
     ]
     write_rows(tables, "log_offsets", [*samples, sample(at(0), 0, OFFSETS_TOPIC)])
     row = Evaluation.of(TableReader(tables), at=NOW).group_lag().to_pylist()[1]
