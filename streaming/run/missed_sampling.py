@@ -68,9 +68,9 @@ class MissedSampling:
     _spacing: timedelta = timedelta()
     _spans: list[_Span] = field(default_factory=list)
 
-    def continue_from(self, samples: Collection[Sample]) -> None:
-        """Take over the last samples of an earlier run."""
-        self._last = {_place(sample.offsets): sample for sample in samples}
+    def continue_from(self, sampled_at: datetime, samples: Samples) -> None:
+        """Take over the last round of samples of an earlier run."""
+        self._last = {at: Sample(sampled_at, sample) for at, sample in samples.items()}
 
     def before(self, sampled_at: datetime, samples: Samples, skew: timedelta) -> list[Sample]:
         """Ask for the log ends since the last samples, or of earlier times for logs that are new.
@@ -153,7 +153,3 @@ class MissedSampling:
             PastEnds(moment, {at: end for at, end in log_ends.items() if at in usable})
             for moment, log_ends in zip(moments, reversed(past), strict=True)
         ]
-
-
-def _place(offsets: LogOffsets) -> TopicPartition:
-    return TopicPartition(offsets.topic, offsets.partition)

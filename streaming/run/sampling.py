@@ -228,15 +228,15 @@ class LogOffsetsSampling:
         during = [("day", ">=", since.date()), ("sampled_at", ">=", since)]
         columns = [each.name for each in fields(LogOffsets)]
         rows = reader.read(LOG_OFFSETS.name, [*columns, "sampled_at"], during).sort_by("sampled_at")
-        times = rows["sampled_at"].to_pylist()
-        samples = map(Sample, times, (LogOffsets(**r) for r in rows.select(columns).to_pylist()))
-        logs = {_place(sample.offsets): sample for sample in samples}
+        samples = [LogOffsets(**row) for row in rows.select(columns).to_pylist()]
+        logs = {_place(sample): sample for sample in samples}
         self._ends = {
             at: _End(end, sample.topic_id, was_asked=True, markers=sample.end_markers)
-            for at, (_, sample) in logs.items()
+            for at, sample in logs.items()
             if sample.end_markers and (end := sample.log_end_offset) is not None
         }
-        self._missed.continue_from(logs.values())
+        # A log without a sample in the last round had not changed since its own.
+        self._missed.continue_from(newest, logs)
         self._continues = True
 
     def _were_sampled(self, places: AbstractSet[TopicPartition]) -> AbstractSet[TopicPartition]:

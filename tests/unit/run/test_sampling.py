@@ -281,6 +281,24 @@ def test_the_log_ends_of_the_time_without_a_run_are_asked_for(
     assert re.match("asked for the ends of 1 logs since .*, at 1[12]", line)
 
 
+def test_all_logs_of_an_earlier_run_are_asked_for_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that does not change has a sample once a minute, each at its own second."""
+    tables, now = create_tables(tmp_path), datetime.now(timezone.utc)
+    samples = [
+        {"topic": "t", "partition": number, "topic_id": "T", "log_end_offset": 9}
+        | {"sampled_at": now - timedelta(seconds=600 + 7 * number)}
+        for number in range(8)
+    ]
+    write_rows(tables, "log_offsets", [with_defaults("log_offsets", each) for each in samples])
+    logs = [present(9, TopicPartition("t", number)) for number in range(8)]
+    sampled = Sampled(tables, monkeypatch, lambda _: logs)
+    sampled.ends_ago = [(100_000, 9)]
+    sampled.sample()
+    assert len(sampled.asked_ago) == 1
+
+
 def test_the_log_ends_before_the_first_sample_are_asked_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
