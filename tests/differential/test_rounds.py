@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 
 RETENTION_MS = 7 * 86_400_000
 EACH_RELEASE = [
-    SCALA_VERSION,
+    pytest.param(SCALA_VERSION, marks=pytest.mark.long),
     KAFKA_VERSION,
     *(
         pytest.param(release, marks=(pytest.mark.long, pytest.mark.release))

@@ -148,7 +148,10 @@ def test_tables_of_spark_equal_the_loader(
 @pytest.mark.parametrize(
     "clean_every_ms", [None, pytest.param(5 * MINUTE_MS, marks=pytest.mark.long)]
 )
-@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize(
+    "semantics",
+    [Semantics.COORDINATOR, pytest.param(Semantics.SCALA, marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_tables_equal_simulated_coordinators(
     tmp_path: Path, semantics: Semantics, clean_every_ms: int | None, seed: int

@@ -36,7 +36,10 @@ LOG_PARTITIONS = (3, 7, 8)
 Replays = Mapping[int, RecordByRecord]
 
 
-@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize(
+    "semantics",
+    [Semantics.COORDINATOR, pytest.param(Semantics.SCALA, marks=pytest.mark.long)],
+)
 @settings(max_examples=70)
 @given(
     drawn=st.tuples(*[logs()] * len(LOG_PARTITIONS)),

@@ -149,6 +149,7 @@ def test_a_registered_folder_shows_later_rows_and_gives_its_name_to_no_other(
         register(session, create_tables(tmp_path / "others"), DATABASE)
 
 
+@pytest.mark.long
 def test_offsets_expire_at_the_same_time_in_every_time_zone(
     session: SparkSession, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,12 @@ def looks(
 ) -> dict[int, tuple[Row, list[Row]]]:
     """The row of the group, and those of its partitions, at each look.
 
-    Whoever evaluates again and again has the same rows as who evaluates once.
+    Whoever evaluates again and again has the same rows as who evaluates once, at the last look.
     """
     cluster, known = Cluster(), KnownPaces()
     for t in range(0, until_s + 1, STEP_S):
         step(cluster, t)
-        cluster.step()
+        cluster.step(every_s)
     snapshots = cluster.snapshots(create_tables(folder))
     rows = {}
     for t in range(every_s, until_s + 1, every_s):
@@ -46,15 +45,15 @@ def looks(
         assert reader is not None
         evaluation = Evaluation.of(reader, at=moment(t), known=known)
         lags = evaluation.group_lag()
-        assert lags == Evaluation.of(reader, at=moment(t)).group_lag()
         (group,) = evaluation.group_status().to_pylist()
-        rows[t] = group | {"explanation": explained(reader, moment(t))}, lags.to_pylist()
+        rows[t] = group | {"reader": reader}, lags.to_pylist()
+    assert lags == Evaluation.of(reader, at=moment(t)).group_lag()
     return rows
 
 
-def explained(reader: TableReader, at: datetime) -> str:
-    """The first evidence."""
-    facts = group_facts(reader, GROUP, at=at)
+def explanation(group: Row) -> str:
+    """The first evidence for the row of a group."""
+    facts = group_facts(group["reader"], GROUP, at=group["evaluated_at"])
     assert facts is not None
     first = explain(facts).evidence[0]
     return f"{first.cause.value}: {first.text}"
@@ -223,7 +222,7 @@ def test_the_records_count_that_arrived_since_the_members_were_there(tmp_path: P
         "no committed offset for 25 min, although a member has the partition; at least 15,000 "
         "behind, oldest 25 min, +10/s"
     )
-    assert rows[1_800][0]["explanation"] == (
+    assert explanation(rows[1_800][0]) == (
         "no_committed_offset: no committed offset of g:0 since 12:05:00 UTC: at least 15,000 behind"
     )
 
@@ -319,7 +318,7 @@ def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_one(tmp_path: Pa
         f"{AGAIN}; committed offset 6,000 is of the deleted topic, but the log ends at 650: a "
         "consumer that starts there resets it (auto.offset.reset)",
     )
-    assert group["explanation"] == (
+    assert explanation(group) == (
         f"topic_recreated: {AGAIN.replace('the topic', 'topic g')}; committed offset 6,000 of g:0 "
         "is of the deleted topic, log end 650"
     )
@@ -346,7 +345,7 @@ def test_members_that_do_not_commit_in_a_recreated_topic(tmp_path: Path) -> None
     assert (partition["committed_offset"], partition["lag"]) == (None, 50 * (540 // 5 + 1))
     assert group["status"] == "STOP"
     assert group["reason"].startswith(f"{AGAIN}; no committed offset since, although a member has")
-    assert group["explanation"] == (
+    assert explanation(group) == (
         f"topic_recreated: {AGAIN.replace('the topic', 'topic g')}; no committed offset since"
     )
 
@@ -368,7 +367,7 @@ def test_a_group_that_goes_on_in_a_recreated_topic_is_ok(
         assert (group["status"], group["lag"]) == ("OK", 50), (t, group["reason"])
         # The tombstone is an event like another.
         causes = {"caught_up", "status", *(["offset_deleted"] if deletes_offsets else [])}
-        assert group["explanation"].partition(":")[0] in causes
+        assert explanation(group).partition(":")[0] in causes
         assert partition["recreated_at"] is None
         assert partition["uncommitted_since"] is None
 
@@ -408,7 +407,7 @@ def test_the_time_of_a_deletion_is_known_for_days_and_after_a_gap(tmp_path: Path
     assert (
         group["reason"] == "the topic was deleted by 12:04:00 UTC; committed offset 1,200 remains"
     )
-    assert group["explanation"].startswith("topic_deleted: topic g was deleted by 12:04:00 UTC; ")
+    assert explanation(group).startswith("topic_deleted: topic g was deleted by 12:04:00 UTC; ")
 
 
 def test_samples_of_the_past_show_that_a_partition_was_empty(tmp_path: Path) -> None:

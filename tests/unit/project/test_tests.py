@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 AT_LEAST = {
-    "a broker of each coordinator": "differential/test_rounds.py",
+    "a broker": "differential/test_rounds.py",
     "the coordinator shard in Kafka's own jars": "integration/test_shard_oracle.py",
     "a whole query beside the broker": "bench/test_backfill.py",
     "the source in Spark": "integration/test_source.py",
