@@ -92,7 +92,7 @@ test-long: check-java venv ## Some unit tests on the oldest and newest Python, t
 	$(PYTEST) $(TWO_FILES) -m "long and not cluster and not release" $(PYTEST_ARGS) && exit $$pythons
 
 test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
-	$(PYTEST) -m cluster $(PYTEST_ARGS)
+	$(PYTEST) -m "cluster and not release" $(PYTEST_ARGS)
 
 test-all: check-java lint ## Every test, also those that CI leaves out, and all unit tests on every Python (two hours)
 	$(PYTEST) $(TWO_FILES) -m "not cluster" $(PYTEST_ARGS)

@@ -85,8 +85,11 @@ def expected(half: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 @pytest.mark.parametrize(
     "fault",
-    [{"in_keying": task_fails}, {"in_plan": task_fails}, {"in_plan": task_waits_for_its_twin}],
-    ids=["staging fails", "planning fails", "planning has a twin"],
+    [
+        pytest.param({"in_keying": task_fails}, id="staging fails", marks=pytest.mark.release),
+        pytest.param({"in_plan": task_fails}, id="planning fails", marks=pytest.mark.release),
+        pytest.param({"in_plan": task_waits_for_its_twin}, id="planning has a twin"),
+    ],
 )
 def test_a_task_has_another_attempt(
     process: Executor, half: Path, expected: Rows, tmp_path: Path, fault: dict[str, Fault]

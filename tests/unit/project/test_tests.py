@@ -19,7 +19,7 @@ AT_LEAST = {
 CHOICES = {
     "test": '"not long"',
     "test-long": '"long and not cluster and not release"',
-    "test-cluster": "cluster",
+    "test-cluster": '"cluster and not release"',
 }
 
 

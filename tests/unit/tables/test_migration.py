@@ -38,7 +38,7 @@ from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
-from tests.support.tables.tables_folder import ENGINES, SPARK_ENGINE, start_apply
+from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,7 +205,7 @@ def old_properties(version: int) -> dict[str, str]:
     [
         *(("driver", version) for version in (2, 6, 8, 11, 12)),
         *(pytest.param("driver", version, marks=pytest.mark.long) for version in (3, 4, 5, 7)),
-        pytest.param("spark", 2, marks=SPARK_ENGINE.marks),
+        pytest.param("spark", 2, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
         pytest.param("spark", 6, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
     ],
     indirect=["engine_session"],
@@ -294,7 +294,11 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
     assert versions == fenced, "a folder of the current format is only fenced"
 
 
-@pytest.mark.parametrize("engine_session", ENGINES, indirect=True)
+@pytest.mark.parametrize(
+    "engine_session",
+    ["driver", pytest.param("spark", marks=(*SPARK_ENGINE.marks, pytest.mark.release))],
+    indirect=True,
+)
 def test_columns_of_a_later_release_stay_null(
     tmp_path: Path,
     engine_session: SparkSession | None,
