@@ -22,6 +22,7 @@ from streaming.alerts.sinks import Sink, StdoutSink
 from streaming.lag.group_lag import TOTALS_BY
 from streaming.lag.recent_commits import KEY
 from streaming.tables.durations import parse_duration
+from streaming.yaml_file import FaultAt
 
 
 def _duration(value: Any) -> Any:
@@ -202,9 +203,10 @@ class AlertRules(_Model):
     @classmethod
     def _without_status_rules(cls, content: Any) -> Any:
         if isinstance(content, dict) and "status_rules" in content:
-            raise ValueError(
+            raise FaultAt(
+                ["status_rules"],
                 "status_rules belong to `run`, so that page, metrics and SQL agree: move them to "
-                "the table [status_rules] of its config file (docs/status.md)"
+                "the table [status_rules] of its config file (docs/status.md)",
             )
         return content
 
@@ -212,26 +214,31 @@ class AlertRules(_Model):
     def _check_names(self) -> AlertRules:
         if not self.rules:
             raise ValueError("there are no rules")
-        for name in _BUILT_IN:
-            if any(rule.name == name for rule in self.rules):
-                raise ValueError(
-                    f"the rule name {name} is reserved: configure this built-in alert "
-                    f"with the key {name} next to rules"
+        for number, rule in enumerate(self.rules):
+            if rule.name in _BUILT_IN:
+                raise FaultAt(
+                    ["rules", number],
+                    f"the rule name {rule.name} is reserved: configure this built-in alert "
+                    f"with the key {rule.name} next to rules",
                 )
         names = [rule.name for rule in self.all]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two rules have the name {', '.join(twice)}")
-        for rule in self.all:
-            unknown = sorted(set(rule.sinks or ()) - set(self.sinks))
-            if unknown:
-                raise ValueError(f"rule {rule.name}: unknown sink {', '.join(unknown)}")
-        for patterns in (
-            p for inhibition in self.inhibit for p in (inhibition.when, inhibition.mute)
-        ):
-            if not any(fits(patterns, name) for name in names):
-                raise ValueError(f"inhibit: no rule name matches {', '.join(patterns)}")
+        for number, rule in enumerate(self.rules):
+            if rule.name in names[:number]:
+                raise FaultAt(["rules", number], f"two rules have the name {rule.name}")
+            self._check_sinks(["rules", number], rule)
+        for built_in in (self.tables_unreadable, self.tables_stale):
+            self._check_sinks([built_in.name], built_in)
+        for number, inhibition in enumerate(self.inhibit):
+            for key, patterns in (("when", inhibition.when), ("mute", inhibition.mute)):
+                if not any(fits(patterns, name) for name in names):
+                    message = f"no rule name matches {', '.join(patterns)}"
+                    raise FaultAt(["inhibit", number, key], message)
         return self
+
+    def _check_sinks(self, place: Sequence[int | str], rule: AnyRule) -> None:
+        unknown = sorted(set(rule.sinks or ()) - set(self.sinks))
+        if unknown:
+            raise FaultAt([*place, "sinks"], f"unknown sink {', '.join(unknown)}")
 
     @property
     def all(self) -> tuple[AnyRule, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
@@ -21,7 +22,7 @@ from pydantic import (
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.group_status import Status
 from streaming.tables.durations import parse_duration
-from streaming.yaml_file import document_of, read_text, validated
+from streaming.yaml_file import FaultAt, document_of, read_text, validated
 
 TICK_S: Final = 5
 """The time between two steps: clients act, and `run` samples the logs."""
@@ -233,6 +234,12 @@ class Topic(_Model):
         default=None, alias="retention", description="Records are deleted after this time."
     )
     events: list[TopicEvent] = Field(default=[], description="What happens to the topic.")
+
+    @property
+    def most_partitions(self) -> int:
+        """The number of partitions after all events."""
+        added = [event.partitions for event in self.events if isinstance(event, AddPartitions)]
+        return max([self.partitions, *added])
 
 
 # --- groups
@@ -477,50 +484,91 @@ class Scenario(_Model):
     )
 
     @model_validator(mode="after")
-    def _names_exist(self) -> Scenario:
-        for group_id, group in self.groups.items():
-            _require_known(f"groups.{group_id}.reads", group.reads, self.topics)
-            for number, event in enumerate(group.events):
-                topics = event.topics if isinstance(event, Subscribe) else []
-                if isinstance(event, (Pause, Reset)) and event.topic is not None:
-                    topics = [event.topic]
-                _require_known(f"groups.{group_id}.events.{number}", topics, self.topics)
+    def _is_consistent(self, info: ValidationInfo) -> Scenario:
+        for name, topic in self.topics.items():
+            self._require_begun(["topics", name, "events"], topic.events)
+        self._require_begun(["run", "down"], self.run.down)
+        for name, group in self.groups.items():
+            self._check_group(["groups", name], group)
         for number, expectation in enumerate(self.expect):
-            if not expectation.group and len(self.groups) > 1:
-                raise ValueError(f"expect.{number}: name the group, there are several")
-            names = [expectation.group] if expectation.group else []
-            _require_known(f"expect.{number}.group", names, self.groups)
-            if expectation.from_s >= self.lasts_s:
-                raise ValueError(f"expect.{number}: from is after the end of the scenario")
-            first_s = -(-(expectation.from_s + expectation.within_s) // LOOK_S) * LOOK_S
-            end_s = self.lasts_s + 1 if expectation.to_s is None else expectation.to_s
-            if first_s >= min(end_s, self.lasts_s + 1):
-                raise ValueError(
-                    f"expect.{number}: nothing is compared, because there is one look in {LOOK_S}s "
-                    "and none between `from` + `within` and `to`"
+            self._check_expectation(["expect", number], expectation)
+            if info.context is not None:
+                _require_known(
+                    ["expect", number, "alerts"],
+                    expectation.alerts or (),
+                    info.context,
+                    "rules file",
                 )
         return self
+
+    def _require_begun(
+        self, place: Sequence[int | str], events: Sequence[_Instant | Window]
+    ) -> None:
+        for number, event in enumerate(events):
+            key, at_s = (
+                ("at", event.at_s) if isinstance(event, _Instant) else ("from", event.from_s)
+            )
+            if at_s > self.lasts_s:
+                message = f"is after the end of the scenario, which lasts {self.lasts_s}s"
+                raise FaultAt([*place, number, key], message)
+
+    def _check_group(self, place: Sequence[int | str], group: Group) -> None:
+        _require_known([*place, "reads"], group.reads, self.topics)
+        self._require_begun([*place, "events"], group.events)
+        subscribed = [event for event in group.events if isinstance(event, Subscribe)]
+        read = [*group.reads, *(topic for event in subscribed for topic in event.topics)]
+        for number, event in enumerate(group.events):
+            of_event = [*place, "events", number]
+            if isinstance(event, Subscribe):
+                _require_known([*of_event, "topics"], event.topics, self.topics)
+            if isinstance(event, (Pause, Reset)):
+                topics = read if event.topic is None else [event.topic]
+                _require_known([*of_event, "topic"], topics, self.topics)
+                last = max(self.topics[topic].most_partitions for topic in topics) - 1
+                if event.partition is not None and not 0 <= event.partition <= last:
+                    message = f"{', '.join(topics)} has no such partition, only 0 to {last}"
+                    raise FaultAt([*of_event, "partition"], message)
+
+    def _check_expectation(self, place: Sequence[int | str], expectation: Expectation) -> None:
+        if expectation.group:
+            _require_known([*place, "group"], [expectation.group], self.groups)
+        elif len(self.groups) > 1:
+            raise FaultAt(place, "name the group, there are several")
+        if expectation.from_s >= self.lasts_s:
+            raise FaultAt([*place, "from"], "from is after the end of the scenario")
+        first_s = -(-(expectation.from_s + expectation.within_s) // LOOK_S) * LOOK_S
+        end_s = self.lasts_s + 1 if expectation.to_s is None else expectation.to_s
+        if first_s >= min(end_s, self.lasts_s + 1):
+            raise FaultAt(
+                place,
+                f"nothing is compared, because there is one look in {LOOK_S}s and none between "
+                "`from` + `within` and `to`",
+            )
 
     def group_of(self, expectation: Expectation) -> str:
         """The group that an expectation is about."""
         return expectation.group or next(iter(self.groups))
 
 
-def _require_known(place: str, names: Sequence[str], known: Any) -> None:
+def _require_known(
+    place: Sequence[int | str], names: Sequence[str], known: Collection[str], file: str = "file"
+) -> None:
     unknown = sorted({*names} - {*known})
     if unknown:
-        raise ValueError(
-            f"{place}: the file has no {', '.join(unknown)}; it has {', '.join(known)}"
-        )
+        raise FaultAt(place, f"the {file} has no {', '.join(unknown)}; it has {', '.join(known)}")
 
 
-def load_scenario(path: str | Path) -> Scenario:
+def load_scenario(path: str | Path, rules: Collection[str] | None = None) -> Scenario:
     """Read a scenario file.
+
+    Args:
+        path: the file.
+        rules: the names of the alert rules that its expectations may name; None for any.
 
     Raises:
         ConfigurationError: the file is unreadable, not YAML, or no valid scenario. The message has
             file, line, key and reason.
     """
     document = document_of(read_text(path, "scenario"), path, key="topics")
-    scenario = validated(Scenario, document, document, path, kind="scenario")
+    scenario = validated(Scenario, document, document, path, kind="scenario", context=rules)
     return scenario if scenario.name else scenario.model_copy(update={"name": Path(path).stem})

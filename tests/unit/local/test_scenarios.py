@@ -122,7 +122,7 @@ expect:
 def loaded(folder: Path, text: str) -> Scenario:
     file = folder / "minutes.yaml"
     file.write_text(text)
-    return load_scenario(file)
+    return load_scenario(file, [rule.name for rule in default_rules().rules])
 
 
 def test_minutes_of_groups_of_every_kind(tmp_path: Path) -> None:
@@ -165,9 +165,14 @@ def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("topics: [", "minutes.yaml:1: "),
+        ("topics: [", "minutes.yaml:1: the text ends inside a bracket: close it"),
+        (
+            "topics:\n  t: {rate: 1\ngroups: {g: {reads: t}}",
+            "minutes.yaml:2: add the missing comma or closing } before line 3",
+        ),
+        ("topics: {t: {}}\nabout: 'one", "minutes.yaml:2: add the closing quote of the text"),
         ("- 1", "minutes.yaml: expected a mapping with the key topics"),
-        ("topics: {t: {}}", "minutes.yaml:1: groups: Field required"),
+        ("topics: {t: {}}", "minutes.yaml:1: groups: this key is missing"),
         (
             "topics:\n  t: {rates: 1}\ngroups: {g: {reads: t}}",
             "minutes.yaml:2: topics.t.rates: unknown key",
@@ -183,7 +188,7 @@ def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
         ),
         (
             "topics: {t: {}}\ngroups:\n  g:\n    reads: t\n    events: [{do: dance, at: 1m}]",
-            "minutes.yaml:5: groups.g.events.0: Input tag 'dance' found using 'do' does not match",
+            "minutes.yaml:5: groups.g.events.0: 'do' must be one of 'stop', 'crash', ",
         ),
         (
             "topics: {t: {}}\ngroups:\n  g: {reads: t, events: [{do: crash, from: 2m, to: 1m}]}",
@@ -191,25 +196,25 @@ def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: u}}",
-            "minutes.yaml:1: groups.g.reads: the file has no u; it has t",
+            "minutes.yaml:2: groups.g.reads: the file has no u; it has t",
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: t}, h: {reads: t}}\nexpect: [{status: OK}]",
-            "minutes.yaml:1: expect.0: name the group, there are several",
+            "minutes.yaml:3: expect.0: name the group, there are several",
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\n"
             "expect: [{from: 125s, to: 140s, notices: 1}]",
-            "minutes.yaml:1: expect.0: nothing is compared, because there is one look in 30s",
+            "minutes.yaml:3: expect.0: nothing is compared, because there is one look in 30s",
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\n"
             "expect: [{from: 2m, to: 5m, within: 1h, status: STOP}]",
-            "minutes.yaml:1: expect.0: nothing is compared, because there is one look in 30s",
+            "minutes.yaml:3: expect.0: nothing is compared, because there is one look in 30s",
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect: [{from: 3h, status: OK}]",
-            "minutes.yaml:1: expect.0: from is after the end of the scenario",
+            "minutes.yaml:3: expect.0.from: from is after the end of the scenario",
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect: [{from: 1m}]",
@@ -217,7 +222,43 @@ def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
         ),
         (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect:\n  - {status: SLEEPY}",
-            "minutes.yaml:4: expect.0.status.0: Input should be ",
+            "minutes.yaml:4: expect.0.status.0: must be ",
+        ),
+        (
+            "topics: {t: {partitions: many}}\ngroups: {g: {reads: t}}",
+            "minutes.yaml:1: topics.t.partitions: must be a whole number",
+        ),
+        (
+            "lasts: 1m\ntopics:\n  t: {events: [{do: write, at: 65s, records: 1}]}\n"
+            "groups: {g: {reads: t}}",
+            "minutes.yaml:3: topics.t.events.0.at: is after the end of the scenario, which lasts "
+            "60s",
+        ),
+        (
+            "topics: {t: {}}\ngroups:\n  g:\n    reads: t\n    events:\n"
+            "      - {do: deploy, at: 2h}\n      - {do: stop, from: 3h}",
+            "minutes.yaml:7: groups.g.events.1.from: is after the end of the scenario",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\nrun: {down: [{from: 3h}]}",
+            "minutes.yaml:3: run.down.0.from: is after the end of the scenario",
+        ),
+        (
+            "topics:\n  t: {partitions: 2, events: [{do: add_partitions, at: 1m, partitions: 3}]}\n"
+            "groups:\n  g:\n    reads: t\n    events:\n"
+            "      - {do: pause, partition: 2, from: 2m}\n"
+            "      - {do: reset, at: 1m, offset: 0, topic: t, partition: 3}",
+            "minutes.yaml:8: groups.g.events.1.partition: t has no such partition, only 0 to 2",
+        ),
+        (
+            "topics: {t: {}}\ngroups:\n  g:\n    reads: t\n    events:\n"
+            "      - {do: subscribe, at: 1m, topics: u}",
+            "minutes.yaml:6: groups.g.events.0.topics: the file has no u; it has t",
+        ),
+        (
+            "topics: {t: {}}\ngroups: {g: {reads: t}}\nexpect:\n"
+            "  - {alerts: stopped}\n  - {alerts: [stopt]}",
+            "minutes.yaml:5: expect.1.alerts: the rules file has no stopt; it has stopped, ",
         ),
     ],
 )
@@ -280,6 +321,9 @@ def test_simulate_and_alert_test_play_a_file(tmp_path: Path) -> None:
     text = call("alert", "test", "--scenario", str(file), exit_code=1).stdout.splitlines()
     assert len(text) == 7
     assert text[-1] == "0 of 1 scenarios are right"
+    file.write_text(FALSE.replace("[slow]", "[slwo]"))
+    unknown = call("alert", "test", "--scenario", str(file), exit_code=2).stderr
+    assert "app.yaml:11: expect.3.alerts: the rules file has no slwo; it has stopped, " in unknown
     file.write_text(FALSE.partition("expect")[0].replace("6m", "4m"))
     assert call("alert", "test", "--scenario", str(file)).stdout == "1 of 1 scenarios are right\n"
     made = call("simulate", "--scenario", str(file), "--tables", tables, "--output", "json")
