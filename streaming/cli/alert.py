@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
+from streaming.cli.opened_tables import opened_tables
 from streaming.cli.options import (
     Duration,
     as_of_option,
@@ -16,7 +18,6 @@ from streaming.cli.options import (
     status_rules_in,
     tables_option,
 )
-from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import is_live, warnings_only, write_dated_note
@@ -25,13 +26,9 @@ from streaming.views.output import output_of
 EXIT_FIRING = 1
 EXIT_FAILED = 1
 
-rules_file_option = option(
-    "--rules-file",
-    metavar="FILE",
-    required=True,
-    type=click.Path(dir_okay=False),
-    help="YAML file with the alert rules, see docs/alerts.md.",
-)
+
+rules_file_option = partial(option, "--rules-file", metavar="FILE", type=click.Path(dir_okay=False))
+_RULES_FILE = "YAML file with the alert rules, see docs/alerts.md."
 
 
 @click.group()
@@ -50,7 +47,7 @@ def alert() -> None:
 
 
 @alert.command()
-@rules_file_option
+@rules_file_option(required=True, help=_RULES_FILE)
 @tables_option
 def run(*, rules_file: str, tables: str) -> None:
     """Evaluate the rules periodically, and send notices to the sinks.
@@ -77,13 +74,7 @@ def run(*, rules_file: str, tables: str) -> None:
 
 @alert.command()
 @click.argument("rule", required=False)
-@option(
-    "--rules-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="YAML file with the alert rules, see docs/alerts.md. [default with --scenario: the rules "
-    "of docs/scenarios.md]",
-)
+@rules_file_option(help=f"{_RULES_FILE} [default with --scenario: the rules of docs/scenarios.md]")
 @option(
     "--tables",
     metavar="DIR",
@@ -162,12 +153,11 @@ def test(
         raise click.UsageError("give --tables and --rules-file, or --scenario", ctx)
     from datetime import timedelta
 
-    from streaming.alerts.alert import Alert, AlertKey, AlertState
+    from streaming.alerts.alert import AlertKey, AlertState
     from streaming.alerts.replay import replay, replay_step
     from streaming.alerts.rules_file import load_rules
     from streaming.errors import ConfigurationError, did_you_mean
     from streaming.tables.as_of import parse_time
-    from streaming.tables.reader import TableReader
 
     rules = load_rules(rules_file)
     limits = None if status_rules_file is None else status_rules_in(status_rules_file)
@@ -175,15 +165,12 @@ def test(
     if rule is not None and rule not in names:
         similar = did_you_mean(rule, names) or f"; the rules are {', '.join(names)}"
         raise ConfigurationError(f"{rules_file} has no rule {rule}{similar}")
-    reader = TableReader(tables, as_of=as_of)
-    write_rebuilt_note(reader)
+    reader = opened_tables(tables, as_of)
     until = reader.moment
     begin = until - max(alert_rule.hold for alert_rule in rules.rules)
     if since is not None:
         begin = parse_time(since)
     span = replay_step(rules, until - begin) if step is None else timedelta(seconds=step)
-    last: dict[AlertKey, Alert] = {}
-    rows = []
     # A short replay needs no progress.
     with LiveLine(is_terminal=is_live(), first_after_s=3) as line:
         changes = list(
@@ -196,26 +183,24 @@ def test(
                 on_moment=lambda done, of: line.show(f"{done} of {of} moments evaluated"),
             )
         )
-    for change in changes:
-        changed = change.alert
-        # All rules are evaluated, because another rule may mute this one.
-        if rule not in (None, changed.rule):
-            continue
-        last[changed.key] = changed
-        rows.append(
-            {
-                "at": change.at,
-                "state": changed.state.value,
-                "severity": changed.severity,
-                **changed.key._asdict(),
-                "value": changed.value,
-                "reason": changed.reason,
-                "muted_by": changed.muted_by,
-            }
-        )
+    # All rules are evaluated, because another rule may mute this one.
+    changes = [change for change in changes if rule in (None, change.alert.rule)]
+    rows = [
+        {
+            "at": change.at,
+            "state": change.alert.state.value,
+            "severity": change.alert.severity,
+            **change.alert.key._asdict(),
+            "value": change.alert.value,
+            "reason": change.alert.reason,
+            "muted_by": change.alert.muted_by,
+        }
+        for change in changes
+    ]
     columns = ("at", "state", "severity", *AlertKey._fields, "value", "reason", "muted_by")
     output_of(output).rows(rows, columns)
-    if any(final.state is AlertState.FIRING for final in last.values()):
+    last = {change.alert.key: change.alert for change in changes}
+    if any(alert.state is AlertState.FIRING for alert in last.values()):
         ctx.exit(EXIT_FIRING)
 
 
@@ -227,7 +212,8 @@ def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -
     from streaming.local.scenario.scenario import load_scenario
 
     rules = default_rules() if rules_file is None else load_rules(rules_file)
-    scenarios = [load_scenario(file) for file in files]
+    rule_names = [rule.name for rule in rules.rules]
+    scenarios = [load_scenario(file, rule_names) for file in files]
     names = [scenario.name for scenario in scenarios]
     if len({*names}) < len(names):
         raise ConfigurationError("two scenarios have the same name: give them a key name")

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import click
 
-from streaming.cli.access_options import access_options, require_secret_token
-from streaming.cli.clusters import clusters_option, opened_clusters
-from streaming.cli.options import port_option
-from streaming.run.signals import end_process, stop_on_signals
-from streaming.run.stderr import write_note
+from streaming.cli.serving import AccessOptions, opened_clusters, serve, serving_options
 
 DEFAULT_PORT = 8060
 
 
 @click.command()
-@clusters_option
-@port_option(default=DEFAULT_PORT)
-@access_options
-@click.pass_context
-def api(
-    ctx: click.Context,
-    *,
-    tables: tuple[str, ...],
-    port: int,
-    host: str,
-    token: str | None,
-    auth_header: str | None,
-    allowed_host: tuple[str, ...],
-) -> None:
+@serving_options(default=DEFAULT_PORT)
+def api(*, tables: tuple[str, ...], port: int, access: AccessOptions) -> None:
     """Serve the HTTP API: JSON about groups, lag, events, transactions and alerts.
 
     /api/v1/openapi.json describes the endpoints. The endpoints below /v3/kafka answer as Burrow
@@ -45,13 +29,8 @@ def api(
     from streaming.api.app import serving_api
     from streaming.http.access import Access
 
-    require_secret_token(ctx)
-    access = Access(host, token, auth_header, allowed_host)
-    clusters = opened_clusters(tables)
-    with (
-        stop_on_signals() as stop,
-        serving_api(clusters, access=access, port=port) as address,
-    ):
-        write_note(f"the API is at {address}api/v1; description: {address}api/v1/openapi.json")
-        stop.wait()
-    end_process()
+    allowed = Access(*access)
+    serve(
+        serving_api(opened_clusters(tables), access=allowed, port=port),
+        "the API is at {address}api/v1; description: {address}api/v1/openapi.json",
+    )

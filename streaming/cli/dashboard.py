@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import click
 
-from streaming.cli.access_options import access_options, require_secret_token
-from streaming.cli.clusters import clusters_option, opened_clusters
-from streaming.cli.options import Duration, option, port_option
-from streaming.run.signals import end_process, stop_on_signals
-from streaming.run.stderr import write_note
+from streaming.cli.options import Duration, option
+from streaming.cli.serving import AccessOptions, opened_clusters, serve, serving_options
 
 DEFAULT_PORT = 8050
 
 
 @click.command()
-@clusters_option
-@port_option(default=DEFAULT_PORT)
-@access_options
+@serving_options(default=DEFAULT_PORT)
 @option(
     "--refresh",
     type=Duration(),
@@ -29,18 +24,8 @@ DEFAULT_PORT = 8050
     default=True,
     help="Open the page in a browser if there is a display.",
 )
-@click.pass_context
 def dashboard(
-    ctx: click.Context,
-    *,
-    tables: tuple[str, ...],
-    port: int,
-    host: str,
-    token: str | None,
-    auth_header: str | None,
-    allowed_host: tuple[str, ...],
-    refresh: float,
-    browser: bool,
+    *, tables: tuple[str, ...], port: int, access: AccessOptions, refresh: float, browser: bool
 ) -> None:
     """Serve a web page with the unhealthy groups, the reasons and the start times.
 
@@ -60,15 +45,9 @@ def dashboard(
     from streaming.http.access import Access
     from streaming.http.server import open_browser
 
-    require_secret_token(ctx)
-    access = Access(host, token, auth_header, allowed_host)
-    clusters = opened_clusters(tables)
-    with (
-        stop_on_signals() as stop,
-        serving_page(clusters, access=access, refresh_s=refresh, port=port) as address,
-    ):
-        write_note(f"the page is at {address}")
-        if browser:
-            open_browser(address)
-        stop.wait()
-    end_process()
+    allowed = Access(*access)
+    serve(
+        serving_page(opened_clusters(tables), access=allowed, refresh_s=refresh, port=port),
+        "the page is at {address}",
+        open_browser if browser else lambda _address: None,
+    )

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import click
 
-from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
+from streaming.cli.opened_tables import exit_if_unknown, opened_tables
 from streaming.cli.options import (
     Duration,
     as_of_option,
@@ -14,9 +14,7 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
-from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.clock import utc_now
-from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
 
 _COLUMNS = (
@@ -63,18 +61,14 @@ def expiring_offsets(
       coordinator-state expiring-offsets --tables tables --within 24h
       coordinator-state expiring-offsets --tables tables --retention 30d
     """
-    from streaming.tables.reader import TableReader
     from streaming.views.snapshot import Snapshot
-    from streaming.views.unknown_group import unknown_group
 
-    reader = TableReader(tables, as_of=as_of)
-    write_rebuilt_note(reader)
+    reader = opened_tables(tables, as_of)
     retention_ms = None if retention is None else round(retention * 1000)
     rows = Snapshot(reader).expiring_offsets(retention_ms, group_id=group).to_pylist()
     if within is not None:
         last = utc_now() + timedelta(seconds=within)
         rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]
     output_of(output).rows(rows, _COLUMNS)
-    if group is not None and not rows and (unknown := unknown_group(reader, group)):
-        write_warning(unknown)
-        ctx.exit(EXIT_UNKNOWN_GROUP)
+    if group is not None and not rows:
+        exit_if_unknown(ctx, reader, group)

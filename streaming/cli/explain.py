@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
+from streaming.cli.opened_tables import exit_without_rows, opened_tables
 from streaming.cli.options import as_of_option, output_option, tables_option
-from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
 
 
@@ -30,19 +29,10 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
       coordinator-state explain payments --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state explain payments --tables tables --output json
     """
-    from streaming.cli.rebuilt_note import write_rebuilt_note
-    from streaming.cli.stale_note import write_stale_note
-    from streaming.tables.reader import TableReader
     from streaming.views.explanation import explained, explanation_fields, explanation_text
-    from streaming.views.unknown_group import unknown_group
 
-    reader = TableReader(tables, as_of=as_of)
+    reader = opened_tables(tables, as_of, warns_if_stale=True)
     explanation = explained(reader, group)
-    write_rebuilt_note(reader)
-    write_stale_note(reader)
     if explanation is None:
-        write_warning(
-            unknown_group(reader, group) or f"the tables have no data about group {group}"
-        )
-        ctx.exit(EXIT_UNKNOWN_GROUP)
+        exit_without_rows(ctx, reader, group, f"the tables have no data about group {group}")
     output_of(output).result(explanation_fields(explanation), explanation_text(explanation))

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
-from streaming.cli.access_options import access_options, refuse_without_port, require_secret_token
-from streaming.cli.clusters import clusters_option, opened_clusters
-from streaming.cli.options import port_option
-from streaming.run.signals import end_process, stop_on_signals
-from streaming.run.stderr import write_note
+from streaming.cli.serving import AccessOptions, opened_clusters, serve, serving_options
 
 
 @click.command()
-@clusters_option
-@port_option(
+@serving_options(
     help="Serve HTTP on this port; 0 takes any free port. [default: serve stdin and stdout]"
 )
-@access_options
-@click.pass_context
-def mcp(
-    ctx: click.Context,
-    *,
-    tables: tuple[str, ...],
-    port: int | None,
-    host: str,
-    token: str | None,
-    auth_header: str | None,
-    allowed_host: tuple[str, ...],
-) -> None:
+def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> None:
     """Serve the tables to AI agents, read-only (Model Context Protocol).
 
     Its tools find unhealthy consumer groups and explain the cause. As evidence they name the
@@ -47,20 +34,16 @@ def mcp(
     from streaming.agents.server import opened_server
     from streaming.http.access_rules import AccessRules
 
-    require_secret_token(ctx)
-    if port is None:
-        refuse_without_port(ctx)
     clusters = opened_clusters(tables)
     if port is None:
         with opened_server(clusters) as server:
             server.run("stdio")
         return
-    access = AccessRules(host, token, auth_header, allowed_host)
-    with (
-        stop_on_signals() as stop,
-        opened_server(clusters) as server,
-        serving_agents(server, access, port) as address,
-    ):
-        write_note(f"the MCP server is at {address}")
-        stop.wait()
-    end_process()
+    allowed = AccessRules(*access)
+
+    @contextmanager
+    def serving_clusters() -> Iterator[str]:
+        with opened_server(clusters) as server, serving_agents(server, allowed, port) as address:
+            yield address
+
+    serve(serving_clusters(), "the MCP server is at {address}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from streaming.cli.options import Choice, Duration, option, port_option, tables_option
-from streaming.run.signals import end_process, stop_on_signals
-from streaming.run.stderr import write_note
+from streaming.cli.serving import serve
 
 DEFAULT_PORT = 8000
 
@@ -96,7 +98,10 @@ def metrics(
     )
     scrapes = Scrapes(collector.collect, collect_interval)
     app = on_loopback(create_app(scrapes), host)
-    with stop_on_signals() as stop, scrapes.ahead(), serving(app, host=host, port=port) as address:
-        write_note(f"metrics are at {address}metrics")
-        stop.wait()
-    end_process()
+
+    @contextmanager
+    def serving_scrapes() -> Iterator[str]:
+        with scrapes.ahead(), serving(app, host=host, port=port) as address:
+            yield address
+
+    serve(serving_scrapes(), "metrics are at {address}metrics")

@@ -6,15 +6,10 @@ from dataclasses import asdict, fields
 
 import click
 
-from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
+from streaming.cli.opened_tables import exit_if_nothing_is_current, exit_if_unknown, opened_tables
 from streaming.cli.options import as_of_option, option, output_option, tables_option
-from streaming.cli.rebuilt_note import write_rebuilt_note
-from streaming.cli.stale_note import write_stale_note
 from streaming.errors import ConfigurationError
-from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
-
-EXIT_UNKNOWN_GROUP = 1
 
 
 @click.command()
@@ -52,23 +47,16 @@ def offsets(
       coordinator-state offsets payments orders:0 orders:1 --tables tables --output json
     """
     from streaming.kafka.offset_fetch import NO_ERROR, OffsetFetchAnswer
-    from streaming.tables.reader import TableReader
     from streaming.views.offset_fetch import offset_fetch
-    from streaming.views.unknown_group import unknown_group
 
-    reader = TableReader(tables, as_of=as_of)
-    write_rebuilt_note(reader)
     named = [_topic_partition(text) for text in partitions] or None
-    write_stale_note(reader)
+    reader = opened_tables(tables, as_of, warns_if_stale=True)
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]
     output_of(output).rows((asdict(answer) for answer in answers), columns)
-    if write_loading_note(reader):
-        ctx.exit(EXIT_NOTHING_CURRENT)
-    has_error = any(answer.error != NO_ERROR for answer in answers)
-    if not has_error and (unknown := unknown_group(reader, group)):
-        write_warning(unknown)
-        ctx.exit(EXIT_UNKNOWN_GROUP)
+    exit_if_nothing_is_current(ctx, reader)
+    if all(answer.error == NO_ERROR for answer in answers):
+        exit_if_unknown(ctx, reader, group)
 
 
 def _topic_partition(text: str) -> tuple[str, int]:

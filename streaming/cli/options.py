@@ -12,9 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -30,6 +30,8 @@ from streaming.tables.durations import (
 from streaming.tables.locations import is_schema_name
 from streaming.tables.status_rules import parse_status_rules
 from streaming.views.output import OUTPUTS
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
 CONFIG_FILE = "coordinator_state.config_file"
@@ -123,6 +125,18 @@ class Choice(click.Choice):
 
 
 option = partial(click.option, cls=StateOption)
+
+
+def options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator that adds several options, in this order."""
+
+    def add(command: Command) -> Command:
+        # A decorator puts its option before the existing ones.
+        return reduce(
+            lambda decorated, decorator: decorator(decorated), reversed(decorators), command
+        )
+
+    return add
 
 
 def require_location(

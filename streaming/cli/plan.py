@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
-from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
-from streaming.cli.options import Duration, option, output_option, tables_option
+from streaming.cli.opened_tables import (
+    exit_if_nothing_is_current,
+    exit_without_rows,
+    opened_tables,
+)
+from streaming.cli.options import Duration, option, options, output_option, tables_option
 from streaming.cli.plan_output import show_commands, show_group_plan
-from streaming.cli.rebuilt_note import write_rebuilt_note
-from streaming.cli.stale_note import write_stale_note
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
-from streaming.run.stderr import write_note, write_warning
+from streaming.run.stderr import write_note
 from streaming.views.output import output_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ at_option = option(
     help="Use the offsets of an earlier time: 5m, 03:14, 2026-11-21T03:14:00Z. A time without a "
     "zone is UTC.",
 )
+written_options = options(file_option, force_option, servers_option, output_option)
 
 
 @click.group()
@@ -80,13 +82,11 @@ def plan() -> None:
 )
 @topic_option
 @tables_option
-@file_option
-@force_option
-@servers_option
-@output_option
+@written_options
 @click.pass_context
 def reset(
     ctx: click.Context,
+    /,
     *,
     group: str,
     to_state_at: str | None,
@@ -95,10 +95,7 @@ def reset(
     to_earliest_kept: bool,
     topics: tuple[str, ...],
     tables: str,
-    file: str | None,
-    force: bool,
-    bootstrap_servers: str | None,
-    output: str,
+    **written: Any,
 ) -> None:
     """Plan new committed offsets for GROUP: its earlier offsets, or log offsets by time.
 
@@ -118,15 +115,13 @@ def reset(
 
     from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_to_time
     from streaming.plans.topic_selection import TopicSelection
-    from streaming.tables.reader import TableReader
 
     if sum((to_state_at is not None, to_time is not None, back is not None, to_earliest_kept)) != 1:
         raise click.UsageError(
             "pass one of --to-state-at, --to-time, --back and --to-earliest-kept"
         )
     selection = TopicSelection.of(topics)
-    reader = TableReader(tables)
-    write_stale_note(reader)
+    reader = opened_tables(tables, warns_if_stale=True)
     if to_state_at is not None:
         past = _past(tables, to_state_at)
         group_plan = reset_to_state(reader, past, group, selection)
@@ -139,8 +134,8 @@ def reset(
     else:
         group_plan = reset_to_earliest_kept(reader, group, selection)
     if group_plan is None:
-        _exit_without_offsets(ctx, reader, group)
-    show_group_plan(group_plan, output, file, bootstrap_servers, overwrite=force)
+        exit_without_rows(ctx, reader, group, f"{group} has no committed offsets")
+    show_group_plan(group_plan, **written)
 
 
 @plan.command()
@@ -149,23 +144,18 @@ def reset(
 @at_option
 @topic_option
 @tables_option
-@file_option
-@force_option
-@servers_option
-@output_option
+@written_options
 @click.pass_context
 def clone(
     ctx: click.Context,
+    /,
     *,
     group: str,
     new: str,
     at: str | None,
     topics: tuple[str, ...],
     tables: str,
-    file: str | None,
-    force: bool,
-    bootstrap_servers: str | None,
-    output: str,
+    **written: Any,
 ) -> None:
     """Plan to copy the committed offsets of GROUP to NEW, which need not exist.
 
@@ -179,18 +169,16 @@ def clone(
     """
     from streaming.plans.clone import clone as plan_clone
     from streaming.plans.topic_selection import TopicSelection
-    from streaming.tables.reader import TableReader
 
     if group == new:
         raise click.UsageError("NEW and GROUP must be different groups")
     selection = TopicSelection.of(topics)
-    reader = TableReader(tables)
-    write_stale_note(reader)
+    reader = opened_tables(tables, warns_if_stale=True)
     source = reader if at is None else _past(tables, at)
     group_plan = plan_clone(reader, source, group, new, selection)
     if group_plan is None:
-        _exit_without_offsets(ctx, source, group)
-    show_group_plan(group_plan, output, file, bootstrap_servers, overwrite=force)
+        exit_without_rows(ctx, source, group, f"{group} has no committed offsets")
+    show_group_plan(group_plan, **written)
 
 
 @plan.command()
@@ -228,10 +216,8 @@ def cleanup(
 
     from streaming.plans.cleanup import Leftover
     from streaming.plans.cleanup import cleanup as plan_cleanup
-    from streaming.tables.reader import TableReader
 
-    reader = TableReader(tables)
-    write_stale_note(reader)
+    reader = opened_tables(tables, warns_if_stale=True)
     leftovers = plan_cleanup(reader, timedelta(seconds=unused_for), bootstrap_servers)
     # The commands are below the table: they are long, and to be copied.
     columns = [field.name for field in fields(Leftover) if field.name != "command"]
@@ -240,8 +226,7 @@ def cleanup(
         write_note("nothing to clean up")
     if output == "text":
         show_commands([row.command for row in leftovers if row.command is not None])
-    if write_loading_note(reader):
-        ctx.exit(EXIT_NOTHING_CURRENT)
+    exit_if_nothing_is_current(ctx, reader)
 
 
 @plan.command()
@@ -276,13 +261,10 @@ def backup(
     from coordinator_state.insight.group_status import count_text
     from streaming.plans.backup import backup as plan_backup
     from streaming.plans.plan_file import plan_text, write_plan
-    from streaming.tables.reader import TableReader
 
-    newest = TableReader(tables)
-    write_stale_note(newest)
+    newest = opened_tables(tables, warns_if_stale=True)
     reader = newest if at is None else _past(tables, at)
-    if write_loading_note(reader):
-        ctx.exit(EXIT_NOTHING_CURRENT)
+    exit_if_nothing_is_current(ctx, reader)
     offset_backup = plan_backup(reader, newest)
     for sentence in offset_backup.left_out:
         write_note(sentence)
@@ -331,11 +313,9 @@ def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, outpu
     """
     from streaming.plans.difference import OffsetDifference, Outcome, plan_difference
     from streaming.plans.plan_file import read_plan
-    from streaming.tables.reader import TableReader
 
     offsets = read_plan(file, group)
-    reader = TableReader(tables)
-    write_stale_note(reader)
+    reader = opened_tables(tables, warns_if_stale=True)
     difference = plan_difference(reader, offsets, group)
     rows = [asdict(row) for row in difference.rows if row.outcome != Outcome.EQUAL]
     shown = output_of(output)
@@ -345,32 +325,19 @@ def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, outpu
     )
     if output == "text" and rows:
         shown.rows(rows, [field.name for field in fields(OffsetDifference)])
-    if write_loading_note(reader):
-        ctx.exit(EXIT_NOTHING_CURRENT)
+    exit_if_nothing_is_current(ctx, reader)
     ctx.exit(0 if difference.is_equal else EXIT_DIFFERENT)
 
 
 def _past(tables: str, text: str) -> TableReader:
     """The tables at an earlier time, with a note if they are rebuilt."""
-    from streaming.tables.reader import TableReader
-
-    past = TableReader(tables, as_of=_past_time(text))
-    write_rebuilt_note(past)
-    return past
+    return opened_tables(tables, _past_time(text))
 
 
 def _past_time(text: str) -> datetime:
-
     from streaming.tables.as_of import parse_time
 
     moment = parse_time(text)
     if moment > utc_now():
         raise ConfigurationError(f"{text} is in the future")
     return moment
-
-
-def _exit_without_offsets(ctx: click.Context, reader: TableReader, group: str) -> NoReturn:
-    from streaming.views.unknown_group import unknown_group
-
-    write_warning(unknown_group(reader, group) or f"{group} has no committed offsets")
-    ctx.exit(EXIT_UNKNOWN_GROUP)

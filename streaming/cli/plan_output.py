@@ -22,12 +22,7 @@ _COLUMNS: Final = (
 
 
 def show_group_plan(
-    plan: GroupPlan,
-    output: str,
-    file: str | None,
-    bootstrap_servers: str | None,
-    *,
-    overwrite: bool,
+    plan: GroupPlan, *, output: str, file: str | None, force: bool, bootstrap_servers: str | None
 ) -> None:
     """Print the plan for a group, write it to a file if one is named, and print its commands.
 
@@ -39,7 +34,7 @@ def show_group_plan(
     commands: list[str] = []
     if file is not None and plan.to_offsets:
         commands = plan.commands(file, bootstrap_servers)
-        write_plan(file, plan_text(plan.to_offsets, with_groups=False), overwrite=overwrite)
+        write_plan(file, plan_text(plan.to_offsets, with_groups=False), overwrite=force)
     if file is not None and not plan.to_offsets:
         raise ConfigurationError(
             f"{file} is not written: no partition of {plan.group_id} can be planned "

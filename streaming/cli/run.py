@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from streaming.cli.options import (
     Choice,
+    Command,
     MappingOption,
     bootstrap_servers_option,
     history_retention_option,
@@ -19,13 +20,12 @@ from streaming.cli.options import (
     log_partitions_of,
     log_partitions_option,
     option,
+    options,
     source_of,
 )
 from streaming.run.settings import RunSettings
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import is_live, write_dated_note
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _tables_option = option(
     "--tables",
@@ -48,10 +48,12 @@ _MAPPINGS = {"status_rules": "LIMIT=VALUE"}
 def setting_options(command: Command) -> Command:
     """Give a command an option for each field of `RunSettings`."""
     settings = RunSettings.model_json_schema()["properties"]
-    # A decorator puts its option before the existing ones.
-    for name, setting in reversed(settings.items()):
-        command = (_OPTIONS_OF_OTHER_COMMANDS.get(name) or _option(name, **setting))(command)
-    return command
+    return options(
+        *(
+            _OPTIONS_OF_OTHER_COMMANDS.get(name) or _option(name, **setting)
+            for name, setting in settings.items()
+        )
+    )(command)
 
 
 def _option(
@@ -91,7 +93,7 @@ def _option(
 @setting_options
 @option("--silent", is_flag=True, help="Do not show progress.")
 @click.pass_context
-def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **options: Any) -> None:
+def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **given: Any) -> None:
     """Replay __consumer_offsets into Delta tables continuously.
 
     The first run starts at the log start. Later runs continue from the checkpoint. On Ctrl-C or
@@ -113,7 +115,7 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
     if set(sources.values()) == {ParameterSource.COMMANDLINE}:
         raise click.UsageError("--trigger and --available-now exclude each other", ctx)
     settings = RunSettings.checked(
-        named=partial(source_of, ctx), log_partitions=log_partitions_of(log_partitions), **options
+        named=partial(source_of, ctx), log_partitions=log_partitions_of(log_partitions), **given
     )
     display = nullcontext() if silent else ProgressDisplay(is_terminal=is_live())
     with stop_on_signals() as stop, display as on_progress:

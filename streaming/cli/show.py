@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
-from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
+from streaming.cli.opened_tables import exit_if_nothing_is_current, exit_if_unknown, opened_tables
 from streaming.cli.options import (
     Choice,
     as_of_option,
@@ -18,7 +17,6 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
-from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.cli.show_history import (
     HISTORIES,
     HistoryOptions,
@@ -28,7 +26,6 @@ from streaming.cli.show_history import (
     with_member_labels,
 )
 from streaming.cli.show_views import MEMBER, TOPIC_PARTITION, VIEWS
-from streaming.cli.stale_note import write_stale_note
 from streaming.run.stderr import write_note, write_warning
 from streaming.views.output import output_of
 
@@ -133,18 +130,14 @@ def show(
       coordinator-state show events --tables tables --event offset_rewind --event offset_reset
       coordinator-state show history --tables tables --group payments --limit 0 --output json
     """
-    from streaming.tables.reader import TableReader
-    from streaming.views.unknown_group import unknown_group
-
     options = HistoryOptions(**of_history)
     options.check(what, output)
     if rules != "default" and what != STATUS:
         raise click.UsageError(f"--rules works only with status, not with {what}")
-    reader = TableReader(tables, as_of=as_of, consistent=consistent)
-    write_rebuilt_note(reader)
+    reader = opened_tables(
+        tables, as_of, consistent=consistent, warns_if_stale=what in (LAG, STATUS)
+    )
     group_ids = None if group is None else [group]
-    if what in (LAG, STATUS):
-        write_stale_note(reader)
     if what == LAG:
         rows, columns = _lag(reader, group_ids, by or "partition")
     elif what == STATUS:
@@ -158,11 +151,10 @@ def show(
     output_of(output).table(rows, columns)
     if what == PROGRESS and output == "text":
         _write_evaluation_note(reader)
-    if what not in _OF_ANY_LOAD and write_loading_note(reader):
-        ctx.exit(EXIT_NOTHING_CURRENT)
-    if group is not None and not rows.num_rows and (unknown := unknown_group(reader, group)):
-        write_warning(unknown)
-        ctx.exit(EXIT_UNKNOWN_GROUP)
+    if what not in _OF_ANY_LOAD:
+        exit_if_nothing_is_current(ctx, reader)
+    if group is not None and not rows.num_rows:
+        exit_if_unknown(ctx, reader, group)
 
 
 def _write_evaluation_note(reader: TableReader) -> None:

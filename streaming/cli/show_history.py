@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from coordinator_state.insight.group_events import EventName
-from streaming.cli.options import Choice, option
+from streaming.cli.options import Choice, option, options
 from streaming.run.stderr import write_note
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from streaming.tables.reader import TableReader
     from streaming.views.history import HistoryTable
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 HISTORIES: Final[Mapping[str, HistoryTable]] = {
     "events": "group_events",
@@ -30,7 +28,7 @@ DEFAULT_LIMIT: Final = 100
 _MAX_FOLDED: Final = 100_000
 """How many events a summary covers."""
 _FOLDED_COLUMNS: Final = ("first", "last", "count", "group_id", "event", "details")
-_OPTIONS: Final = (
+history_options: Final = options(
     option(
         "--since",
         metavar="TIME",
@@ -98,13 +96,6 @@ class HistoryOptions:
         """The number of rows to show; None for all."""
         limit = DEFAULT_LIMIT if self.limit is None else self.limit
         return limit or None
-
-
-def history_options(command: F) -> F:
-    """Add the options of `HistoryOptions` to a command."""
-    for decorator in reversed(_OPTIONS):
-        command = decorator(command)
-    return command
 
 
 def history_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -114,15 +115,9 @@ def simulate(
     ctx: click.Context,
     /,
     *,
-    seed: int,
-    groups: int,
-    records: int,
-    workload: str,
     commit_interval: float,
     transactional: float | None,
     consumer_protocol: float,
-    compact: bool,
-    log_partitions: int | None,
     semantics: str,
     scenario: str | None,
     file: str | None,
@@ -130,6 +125,7 @@ def simulate(
     bootstrap_servers: str | None,
     kafka: Mapping[str, str],
     output: str,
+    **simulation: Any,
 ) -> None:
     """Write a realistic __consumer_offsets log without a coordinator.
 
@@ -158,16 +154,11 @@ def simulate(
         raise click.UsageError("give exactly one of --file, --tables and --bootstrap-servers", ctx)
     done = simulate(
         Simulation(
-            seed=seed,
-            groups=groups,
-            records=records,
-            workload=workload,
             commit_interval_ms=max(1, round(commit_interval * 1000)),
             transactional_share=transactional,
             consumer_share=consumer_protocol,
-            compact=compact,
-            log_partitions=log_partitions,
             semantics=Semantics(semantics),
+            **simulation,
         ),
         file=file,
         tables=tables,

@@ -6,9 +6,8 @@ import sys
 
 import click
 
-from streaming.cli.loading_note import write_loading_note
+from streaming.cli.opened_tables import note_if_rebuilt, warn_if_loading
 from streaming.cli.options import Choice, as_of_option, consistent_option, option, tables_option
-from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.views.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
 
 _OUTPUTS: dict[str, type[Output]] = {
@@ -63,8 +62,8 @@ def sql(
 
     text = sys.stdin.read() if select == "-" else select
     opened = CoordinatorTables(tables, as_of=as_of, consistent=consistent)
-    write_rebuilt_note(opened.reader)
-    write_loading_note(opened.reader)
+    note_if_rebuilt(opened.reader)
+    warn_if_loading(opened.reader)
     rows = opened.sql(text)
     if parquet is None:
         _OUTPUTS[output]().table(rows.arrow, rows.arrow.column_names)
