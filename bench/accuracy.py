@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from coordinator_state.insight.group_status import Status
-from streaming.alerts.rules_file import default_rules
+from streaming.alerts.rules import default_rules
 from streaming.lag.burrow_status import burrow_group_statuses
 from streaming.local.scenario.cluster import Cluster
 from streaming.local.scenario.judging import GroupLook, Judged, judge

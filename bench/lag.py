@@ -17,8 +17,7 @@ from bench.hour import folder_option, read_hour
 from coordinator_state.insight.group_status import StatusRules
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import replay, replay_step
-from streaming.alerts.rules import AlertRules
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import AlertRules, load_rules
 from streaming.http.server import serving
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import group_lag

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docsite.markdown import code, table
-from streaming.alerts.rules_file import DEFAULT_RULES
+from streaming.alerts.rules import DEFAULT_RULES
 from streaming.local.scenario.scenario import (
     Expectation,
     Group,

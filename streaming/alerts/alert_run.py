@@ -14,14 +14,12 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding, NoticeKind
+from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding, Notice, NoticeKind
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_alerts, write_alerts
 from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
 from streaming.alerts.facts import Facts, sql_findings
-from streaming.alerts.notices import Notice
-from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable, load_rules
 from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
 from streaming.clock import utc_now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import asdict, fields
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +20,6 @@ from streaming.tables.writer_epoch import WriterEpoch
 
 KEPT_HOURS = 7 * 24
 """How long old versions of the table can be read."""
-
-_NAMES = [name for name in ALERTS.schema.names if name not in {*ALERTS.key, "state", "sent"}]
 
 
 def read_alerts(reader: TableReader) -> dict[AlertKey, Alert]:
@@ -77,24 +75,19 @@ def _order(key: AlertKey) -> tuple[Any, ...]:
 
 
 def _alert(row: dict[str, Any]) -> Alert:
-    sent: Iterable[dict[str, Any]] = row["sent"] or ()
+    own = {field.name: row[field.name] for field in fields(Alert) if field.name != "key"}
     return Alert(
-        key=AlertKey(*(row[name] for name in ALERTS.key)),
-        state=AlertState(row["state"]),
-        sent=tuple(
-            Sent(notice["sink"], AlertState(notice["state"]), notice["sent_at"]) for notice in sent
-        ),
-        **{name: row[name] for name in _NAMES},
+        **{
+            **own,
+            "key": AlertKey(*(row[name] for name in ALERTS.key)),
+            "state": AlertState(row["state"]),
+            "sent": tuple(
+                Sent(sent["sink"], AlertState(sent["state"]), sent["sent_at"])
+                for sent in row["sent"] or ()
+            ),
+        }
     )
 
 
 def _row(alert: Alert) -> dict[str, Any]:
-    return {
-        **alert.key._asdict(),
-        **{name: getattr(alert, name) for name in _NAMES},
-        "state": alert.state.value,
-        "sent": [
-            {"sink": sent.sink, "state": sent.state.value, "sent_at": sent.sent_at}
-            for sent in alert.sent
-        ],
-    }
+    return {**alert.key._asdict(), **asdict(alert)}

@@ -1,11 +1,20 @@
-"""The settings of a YAML file of alert rules; docs/alerts.md explains them."""
+"""Files of alert rules: their settings, the comparisons in them, and how they are read.
+
+docs/alerts.md explains the settings. Errors name the line of each mistake.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -16,13 +25,118 @@ from pydantic import (
     model_validator,
 )
 
-from coordinator_state.insight.group_status import Status
-from streaming.alerts.conditions import MEASURES, Comparison
-from streaming.alerts.sinks import Sink, StdoutSink
+from coordinator_state.insight.group_status import Status, time_text
+from streaming.alerts.sinks import Sink, StdoutSink, as_list
+from streaming.errors import ConfigurationError
+from streaming.kafka.secrets import is_text
 from streaming.lag.group_lag import TOTALS_BY
 from streaming.lag.recent_commits import KEY
 from streaming.tables.durations import parse_duration
-from streaming.yaml_file import FaultAt
+from streaming.yaml_file import FaultAt, document_of, read_text, validated
+
+DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.yaml")
+EVERY: Final = ("*",)
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<name>[^}]*)\}")
+_TEXT: Final = "alerts.yaml"
+"""The name of a text that is no file: its errors begin with `alerts.yaml:3`."""
+_OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_COMPARISON: Final = re.compile(r"\s*(?P<operator>[<>]=?)\s*(?P<limit>\S.*?)\s*")
+
+
+class Measure(NamedTuple):
+    """A column of `group_lag`, and the function that combines its partitions into one value."""
+
+    column: str
+    total: Callable[[list[float]], float]
+    is_time: bool = False
+    is_age: bool = False
+    """The value grows while the tables are behind, so that time is subtracted from it."""
+    needs_lag: bool = False
+    """Partitions with a lag of 0 do not have this measure."""
+    needs_commit: bool = False
+    """Partitions without a commit do not have this measure."""
+    lower_bound: str | None = None
+    """The column to use if `column` is null: the value is at least this."""
+    is_lower_bound: str | None = None
+    """The column that says that the value is a lower bound. It counts as the value: else a
+    partition in which nothing new arrives would keep an alert from its end."""
+
+    def proves(self, operator: str) -> bool:
+        """Whether a comparison that holds for the known partitions holds for all of them."""
+        return operator.startswith("<" if self.total is min else ">")
+
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "lag": Measure("lag", sum, is_lower_bound="is_lag_lower_bound"),
+    "lag_to_last_stable": Measure("lag_to_last_stable", sum),
+    "data_lost": Measure("data_lost", sum),
+    "time_lag": Measure(
+        "time_lag_ms",
+        max,
+        is_time=True,
+        is_age=True,
+        needs_lag=True,
+        lower_bound="time_lag_at_least_ms",
+    ),
+    "retention_margin": Measure("retention_margin_ms", min, is_time=True, needs_lag=True),
+    "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True, needs_commit=True),
+    "commit_rate": Measure("commit_rate_per_s", sum),
+    "produce_rate": Measure("produce_rate_per_s", sum),
+}
+
+
+AGEING: Final = frozenset(
+    {"time_lag", "retention_margin", "commit_age", "commit_rate", "produce_rate"}
+)
+"""The measures that change although nothing is committed or produced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison with a limit; times are in ms."""
+
+    operator: str
+    limit: float
+    text: str
+
+    @classmethod
+    def of(cls, value: Any, *, is_time: bool) -> Comparison:
+        """Parse a comparison.
+
+        Raises:
+            ValueError: the text is not a comparison.
+        """
+        example = "> 5m" if is_time else "> 1000"
+        match = _COMPARISON.fullmatch(str(value))
+        if match is None:
+            raise ValueError(f"{value!r} is not a comparison such as {example!r}")
+        text = match["limit"]
+        try:
+            limit = parse_duration(text).total_seconds() * 1000 if is_time else float(text)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not a comparison such as {example!r}") from error
+        return cls(match["operator"], limit, f"{match['operator']} {text}")
+
+    def holds(self, value: float) -> bool:
+        """Whether a value meets the comparison."""
+        return _OPERATORS[self.operator](value, self.limit)
+
+
+def value_text(name: str, value: float) -> str:
+    """The value of a measure as text; times get a unit.
+
+    >>> value_text("lag", 1200.0), value_text("time_lag", 4210.0)
+    ('1200', '4.2 s')
+    """
+    if name not in MEASURES or MEASURES[name].is_time:
+        return time_text(value)
+    return str(int(value)) if float(value).is_integer() else f"{value:.3g}"
 
 
 def _duration(value: Any) -> Any:
@@ -34,26 +148,12 @@ def _repeat(value: Any) -> Any:
     return None if value is False or value == "off" else _duration(value)
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _number(value: Any) -> Any:
-    return Comparison.of(value, is_time=False)
-
-
-def _time(value: Any) -> Any:
-    return Comparison.of(value, is_time=True)
-
-
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
 """Shell patterns: a name matches one of them, and none of those that begin with `!`."""
-NumberLimit = Annotated[Comparison | None, BeforeValidator(_number)]
-TimeLimit = Annotated[Comparison | None, BeforeValidator(_time)]
+NumberLimit = Annotated[Comparison | None, BeforeValidator(partial(Comparison.of, is_time=False))]
+TimeLimit = Annotated[Comparison | None, BeforeValidator(partial(Comparison.of, is_time=True))]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
-
-EVERY = ("*",)
 
 
 class _Model(BaseModel):
@@ -67,7 +167,7 @@ class _Notified(_Model):
     keep_firing_for: Duration = timedelta(0)
     severity: Literal["critical", "error", "warning", "info"] = "warning"
     repeat: Annotated[timedelta | None, BeforeValidator(_repeat)] = timedelta(hours=4)
-    sinks: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = None
+    sinks: Annotated[tuple[str, ...], BeforeValidator(as_list)] | None = None
     note: str = ""
 
 
@@ -100,7 +200,7 @@ class Rule(_Notified):
     groups: Patterns = EVERY
     topics: Patterns = EVERY
     by: Literal["group", "topic", "partition"] = "group"
-    status: Annotated[tuple[Status, ...], BeforeValidator(_as_list)] | None = None
+    status: Annotated[tuple[Status, ...], BeforeValidator(as_list)] | None = None
     lag: NumberLimit = None
     lag_to_last_stable: NumberLimit = None
     data_lost: NumberLimit = None
@@ -176,7 +276,7 @@ class Inhibition(_Model):
     when: Patterns
     mute: Patterns
     equal: Annotated[
-        tuple[Literal["group_id", "topic", "partition"], ...], BeforeValidator(_as_list)
+        tuple[Literal["group_id", "topic", "partition"], ...], BeforeValidator(as_list)
     ] = ("group_id",)
 
 
@@ -264,3 +364,71 @@ def fits(patterns: Sequence[str], name: str | None) -> bool:
     if any(fnmatchcase(name, pattern[1:]) for pattern in patterns if pattern.startswith("!")):
         return False
     return not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)
+
+
+def load_rules(path: str | Path) -> AlertRules:
+    """Read a file of rules.
+
+    In `sinks`, `${NAME}` stands for an environment variable and `${file:PATH}` for the content of
+    a file. The rules file itself then needs no secrets.
+
+    Raises:
+        ConfigurationError: the file is unreadable, not YAML, or not valid rules. The message has
+            file, line, key and reason.
+    """
+    document = document_of(read_text(path, "rules"), path, key="rules")
+    known = dict(document)
+    if "sinks" in known:
+        known["sinks"] = _resolved(known["sinks"], path)
+    return validated(AlertRules, known, document, path)
+
+
+def default_rules() -> AlertRules:
+    """The rules of this package, for those who have no file of their own."""
+    return load_rules(DEFAULT_RULES)
+
+
+def rules_without_sinks(text: str) -> AlertRules:
+    """Parse rules from a person who may not read secrets or files: all keys `sinks` are left out.
+
+    Anchors and aliases are refused, because a short text with them can be a huge document.
+
+    Raises:
+        ConfigurationError: the text is not YAML, has an anchor, or is not valid rules.
+    """
+    document = document_of(text, _TEXT, key="rules", has_anchors=False)
+    return validated(AlertRules, _without_sinks(document), document, _TEXT)
+
+
+def _without_sinks(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_sinks(member) for name, member in value.items() if name != "sinks"}
+    return [_without_sinks(member) for member in value] if isinstance(value, list) else value
+
+
+def _resolved(value: Any, path: str | Path) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _resolved(member, path) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_resolved(member, path) for member in value]
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda match: _referred(match["name"], path), value)
+    return value
+
+
+def _referred(name: str, path: str | Path) -> str:
+    kind, colon, file = name.partition(":")
+    if colon and kind == "file":
+        try:
+            return Path(file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigurationError(f"{path}: cannot read ${{{name}}}: {error}") from error
+        except UnicodeDecodeError:
+            # `from None`: the error holds the whole content of the file.
+            raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8") from None
+    text = os.environ.get(name)
+    if text is None:
+        raise ConfigurationError(f"{path}: ${{{name}}}: environment variable {name} is not set")
+    if not is_text(text):
+        raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8")
+    return text

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.message import EmailMessage
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
 import click
@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from streaming.alerts.alert import Notice, headline, sentences
 from streaming.alerts.delivery import (
     ANSWER_S,
     SERVER_ERROR,
@@ -35,19 +36,17 @@ from streaming.alerts.delivery import (
     post,
     within,
 )
-from streaming.alerts.notices import Notice, headline, sentences
 from streaming.clock import utc_now
 from streaming.views.text import dated, json_line, printable
 
-_MOST_AT_ONCE: Final = 100
 _SUBJECT_LENGTH: Final = 200
 _MAIL_S: Final = 30
 """For all answers of a mail server, each of which may take `ANSWER_S`."""
 _GOODBYE_S: Final = 1
 _PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
 _PAGERDUTY_SUMMARY: Final = 1024
-_ALERTMANAGER_RESEND: Final = timedelta(minutes=1)
-"""As often as Prometheus; Alertmanager resolves an alert that is not repeated."""
+_ALERTMANAGER_RESOLVES_AFTER: Final = timedelta(minutes=4)
+"""When Alertmanager resolves an alert that is not repeated."""
 
 
 def _checked_url(url: SecretStr) -> SecretStr:
@@ -62,11 +61,19 @@ def _checked_url(url: SecretStr) -> SecretStr:
     return url
 
 
+def as_list(value: Any) -> Any:
+    """A list of one text; any other value as it is."""
+    return [value] if isinstance(value, str) else value
+
+
 Url = Annotated[SecretStr, AfterValidator(_checked_url)]
 
 
 class _Sink(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    most_at_once: ClassVar[int] = 100
+    kept_alive_every: ClassVar[timedelta | None] = None
+    """How often a firing alert is repeated to a sink that would resolve it otherwise."""
 
     @abstractmethod
     def send(self, notices: Sequence[Notice]) -> None:
@@ -79,17 +86,17 @@ class _Sink(BaseModel, ABC):
 
     def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
         """The notices of a round, split into batches."""
-        for first in range(0, len(notices), _MOST_AT_ONCE):
-            yield notices[first : first + _MOST_AT_ONCE]
+        for first in range(0, len(notices), self.most_at_once):
+            yield notices[first : first + self.most_at_once]
 
     @property
     def is_kept_alive(self) -> bool:
         """Whether the sink resolves an alert that is not repeated."""
-        return False
+        return self.kept_alive_every is not None
 
     def repeat_of(self, repeat: timedelta | None) -> timedelta | None:
         """The time between two notices of a firing alert; `repeat` is that of its rule."""
-        return repeat
+        return self.kept_alive_every or repeat
 
 
 class StdoutSink(_Sink):
@@ -105,17 +112,23 @@ class StdoutSink(_Sink):
             click.echo(text)
 
 
-class WebhookSink(_Sink):
-    """One POST of JSON for each batch of notices: `{"version": 1, "alerts": [...]}`."""
-
-    type: Literal["webhook"]
+class _HeaderSink(_Sink):
     url: Url
     headers: dict[str, SecretStr] = Field(default_factory=dict)
 
+    @property
+    def plain_headers(self) -> dict[str, str]:
+        return {name: value.get_secret_value() for name, value in self.headers.items()}
+
+
+class WebhookSink(_HeaderSink):
+    """One POST of JSON for each batch of notices: `{"version": 1, "alerts": [...]}`."""
+
+    type: Literal["webhook"]
+
     def send(self, notices: Sequence[Notice]) -> None:
-        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         alerts = [notice.fields() for notice in notices]
-        post(self.url, {"version": 1, "alerts": alerts}, headers)
+        post(self.url, {"version": 1, "alerts": alerts}, self.plain_headers)
 
 
 class SlackSink(_Sink):
@@ -134,6 +147,7 @@ class SlackSink(_Sink):
 class PagerDutySink(_Sink):
     """One event of PagerDuty's Events API v2 for each notice: trigger or resolve."""
 
+    most_at_once: ClassVar[int] = 1
     type: Literal["pagerduty"]
     routing_key: SecretStr = Field(min_length=1)
     url: Url = SecretStr(_PAGERDUTY_URL)
@@ -141,9 +155,6 @@ class PagerDutySink(_Sink):
     def send(self, notices: Sequence[Notice]) -> None:
         for notice in notices:
             post(self.url, self._event(notice))
-
-    def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
-        return ([notice] for notice in notices)
 
     def _event(self, notice: Notice) -> dict[str, Any]:
         alert = notice.alert
@@ -168,24 +179,16 @@ class PagerDutySink(_Sink):
         }
 
 
-class AlertmanagerSink(_Sink):
+class AlertmanagerSink(_HeaderSink):
     """Alerts for Alertmanager's API v2, repeated every minute while they fire."""
 
+    # As often as Prometheus.
+    kept_alive_every: ClassVar[timedelta | None] = timedelta(minutes=1)
     type: Literal["alertmanager"]
-    url: Url
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
 
     def send(self, notices: Sequence[Notice]) -> None:
         url = SecretStr(f"{self.url.get_secret_value().rstrip('/')}/api/v2/alerts")
-        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
-        post(url, [self._alert(notice) for notice in notices], headers)
-
-    @property
-    def is_kept_alive(self) -> bool:
-        return True
-
-    def repeat_of(self, _repeat: timedelta | None) -> timedelta | None:
-        return _ALERTMANAGER_RESEND
+        post(url, [self._alert(notice) for notice in notices], self.plain_headers)
 
     def _alert(self, notice: Notice) -> dict[str, Any]:
         alert = notice.alert
@@ -197,7 +200,7 @@ class AlertmanagerSink(_Sink):
             "topic": alert.topic,
             "partition": None if alert.partition is None else str(alert.partition),
         }
-        ends_at = alert.resolved_at or utc_now() + 4 * _ALERTMANAGER_RESEND
+        ends_at = alert.resolved_at or utc_now() + _ALERTMANAGER_RESOLVES_AFTER
         return {
             "labels": {name: value for name, value in labels.items() if value is not None},
             "annotations": {"summary": alert.reason, "note": notice.note},
@@ -216,9 +219,7 @@ class EmailSink(_Sink):
     user: str | None = None
     password: SecretStr | None = None
     sender: str = Field(alias="from", min_length=1)
-    to: Annotated[
-        tuple[str, ...], BeforeValidator(lambda to: [to] if isinstance(to, str) else to)
-    ] = Field(min_length=1)
+    to: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _check_login(self) -> EmailSink:

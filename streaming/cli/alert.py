@@ -155,7 +155,7 @@ def test(
 
     from streaming.alerts.alert import AlertKey, AlertState
     from streaming.alerts.replay import replay, replay_step
-    from streaming.alerts.rules_file import load_rules
+    from streaming.alerts.rules import load_rules
     from streaming.errors import ConfigurationError, did_you_mean
     from streaming.tables.as_of import parse_time
 
@@ -206,7 +206,7 @@ def test(
 
 def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -> bool:
     """Play scenarios and show the expectations that fail; returns whether any does."""
-    from streaming.alerts.rules_file import default_rules, load_rules
+    from streaming.alerts.rules import default_rules, load_rules
     from streaming.errors import ConfigurationError
     from streaming.local.scenario.judging import judge
     from streaming.local.scenario.scenario import load_scenario

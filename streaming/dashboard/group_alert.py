@@ -15,8 +15,7 @@ from coordinator_state.insight.group_status import Status
 from streaming.alerts.firings import Firing, firings
 from streaming.alerts.proposals import WITHOUT_RULE, GroupHabits, proposals
 from streaming.alerts.replay import replay
-from streaming.alerts.rules import AlertRules, Rule, fits
-from streaming.alerts.rules_file import rules_without_sinks
+from streaming.alerts.rules import AlertRules, Rule, fits, rules_without_sinks
 from streaming.dashboard.period import SPANS
 from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation

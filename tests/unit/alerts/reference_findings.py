@@ -8,8 +8,7 @@ from typing import Any
 
 from coordinator_state.insight.group_status import Status
 from streaming.alerts.alert import AlertKey, Finding
-from streaming.alerts.conditions import MEASURES, Measure, value_text
-from streaming.alerts.rules import EVERY, Rule, fits
+from streaming.alerts.rules import EVERY, MEASURES, Measure, Rule, fits, value_text
 from streaming.lag.evaluation import Evaluation
 
 Row = dict[str, Any]

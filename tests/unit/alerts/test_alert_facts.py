@@ -12,8 +12,7 @@ import pytest
 
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.alerts.condition_findings import condition_findings
-from streaming.alerts.facts import Facts
+from streaming.alerts.facts import Facts, condition_findings
 from streaming.alerts.replay import findings_of
 from streaming.alerts.rules import Rule
 from streaming.alerts.sql_rules import SqlRules

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.insight.group_status import Status
-from streaming.alerts.rules import AlertRules, fits
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import AlertRules, fits, load_rules
 from streaming.alerts.sinks import StdoutSink
 from streaming.errors import ConfigurationError
 

@@ -23,9 +23,8 @@ import trustme
 from pydantic import TypeAdapter
 
 from streaming.alerts import sinks
-from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
+from streaming.alerts.alert import Alert, AlertKey, AlertState, Notice, NoticeKind, headline
 from streaming.alerts.delivery import DeliveryError
-from streaming.alerts.notices import Notice, headline
 from streaming.alerts.sinks import Sink
 from streaming.local.broker.configuration import free_port
 from tests.support.brokers.receivers import HttpReceiver, Mailbox, mail_server

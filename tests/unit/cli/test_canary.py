@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 import pytest
 from pydantic import ValidationError
 
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import load_rules
 from streaming.errors import ConfigurationError
 from streaming.kafka import client_config
 from streaming.kafka.client_config import kafka_client_config

@@ -14,7 +14,7 @@ import pytest
 from streaming.alerts.alert_run import LOCK_FILE
 from streaming.alerts.alerts_table import read_alerts
 from streaming.alerts.replay import replay
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import load_rules
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from tests.support.brokers.receivers import HttpReceiver

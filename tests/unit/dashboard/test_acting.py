@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from streaming.alerts.rules_file import load_rules, rules_without_sinks
+from streaming.alerts.rules import load_rules, rules_without_sinks
 from streaming.dashboard import group_alert
 from streaming.dashboard.app import create_app
 from streaming.dashboard.group_alert import rule_of

@@ -10,8 +10,8 @@ import pytest
 
 from coordinator_state.insight.explanation import explain
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.alerts.condition_findings import condition_findings
-from streaming.alerts.rules_file import rules_without_sinks
+from streaming.alerts.facts import condition_findings
+from streaming.alerts.rules import rules_without_sinks
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_facts import group_facts
 from streaming.lag.paces import KnownPaces

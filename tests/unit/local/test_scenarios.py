@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.group_status import Status
-from streaming.alerts.rules_file import default_rules, load_rules
+from streaming.alerts.rules import default_rules, load_rules
 from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.recent_commits import KEY

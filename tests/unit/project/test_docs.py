@@ -20,8 +20,7 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import Status, StatusRules
 from streaming import CoordinatorTables
 from streaming.alerts import sinks
-from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
-from streaming.alerts.notices import Notice
+from streaming.alerts.alert import Alert, AlertKey, AlertState, Notice, NoticeKind
 from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
 from streaming.local.demo.groups import DEMO_GROUPS
 from streaming.tables.moments import MOMENT

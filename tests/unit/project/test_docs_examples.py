@@ -15,8 +15,7 @@ from docsite.options import EXAMPLE
 from streaming import CoordinatorTables
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import findings_of
-from streaming.alerts.rules import AlertRules
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import AlertRules, load_rules
 from streaming.alerts.sql_rules import SqlRules
 from streaming.cli.options import read_config_file
 from streaming.kafka.client_config import kafka_client_config

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from streaming.alerts.rules_file import load_rules
+from streaming.alerts.rules import load_rules
 from streaming.dashboard.app import create_app
 from streaming.http.access import Access
 from streaming.kafka.secrets import is_secret
