@@ -113,8 +113,12 @@ def reset(
     """
     from datetime import timedelta
 
-    from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_to_time
-    from streaming.plans.topic_selection import TopicSelection
+    from streaming.plans.reset import (
+        TopicSelection,
+        reset_to_earliest_kept,
+        reset_to_state,
+        reset_to_time,
+    )
 
     if sum((to_state_at is not None, to_time is not None, back is not None, to_earliest_kept)) != 1:
         raise click.UsageError(
@@ -160,15 +164,15 @@ def clone(
     """Plan to copy the committed offsets of GROUP to NEW, which need not exist.
 
     Committed offsets of NEW in partitions that GROUP has not committed stay unchanged. Exits with
-    status 1 and a warning if GROUP is unknown. Python API: streaming.plans.clone.
+    status 1 and a warning if GROUP is unknown. Python API: streaming.plans.reset.
 
     \b
     Examples:
       coordinator-state plan clone orders-v1 orders-v2 --tables tables --file plan.csv
       coordinator-state plan clone orders-v1 orders-v2 --at 03:14 --tables tables
     """
-    from streaming.plans.clone import clone as plan_clone
-    from streaming.plans.topic_selection import TopicSelection
+    from streaming.plans.reset import TopicSelection
+    from streaming.plans.reset import clone as plan_clone
 
     if group == new:
         raise click.UsageError("NEW and GROUP must be different groups")

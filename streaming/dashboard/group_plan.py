@@ -15,8 +15,12 @@ from streaming.dashboard.moments import moment_of, moment_text
 from streaming.errors import ConfigurationError
 from streaming.plans.group_plan import GroupPlan
 from streaming.plans.plan_file import plan_text
-from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_to_time
-from streaming.plans.topic_selection import TopicSelection
+from streaming.plans.reset import (
+    TopicSelection,
+    reset_to_earliest_kept,
+    reset_to_state,
+    reset_to_time,
+)
 from streaming.tables.reader import TableReader
 from streaming.views.history import history
 from streaming.views.unknown_group import unknown_group

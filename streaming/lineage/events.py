@@ -3,14 +3,18 @@
 A group is a job without runs: Kafka keeps its offsets and assignments, and nobody starts or ends
 it. So a group is told by a JobEvent, which the specification has for lineage that is known without
 a run. `run` is a job with a run from its start to its end, told by RunEvents.
+
+Topics and tables have the names of OpenLineage's naming specification: producers of events about
+the same data must use the same names, or a catalogue shows two datasets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from openlineage.client.event_v2 import (
@@ -29,13 +33,21 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
     storage_dataset,
 )
+from openlineage.client.naming.dataset import GCS, S3, DatasetNaming, Kafka, LocalFileSystem
 
 from coordinator_state.replay.groups import SHARE, STREAMS
-from streaming.lineage.naming import table_name, topic_name
 from streaming.lineage.relations import GroupTopics
+from streaming.tables.locations import local_path
 from streaming.tables.schemas import ALL_TABLES, Table
 
 PRODUCER: Final = f"urn:coordinator-state:{version('coordinator-state')}"
+_BUCKETS: Final[Mapping[str, Callable[[str, str], DatasetNaming]]] = {
+    "s3": S3,
+    "s3a": S3,
+    "s3n": S3,
+    "gs": GCS,
+    "gcs": GCS,
+}
 _JOB_TYPES: Final = {SHARE: "SHARE_GROUP", STREAMS: "STREAMS_GROUP"}
 _NO_TOPICS: Final = " It no longer reads any topic: the group is deleted, or its offsets expired."
 
@@ -121,3 +133,34 @@ def _column(column: pa.Field) -> schema_dataset.SchemaDatasetFacetFields:
     return schema_dataset.SchemaDatasetFacetFields(
         column.name, kind, fields=[_column(field) for field in nested]
     )
+
+
+def topic_name(bootstrap_servers: str, topic: str) -> tuple[str, str]:
+    """The namespace and name of a topic; the first bootstrap server stands for the cluster.
+
+    >>> topic_name("b1:9092,b2:9092", "orders")
+    ('kafka://b1:9092', 'orders')
+    """
+    host, _, port = bootstrap_servers.partition(",")[0].strip().rpartition(":")
+    return _named(Kafka(host, port, topic))
+
+
+def table_name(path: str) -> tuple[str, str]:
+    """The namespace and name of a table, by its path or address.
+
+    >>> table_name("/srv/tables/groups"), table_name("s3a://bucket/tables/groups")
+    (('file', '/srv/tables/groups'), ('s3://bucket', 'tables/groups'))
+    >>> table_name("abfss://data@account.dfs.core.windows.net/tables/groups")
+    ('abfss://data@account.dfs.core.windows.net', '/tables/groups')
+    """
+    local = local_path(path)
+    if local is not None:
+        return _named(LocalFileSystem(str(local)))
+    parts = urlsplit(path)
+    if parts.scheme in _BUCKETS:
+        return _named(_BUCKETS[parts.scheme](parts.netloc, parts.path.lstrip("/")))
+    return f"{parts.scheme}://{parts.netloc}", parts.path
+
+
+def _named(dataset: DatasetNaming) -> tuple[str, str]:
+    return dataset.get_namespace(), dataset.get_name()

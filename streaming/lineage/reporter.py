@@ -20,8 +20,7 @@ from streaming.errors import first_line
 from streaming.kafka.outage import Outage
 from streaming.lineage.catalogue import Catalogue
 from streaming.lineage.events import group_event, run_event
-from streaming.lineage.relations import Relations
-from streaming.lineage.told_groups import REPEAT_S, ToldGroups
+from streaming.lineage.relations import REPEAT_S, Relations, ToldGroups
 
 logger = logging.getLogger(__name__)
 

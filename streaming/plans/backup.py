@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from coordinator_state.insight.group_commands import cannot_be_reset
 from coordinator_state.insight.group_status import count_text
 from coordinator_state.replay.offsets import OffsetKey
-from streaming.plans.committed_offsets import committed_offsets, group_types
+from streaming.plans.committed_offsets import committed_offsets, group_types, place_of
 from streaming.plans.group_plan import OTHER_TOOLS
 from streaming.plans.sampled_logs import gone_partitions
-from streaming.plans.wanted_offsets import place_of
 from streaming.tables.reader import TableReader
 
 

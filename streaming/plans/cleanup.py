@@ -10,11 +10,11 @@ Source: core/src/main/scala/kafka/server/KafkaApis.scala (`handleOffsetDeleteReq
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from coordinator_state.insight.group_commands import (
     cannot_be_named,
@@ -24,14 +24,23 @@ from coordinator_state.insight.group_commands import (
 from coordinator_state.insight.group_status import count_text
 from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.freshness import Freshness
-from streaming.plans.activity import GroupPlace, last_activity, last_clients
-from streaming.plans.committed_offsets import committed_offsets
-from streaming.plans.group_plan import OTHER_TOOLS
+from streaming.plans.committed_offsets import committed_offsets, place_of
+from streaming.plans.group_plan import OTHER_TOOLS, Client
 from streaming.plans.sampled_logs import sampled_logs
-from streaming.plans.wanted_offsets import place_of
+from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
 
+GroupPlace: TypeAlias = tuple[int, str]
+"""A log partition and a group id: a group may also have rows in an old log partition."""
+
+_PLACE: Final = ["log_partition", "group_id"]
+_TIMES: Final = {
+    "group_offsets": "commit_timestamp",
+    "pending_offsets": "commit_timestamp",
+    "coordinator_records": "record_timestamp",
+    "groups": "state_timestamp",
+}
 DEFAULT_UNUSED_FOR: Final = timedelta(days=7)
 
 
@@ -85,7 +94,7 @@ def cleanup(
     leftovers = [*dead, *of_topics, *_orphans(facts)]
     order = [kind.value for kind in Kind]
     leftovers.sort(key=lambda row: (order.index(row.kind), row.group_id, row.topic or ""))
-    clients = last_clients(reader, {row.group_id for row in leftovers})
+    clients = _last_clients(reader, {row.group_id for row in leftovers})
     return [
         replace(row, **clients[row.group_id]._asdict()) if row.group_id in clients else row
         for row in leftovers
@@ -112,7 +121,7 @@ class _Facts:
         return cls(
             reader=reader,
             bootstrap_servers=bootstrap_servers,
-            activity=last_activity(reader),
+            activity=_last_activity(reader),
             groups={row["group_id"]: row for row in groups},
             pending=set(reader.own("pending_offsets", [])["group_id"].to_pylist()),
             offsets=offsets,
@@ -213,3 +222,32 @@ def _orphans(facts: _Facts) -> Iterator[Leftover]:
                 facts.leftover(Kind.ORPHAN, place, facts.offsets.get(place, [])),
                 reason=f"no tool reaches it: Kafka looks for the group in log partition {own}",
             )
+
+
+def _last_activity(reader: TableReader) -> dict[GroupPlace, datetime | None]:
+    """The time of the last commit or group record of each group, None if no time is known."""
+    activity_by_place: dict[GroupPlace, datetime | None] = {}
+    for table, time in _TIMES.items():
+        rows = reader.read(table, [*_PLACE, time]).group_by(_PLACE).aggregate([(time, "max")])
+        for row in rows.to_pylist():
+            place = row["log_partition"], row["group_id"]
+            times = [
+                moment
+                for moment in (activity_by_place.get(place), row[f"{time}_max"])
+                if moment is not None
+            ]
+            activity_by_place[place] = max(times, default=None)
+    return activity_by_place
+
+
+def _last_clients(reader: TableReader, group_ids: Collection[str]) -> dict[str, Client]:
+    """The client of a member of each group, or else of the last event that names a client."""
+    columns = ["group_id", *Client._fields]
+    events = reader.read("group_events", [*columns, "record_timestamp"], of_groups(group_ids))
+    members = reader.own("group_members", columns, group_ids)
+    rows = [*events.sort_by("record_timestamp").to_pylist(), *members.to_pylist()]
+    return {
+        row["group_id"]: Client(row["client_id"], row["client_host"])
+        for row in rows
+        if row["client_id"] is not None
+    }

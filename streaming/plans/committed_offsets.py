@@ -8,6 +8,7 @@ from datetime import datetime
 
 from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.kafka.partition_offsets import TopicPartition
 from streaming.tables.reader import TableReader
 
 
@@ -40,6 +41,11 @@ def committed_offsets(
         for row in rows
         if has_all or types.get(row["group_id"], SHARE) != SHARE
     }
+
+
+def place_of(key: OffsetKey) -> TopicPartition:
+    """The partition of a committed offset."""
+    return TopicPartition(key.topic, key.partition)
 
 
 def group_types(reader: TableReader, group_ids: Collection[str] | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Resets of a group: to a past state, to the records of a time, or to the oldest kept records.
+"""Resets and clones of a group: to a past state, to the records of a time, to the oldest records.
 
 Each function returns None for a group without committed offsets of which no partition is named, and
 raises ConfigurationError as `plan_for_group` does, or if the selection names an unknown topic.
@@ -6,20 +6,76 @@ raises ConfigurationError as `plan_for_group` does, or if the selection names an
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from coordinator_state.insight.group_status import moment_text
 from coordinator_state.replay.offsets import OffsetKey
-from streaming.plans.committed_offsets import committed_offsets
-from streaming.plans.group_plan import GroupPlan, plan_for_group, require_loaded
-from streaming.plans.topic_selection import EVERYTHING, TopicSelection
-from streaming.plans.wanted_offsets import (
-    place_of,
-    want_committed,
-    want_log_ends,
-    want_log_starts,
-)
+from streaming.errors import ConfigurationError, did_you_mean
+from streaming.kafka.partition_offsets import TopicPartition
+from streaming.plans.committed_offsets import Committed, committed_offsets, place_of
+from streaming.plans.group_plan import GroupPlan, Wanted, plan_for_group, require_loaded
+from streaming.plans.sampled_logs import sampled_logs
 from streaming.tables.reader import TableReader
+
+_MAX_PARTITION: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Whole topics, and single partitions; everything if both are empty."""
+
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> TopicSelection:
+        """Parse TOPIC and TOPIC:PARTITION; a topic name has no colon.
+
+        >>> TopicSelection.of(["orders:1"]).partitions
+        frozenset({TopicPartition(topic='orders', partition=1)})
+
+        Raises:
+            ConfigurationError: a text is neither.
+        """
+        topics, partitions = set(), set()
+        for name in names:
+            topic, colon, partition = name.partition(":")
+            if not topic or (colon and not _is_partition(partition)):
+                raise ConfigurationError(f"{name!r} is neither TOPIC nor TOPIC:PARTITION")
+            if colon:
+                partitions.add(TopicPartition(topic, int(partition)))
+            else:
+                topics.add(topic)
+        return cls(frozenset(topics), frozenset(partitions))
+
+    def selected(self, group_id: str, known: Iterable[OffsetKey]) -> list[OffsetKey]:
+        """The keys of a group to plan, sorted: the known ones that are selected, and those named.
+
+        Raises:
+            ConfigurationError: the group has no offset of a selected topic.
+        """
+        keys = {OffsetKey(group_id, key.topic, key.partition) for key in known}
+        if not self.topics and not self.partitions:
+            return sorted(keys)
+        names = {key.topic for key in keys}
+        for topic in sorted(self.topics - names):
+            hint = did_you_mean(topic, names)
+            raise ConfigurationError(f"{group_id} has no committed offset of {topic}{hint}")
+        of_topics = {key for key in keys if key.topic in self.topics}
+        named = {OffsetKey(group_id, *place) for place in self.partitions}
+        return sorted(of_topics | named)
+
+
+def _is_partition(text: str) -> bool:
+    """Whether a text is a number that Kafka can give a partition."""
+    is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_PARTITION))
+    return is_short and int(text) <= _MAX_PARTITION
+
+
+EVERYTHING: Final = TopicSelection()
 
 
 def reset_to_state(
@@ -38,11 +94,40 @@ def reset_to_state(
     known = {**committed_offsets(reader, [group_id]), **then}
     if not known:
         return None
-    keys = selection.selected(group_id, known)
     at = moment_text(past.moment, reader.moment)
-    by_place = {place_of(key): committed for key, committed in then.items()}
-    wanted = want_committed(reader, keys, by_place, past.moment, f"no committed offset at {at}")
+    keys = selection.selected(group_id, known)
+    wanted = _committed(reader, keys, then, past.moment, f"no committed offset at {at}")
     return plan_for_group(reader, group_id, f"back to its offsets of {at}", wanted)
+
+
+def clone(
+    reader: TableReader,
+    source: TableReader,
+    group_id: str,
+    new_group_id: str,
+    selection: TopicSelection = EVERYTHING,
+) -> GroupPlan | None:
+    """Plan the committed offsets that one group has in the snapshot `source` for another group.
+
+    The other group need not exist. Its committed offsets in partitions that the first group lacks
+    are left as they are.
+
+    Returns:
+        None if the first group has no committed offsets.
+
+    Raises:
+        ConfigurationError: as `plan_for_group`, also for the first group; or the selection names an
+            unknown topic.
+    """
+    require_loaded(source, group_id)
+    then = committed_offsets(source, [group_id])
+    if not then:
+        return None
+    keys = selection.selected(new_group_id, [*then, *committed_offsets(reader, [new_group_id])])
+    at = moment_text(source.moment, reader.moment)
+    otherwise = f"{group_id} has no committed offset"
+    wanted = _committed(reader, keys, then, source.moment, otherwise)
+    return plan_for_group(reader, new_group_id, f"to the offsets of {group_id} at {at}", wanted)
 
 
 def reset_to_time(
@@ -59,8 +144,17 @@ def reset_to_time(
     keys = _keys(reader, group_id, selection)
     if not keys:
         return None
-    goal = f"to the records since {moment_text(moment, reader.moment)}"
-    return plan_for_group(reader, group_id, goal, want_log_ends(reader, keys, moment))
+    at = moment_text(moment, reader.moment)
+    logs = sampled_logs(reader, map(place_of, keys), moment)
+    wanted = dict.fromkeys(keys, Wanted(note=f"no sample of the log up to {at}"))
+    for key in keys:
+        if (log := logs.get(place_of(key))) is not None:
+            wanted[key] = Wanted(
+                offset=log.bounds.log_end_offset,
+                note=f"log end at {moment_text(log.sampled_at, reader.moment)}",
+                topic_id=log.topic_id,
+            )
+    return plan_for_group(reader, group_id, f"to the records since {at}", wanted)
 
 
 def reset_to_earliest_kept(
@@ -70,10 +164,36 @@ def reset_to_earliest_kept(
     keys = _keys(reader, group_id, selection)
     if not keys:
         return None
-    goal = "to the oldest kept records"
-    return plan_for_group(reader, group_id, goal, want_log_starts(reader, keys))
+    logs = sampled_logs(reader, map(place_of, keys), reader.moment)
+    wanted = dict.fromkeys(keys, Wanted(note="the log was not sampled yet"))
+    for key in keys:
+        if (log := logs.get(place_of(key))) is not None:
+            wanted[key] = Wanted(offset=log.bounds.log_start_offset)
+    return plan_for_group(reader, group_id, "to the oldest kept records", wanted)
 
 
 def _keys(reader: TableReader, group_id: str, selection: TopicSelection) -> list[OffsetKey]:
     known = committed_offsets(reader, [group_id])
     return selection.selected(group_id, known) if known or selection.partitions else []
+
+
+def _committed(
+    reader: TableReader,
+    keys: Sequence[OffsetKey],
+    then: Mapping[OffsetKey, Committed],
+    moment: datetime,
+    otherwise: str,
+) -> dict[OffsetKey, Wanted]:
+    """Want the offsets of a moment, maybe of another group; `otherwise` says why there is none."""
+    logs = sampled_logs(reader, map(place_of, keys), moment)
+    then_by_place = {place_of(key): committed for key, committed in then.items()}
+    wanted = dict.fromkeys(keys, Wanted(note=otherwise))
+    for key in keys:
+        committed, log = then_by_place.get(place_of(key)), logs.get(place_of(key))
+        if committed is not None:
+            wanted[key] = Wanted(
+                offset=committed.offset,
+                committed_at=committed.commit_timestamp,
+                topic_id=committed.topic_id or (None if log is None else log.topic_id),
+            )
+    return wanted

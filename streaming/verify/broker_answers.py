@@ -15,8 +15,16 @@ from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin, ListedGroup
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.offset_fetch import UNSTABLE_OFFSET_COMMIT, OffsetFetchAnswer
-from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields, Kind, offset_fields
-from streaming.verify.group_fields import described_members, group_fields
+from streaming.verify.answer import (
+    IS_PENDING,
+    AnswerKey,
+    Answers,
+    Fields,
+    Kind,
+    described_members,
+    group_fields,
+    offset_fields,
+)
 
 
 class BrokerAnswers:

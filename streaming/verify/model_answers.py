@@ -13,8 +13,7 @@ from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.topics import Assigned, Topics
 from coordinator_state.replay.groups import CLASSIC, CONSUMER
 from coordinator_state.wire.primitives import uuid_text
-from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
-from streaming.verify.group_fields import member_fields
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields, member_fields
 
 
 def topic_names(topics: Topics) -> dict[str, str]:

@@ -10,8 +10,15 @@ from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import SHARE
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_MEMBERS, GROUPS
-from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
-from streaming.verify.group_fields import group_fields, member_fields, topic_ids
+from streaming.verify.answer import (
+    IS_PENDING,
+    AnswerKey,
+    Answers,
+    Fields,
+    group_fields,
+    member_fields,
+    topic_ids,
+)
 
 _GROUP_COLUMNS = [name for name in GROUPS.schema.names if name != "log_partition"]
 _MEMBER_COLUMNS = [name for name in GROUP_MEMBERS.schema.names if name != "log_partition"]

@@ -22,9 +22,15 @@ from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from streaming.kafka.loader_rules import ClusterRules
 from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
-from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
+from streaming.verify.answer import (
+    IS_PENDING,
+    AnswerKey,
+    Answers,
+    Fields,
+    group_fields,
+    member_fields,
+)
 from streaming.verify.broker_answers import BrokerAnswers
-from streaming.verify.group_fields import group_fields, member_fields
 from streaming.verify.verification import compare
 from tests.differential.random_round import (
     LOG_PARTITIONS,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.lineage.relations import GroupTopics, Relations
-from streaming.lineage.told_groups import REPEAT_S, ToldGroups
+from streaming.lineage.relations import REPEAT_S, GroupTopics, Relations, ToldGroups
 from streaming.tables.reader import TableReader
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 

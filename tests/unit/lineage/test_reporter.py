@@ -11,8 +11,8 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.lineage import catalogue
 from streaming.lineage.catalogue import API_KEY, Catalogue
+from streaming.lineage.relations import REFUSED_S
 from streaming.lineage.reporter import LineageReporter
-from streaming.lineage.told_groups import REFUSED_S
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 

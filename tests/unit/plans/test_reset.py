@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.plans.clone import clone
 from streaming.plans.group_plan import GroupPlan
-from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_to_time
-from streaming.plans.topic_selection import TopicSelection
+from streaming.plans.reset import (
+    TopicSelection,
+    clone,
+    reset_to_earliest_kept,
+    reset_to_state,
+    reset_to_time,
+)
 from streaming.tables.reader import TableReader
 from tests.support.tables.planned_tables import MINUTE, create_planned_tables, offset, sample
 from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables, write_rows
