@@ -96,7 +96,7 @@ class _Sink(BaseModel, ABC):
 
     def repeat_of(self, repeat: timedelta | None) -> timedelta | None:
         """The time between two notices of a firing alert; `repeat` is that of its rule."""
-        return self.kept_alive_every or repeat
+        return repeat if self.kept_alive_every is None else self.kept_alive_every
 
 
 class StdoutSink(_Sink):

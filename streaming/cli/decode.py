@@ -30,7 +30,6 @@ TOPICS = (OFFSETS_TOPIC, *OTHER_TOPICS)
     "--topic",
     type=click.Choice(TOPICS),
     default=TOPICS[0],
-    show_default=True,
     help="Topic of the records.",
 )
 @option("--file", metavar="FILE", help="Log segment, or lines of hex: KEY [VALUE]; - is stdin.")

@@ -34,30 +34,30 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """The exit status that a shell reports for a process killed by SIGPIPE."""
 
-COMMANDS = (
-    "alert",
-    "api",
-    "broker",
-    "dashboard",
-    "decode",
-    "demo",
-    "expiring-offsets",
-    "explain",
-    "maintain",
-    "mcp",
-    "metrics",
-    "offsets",
-    "partition-for",
-    "plan",
-    "redecode",
-    "reload",
-    "run",
-    "show",
-    "simulate",
-    "sql",
-    "verify",
-)
-"""Each is defined in the module of `streaming.cli` with its name, `_` for `-`."""
+COMMANDS = {
+    "alert": "alert",
+    "api": "servers",
+    "broker": "broker",
+    "dashboard": "servers",
+    "decode": "decode",
+    "demo": "demo",
+    "expiring-offsets": "expiring_offsets",
+    "explain": "explain",
+    "maintain": "maintain",
+    "mcp": "servers",
+    "metrics": "servers",
+    "offsets": "offsets",
+    "partition-for": "partition_for",
+    "plan": "plan",
+    "redecode": "redecode",
+    "reload": "reload",
+    "run": "run",
+    "show": "show",
+    "simulate": "simulate",
+    "sql": "sql",
+    "verify": "verify",
+}
+"""The module of `streaming.cli` that defines each command, under its name with `_` for `-`."""
 
 STREAMING_EXTRA = {
     "delta",
@@ -98,8 +98,8 @@ class StateGroup(click.Group):
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS and name not in self.commands:
-            module = name.replace("-", "_")
-            command = getattr(import_module(f"streaming.cli.{module}"), module)
+            module = import_module(f"streaming.cli.{COMMANDS[name]}")
+            command = getattr(module, name.replace("-", "_"))
             for leaf in _leaf_commands(command):
                 leaf.params.extend(SHARED_OPTIONS)
             self.add_command(command, name)
@@ -241,7 +241,6 @@ SHARED_OPTIONS = (
         ["--log-format"],
         type=Choice(list(LOG_FORMATS)),
         default="text",
-        show_default=True,
         is_eager=True,
         expose_value=False,
         callback=_remember_log_format,
@@ -252,7 +251,6 @@ SHARED_OPTIONS = (
         ["--log-level"],
         type=Choice(["debug", "info", "warning", "error"]),
         default="info",
-        show_default=True,
         expose_value=False,
         callback=_configure_logging,
         help="Lowest level that is logged on stderr.",

@@ -39,10 +39,10 @@ CONFIG_FILE = "coordinator_state.config_file"
 
 
 class StateOption(click.Option):
-    """An option that can also be set in the environment."""
+    """An option that can also be set in the environment; `--help` shows its default."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
+        super().__init__(*args, **{"show_default": True, **attributes})
         name = self.opts[0].lstrip("-").replace("-", "_")
         self.envvar = f"{ENVIRONMENT_PREFIX}{name.upper()}"
 
@@ -183,7 +183,6 @@ port_option = partial(
     option,
     "--port",
     type=click.IntRange(min=0, max=65_535),
-    show_default=True,
     help="Port to listen on; 0 takes any free port.",
 )
 """For commands that serve HTTP; each sets its own `default`."""
@@ -196,7 +195,6 @@ as_of_option = option(
 consistent_option = option(
     "--consistent/--newest",
     default=True,
-    show_default=True,
     help="Read all tables as of one finished micro-batch, or the newest version of each, which may "
     "include a partly written micro-batch.",
 )
@@ -204,7 +202,6 @@ history_retention_option = option(
     "--history-retention",
     metavar="INTERVAL",
     default=DEFAULT_HISTORY_RETENTION,
-    show_default=True,
     help="How long offset_commits, group_events and log_offsets are kept; at least a day.",
 )
 log_partitions_option = option(
@@ -214,7 +211,6 @@ output_option = option(
     "--output",
     type=Choice(list(OUTPUTS)),
     default="text",
-    show_default=True,
     help="Aligned text, or JSON with one object per line.",
 )
 

@@ -190,7 +190,6 @@ def clone(
     "--unused-for",
     type=Duration(),
     default="7d",
-    show_default=True,
     help="Minimum time since the last activity of a group without members.",
 )
 @tables_option

@@ -70,11 +70,7 @@ def _option(
             metavar=_MAPPINGS[name],
             help=description,
         )
-    attributes: dict[str, Any] = {
-        "default": shown,
-        "show_default": shown is not None,
-        "metavar": metavar,
-    }
+    attributes: dict[str, Any] = {"default": shown, "metavar": metavar}
     value: dict[str, Any] = schema.get("anyOf", [schema])[0]
     match value:
         case {"type": "boolean"}:

@@ -70,7 +70,6 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
     "--rules",
     type=Choice(["default", "burrow"]),
     default="default",
-    show_default=True,
     help="For status: the rules that decide the status, those of this program or of Burrow.",
 )
 @history_options

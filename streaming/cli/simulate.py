@@ -26,35 +26,30 @@ from streaming.views.output import output_of
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     help="Random seed; the same seed gives the same log.",
 )
 @option(
     "--groups",
     type=click.IntRange(min=1),
     default=100,
-    show_default=True,
     help="Number of groups; each commits for ten partitions.",
 )
 @option(
     "--records",
     type=click.IntRange(min=1),
     default=100_000,
-    show_default=True,
     help="Approximate number of records.",
 )
 @option(
     "--workload",
     type=Choice(["groups", "commits"]),
     default="groups",
-    show_default=True,
     help="groups: every kind of group activity; commits: only offset commits, for large logs.",
 )
 @option(
     "--commit-interval",
     type=Duration(),
     default="5s",
-    show_default=True,
     help="Simulated time between two commits of a group; a longer interval gives a larger share of "
     "other record types.",
 )
@@ -68,7 +63,6 @@ from streaming.views.output import output_of
     "--consumer-protocol",
     type=click.FloatRange(min=0, max=1),
     default=0.2,
-    show_default=True,
     help="Share of the groups with members that use the protocol of KIP-848; not in Kafka 3.",
 )
 @option(
@@ -86,7 +80,6 @@ from streaming.views.output import output_of
     "--semantics",
     type=Choice([semantics.value for semantics in Semantics]),
     default=Semantics.COORDINATOR.value,
-    show_default=True,
     help="Coordinator to simulate: coordinator (Kafka 4) or scala (Kafka 3).",
 )
 @option(

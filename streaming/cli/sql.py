@@ -26,7 +26,6 @@ _OUTPUTS: dict[str, type[Output]] = {
     "--output",
     type=Choice(list(_OUTPUTS)),
     default="text",
-    show_default=True,
     help="Aligned text, one JSON object per line, CSV with unchanged values, or CSV whose values a "
     "spreadsheet does not run as formulas.",
 )

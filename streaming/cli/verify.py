@@ -40,14 +40,12 @@ _COLUMNS = ("answer", "field", "broker", "tables")
     "--timeout",
     type=click.FloatRange(min=0),
     default=60.0,
-    show_default=True,
     help="Maximum seconds for the tables to catch up with the log.",
 )
 @option(
     "--settle-timeout",
     type=Duration(),
     default="30s",
-    show_default=True,
     help="How long to repeat the comparison of answers that change meanwhile.",
 )
 @option(

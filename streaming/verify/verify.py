@@ -26,8 +26,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeAlias
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
@@ -48,51 +48,13 @@ _POLL_S = 0.2
 _MOST_GROUPS_ASKED_AGAIN = 200
 
 
-class Broker(Protocol):
-    """The reference side, such as `streaming.verify.broker_answers.BrokerAnswers`."""
-
-    def answers(
-        self,
-        group_ids: Collection[str] | None = None,
-        pending: Iterable[tuple[str, str, int]] = (),
-    ) -> Answers:
-        """The current answers of the coordinators."""
-
-    def high_watermarks(self) -> Mapping[int, int]:
-        """The high watermark of every log partition."""
-
-    def topic_names(self, topic_ids: Collection[str]) -> Mapping[str, str]:
-        """The names by topic id of the topics that exist in the cluster."""
-
-
 OnBehind: TypeAlias = Callable[[Mapping[int, int]], None]
 """Called with the number of record offsets that the tables lack, by log partition."""
 
 
-class Tables(Protocol):
-    """One snapshot of the side to check: `streaming.verify.table_answers.TableAnswers`."""
-
-    @property
-    def next_offsets(self) -> Mapping[int, int]:
-        """The next offset of each log partition."""
-
-    def topic_ids(self, group_ids: Collection[str] | None = None) -> set[str]:
-        """The topic ids in assignments of members of these groups, or of all groups."""
-
-    def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
-        """The (group, topic, partition)s with a pending commit."""
-
-    def answers(
-        self,
-        group_ids: Collection[str] | None = None,
-        topic_names: Mapping[str, str] | None = None,
-    ) -> Answers:
-        """The answers of the tables; `topic_names` has the topics that exist in the cluster."""
-
-
 def verify(
-    broker: Broker,
-    snapshot: Callable[[], Tables],
+    broker: BrokerAnswers,
+    snapshot: Callable[[], TableAnswers],
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     settle_timeout_s: float = DEFAULT_SETTLE_TIMEOUT_S,
@@ -158,8 +120,8 @@ def _rounds(key: AnswerKey) -> int:
 
 
 def _compared_once(
-    broker: Broker,
-    snapshot: Callable[[], Tables],
+    broker: BrokerAnswers,
+    snapshot: Callable[[], TableAnswers],
     groups: Collection[str] | None,
     is_wanted: Callable[[int], bool],
     timeout_s: float,
@@ -239,11 +201,11 @@ def _sample(broker: BrokerAnswers, reader: TableReader, group_count: int) -> lis
 
 
 def _caught_up(
-    snapshot: Callable[[], Tables],
+    snapshot: Callable[[], TableAnswers],
     high_watermarks: Mapping[int, int],
     timeout_s: float,
     ask_again: OnBehind,
-) -> Tables | dict[int, int]:
+) -> TableAnswers | dict[int, int]:
     """The first snapshot that has reached the high watermarks, or else the missing offsets.
 
     After the timeout returns the number of missing record offsets by log partition. Calls

@@ -15,6 +15,7 @@ from coordinator_state.insight.group_status import StatusRules
 from streaming.alerts.alert import AlertKey, AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import read_alerts
+from streaming.alerts.sinks import AlertmanagerSink
 from streaming.tables.creation import set_properties
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, PROPERTY_STATUS_RULES
@@ -143,7 +144,7 @@ def test_a_short_outage_is_logged_once_and_not_told(
 def test_alertmanager_hears_of_it_while_the_tables_cannot_be_read(
     tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.alerts.sinks._ALERTMANAGER_RESEND", timedelta(0))
+    monkeypatch.setattr(AlertmanagerSink, "kept_alive_every", timedelta(0))
     rules = Path(write_rules(tmp_path, receiver.url))
     rules.write_text(rules.read_text().replace("webhook", "alertmanager"))
     lag_of(tables, 50)

@@ -16,7 +16,7 @@ import pytest
 
 import streaming.kafka.group_location
 import streaming.local.broker.embedded
-from streaming.cli.serving import clusters_of
+from streaming.cli.servers import clusters_of
 from streaming.kafka.group_location import GroupLocation
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of

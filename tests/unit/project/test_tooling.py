@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from streaming.cli.dashboard import DEFAULT_PORT as DASHBOARD_PORT
-from streaming.cli.metrics import DEFAULT_PORT as METRICS_PORT
+from streaming.cli.servers import DASHBOARD_PORT, METRICS_PORT
 from tests.every_python import __main__ as every_python
 from tests.every_python.__main__ import find_python
 from tests.support.deploy.schemas import schema_errors

@@ -118,7 +118,12 @@ def verified(broker: Broker, *snapshots: Tables, **options: Any) -> Verification
             yield snapshots[-1]
 
     turn = turns()
-    return verify(broker, lambda: next(turn), timeout_s=0, settle_timeout_s=0, **options)
+    return verified_by(broker, lambda: next(turn), timeout_s=0, settle_timeout_s=0, **options)
+
+
+def verified_by(broker: Any, snapshot: Any, **options: Any) -> Verification:
+    """Verify with fakes of both sides."""
+    return verify(broker, snapshot, **options)
 
 
 def test_what_both_sides_answer_alike_is_equal_and_counted_by_kind() -> None:
@@ -239,7 +244,7 @@ def test_a_changing_answer_is_equal_if_the_tables_give_one_of_its_values() -> No
     first, pending, still_pending = Tables({}, next_offsets={0: 10}), late, late
     snapshots = iter([first, first, pending, still_pending, read])
 
-    result = verify(broker, lambda: next(snapshots), timeout_s=10, settle_timeout_s=0)
+    result = verified_by(broker, lambda: next(snapshots), timeout_s=10, settle_timeout_s=0)
 
     assert result.is_equal
     assert result.is_complete
@@ -271,7 +276,7 @@ def test_changing_answers_are_compared_until_the_time_is_over(
     clock = SimpleNamespace(monotonic=seconds.__next__)
     monkeypatch.setattr("streaming.verify.verify.time", clock)
 
-    result = verify(broker, lambda: Tables(offset(-5)), timeout_s=0, settle_timeout_s=20)
+    result = verified_by(broker, lambda: Tables(offset(-5)), timeout_s=0, settle_timeout_s=20)
 
     assert next(seconds) > 20
     assert len(broker.asked) > 2 * LEAST_ROUNDS
