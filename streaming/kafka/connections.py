@@ -29,10 +29,9 @@ from kafka.protocol.sasl import (
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.access_tokens import EndpointTokens
-from streaming.kafka.frames import FrameParser
 from streaming.kafka.refusals import REFUSED_LOGINS, is_tls_fault, login_advice, tls_advice
 from streaming.kafka.secrets import require_no_login
-from streaming.kafka.sockets import DIRECT, tls_context
+from streaming.kafka.sockets import DIRECT, FrameParser, tls_context
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +83,7 @@ class BrokerConnections:
 
     Attributes:
         bootstrap_servers: HOST:PORT, several separated by commas.
-        has_contact: whether a broker has answered a request; until then connecting has a shorter
-            timeout.
+        has_worked: whether these settings have worked, here or elsewhere.
     """
 
     def __init__(
@@ -98,8 +96,8 @@ class BrokerConnections:
         _quieten_connection_loggers()
         require_no_login(bootstrap_servers)
         self.bootstrap_servers = bootstrap_servers
-        self.has_contact = False
-        self._has_worked = has_worked
+        self.has_worked = has_worked
+        self._has_contact = False
         self._tokens = kafka_config.get("sasl_oauth_token_provider")
         config = {
             "proxy_url": DIRECT,
@@ -132,6 +130,10 @@ class BrokerConnections:
     def short_answer_timeout_ms(self) -> int:
         """The timeout for a small answer; the user's `request.timeout.ms` if it is set."""
         return self.request_timeout_ms if self._has_own_timeout else _SHORT_ANSWER_TIMEOUT_MS
+
+    def note_contact(self) -> None:
+        """Record that a broker has answered a request: connecting may take longer from now on."""
+        self.has_worked = self._has_contact = True
 
     def run(self, coroutine: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine on the IO thread and return its result."""
@@ -211,11 +213,10 @@ class BrokerConnections:
 
     def _refusal(self, text: str) -> Exception:
         """Return a transient failure if the settings have worked before, else a permanent error."""
-        is_transient = self._has_worked or self.has_contact
-        return TransientFailure(text) if is_transient else ConfigurationError(text)
+        return TransientFailure(text) if self.has_worked else ConfigurationError(text)
 
     async def _connection(self, node_id: NodeId) -> Any:
-        timeout_ms = None if self.has_contact else _FIRST_CONNECT_TIMEOUT_MS
+        timeout_ms = None if self._has_contact else _FIRST_CONNECT_TIMEOUT_MS
         # Not the manager's `send`: after a failure it would start kafka-python's metadata loop.
         connection = self._manager.get_connection(
             node_id, timeout_ms=timeout_ms, refresh_metadata_on_err=False
@@ -227,8 +228,9 @@ class BrokerConnections:
         except kafka_errors.KafkaTimeoutError as error:
             connection.close(error)
             raise
-        # kafka-python creates the parser itself and has no setting for another class.
-        connection.parser.__class__ = FrameParser
+        if not isinstance(connection.parser, FrameParser):
+            # kafka-python creates the parser itself and has no setting for another class.
+            connection.parser = FrameParser(connection.parser)
         # A client quota pauses the connection, and sending on a paused connection fails.
         while connection.connected and connection.paused:
             await self._net.sleep(_PAUSE_POLL_S)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -24,37 +23,24 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TransientFailure
-from streaming.kafka.leader_epochs import LeaderEpochs
-from streaming.kafka.leaders import LogDescription, TopicLeaders
+from streaming.kafka.leaders import RETRY_TIMEOUT_MS, TopicClient
 from streaming.kafka.log_requests import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
+    FetchFrom,
+    fetch_request,
     list_offsets_request,
 )
-from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, agreed_ends, log_offset
+from streaming.kafka.seen_log import OffsetAndEpoch, log_offset, partitions_of
 
 logger = logging.getLogger(__name__)
 
-__all__ = [
-    "FetchedRecords",
-    "LogClient",
-    "LogDescription",
-    "OffsetAndEpoch",
-    "shared_log_client",
-]
-
-FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
-RETRY_TIMEOUT_MS: Final = 600_000
-TRIES_ONCE_MS: Final = 1
-"""For callers with their own retries: the first failure raises, and nothing is logged."""
 DEFAULT_MAX_BYTES: Final = 16 << 20
 DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
 
 _SHORT_ANSWER_BYTES: Final = 64 << 10
 LARGEST_MAX_BYTES: Final = RECEIVE_MESSAGE_MAX_BYTES // 2
-_READ_UNCOMMITTED: Final = 0
-_NO_SESSION: Final = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,114 +52,11 @@ class FetchedRecords:
 
     records: bytes
     high_watermark: int
-    log_start_offset: int
     is_unreadable: bool = False
 
 
-class LogClient:
-    """Reads one topic's log from its leaders, and follows leader changes.
-
-    Calls block and retry transient failures (a moved leader, a restarting broker). Only one thread
-    at a time may call. Until the first leader has answered, the shorter `first_contact_timeout_ms`
-    applies. A caller that knows that the cluster exists passes `retry_timeout_ms` for both.
-
-    Args:
-        bootstrap_servers: HOST:PORT, several separated by commas.
-        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
-        topic: the topic to read.
-        first_contact_timeout_ms: how long calls retry until a leader has answered once.
-        retry_timeout_ms: how long calls retry after that.
-        stop: an event that ends the retries.
-
-    All methods raise:
-        ConfigurationError: no broker at the address, no such topic, no authorisation, a wrong
-            security setting, or another cluster or topic than before.
-        LogTruncated: a leader lacks an expected record offset, see `expect`.
-        TimeoutError: no leader gave a usable answer for `retry_timeout_ms`.
-    """
-
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        kafka_config: Mapping[str, Any] | None = None,
-        topic: str = OFFSETS_TOPIC,
-        *,
-        first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
-        retry_timeout_ms: int = RETRY_TIMEOUT_MS,
-        stop: threading.Event | None = None,
-    ) -> None:
-        self.topic = topic
-        self._leaders = TopicLeaders(
-            bootstrap_servers,
-            kafka_config or {},
-            topic,
-            first_contact_timeout_ms=first_contact_timeout_ms,
-            retry_timeout_ms=retry_timeout_ms,
-            stop=stop or threading.Event(),
-        )
-        self._epochs = LeaderEpochs()
-
-    def describe(self) -> LogDescription:
-        """Return the topic's ids and leaders from the cached metadata."""
-
-        async def attempt() -> LogDescription:
-            return self._leaders.description
-
-        return self._leaders.with_retries("describe the topic", attempt)
-
-    def refresh(self) -> LogDescription:
-        """Fetch the metadata again, and return the topic's ids and leaders.
-
-        Raises:
-            LogChanged: the topic was deleted and created again.
-        """
-        self._leaders.expire_metadata()
-        return self.describe()
-
-    def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
-        """Read these log partitions only from leaders that have the log up to `seen` (KIP-320).
-
-        A leader of a later epoch is first asked where the seen epoch ended. If it ended below the
-        seen record offset, every call raises `LogTruncated`.
-        """
-        self._leaders.expect(seen)
-
-    def agreed_ends(self, seen: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
-        """Return the end of the common part of each log and the records read from it (KIP-320).
-
-        In an intact log this is the seen offset. The result omits a log partition if its leader
-        does not know it.
-        """
-
-        async def attempt() -> dict[int, int | None]:
-            agreed, failure = await agreed_ends(self._leaders, seen)
-            if failure is not None:
-                raise failure
-            return agreed
-
-        ends = self._leaders.with_retries("look up leader epochs", attempt)
-        return {p: end for p, end in ends.items() if end is not None}
-
-    def with_entries(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[int, OffsetAndEpoch]:
-        """Add the last leader epochs of the records below each offset.
-
-        They remain unknown if the leader is not of the given epoch any more, or cannot say.
-        """
-        asked = {
-            p: end
-            for p, end in ends.items()
-            if end.leader_epoch != NO_LEADER_EPOCH and not self._epochs.has(p, end)
-        }
-        try:
-            if asked:
-                self._leaders.with_retries(
-                    "look up leader epochs", lambda: self._epochs.look_up(self._leaders, asked)
-                )
-        except LogChanged:
-            raise
-        except (ConfigurationError, TimeoutError) as error:
-            logger.debug("cannot look up leader epochs: %(error)s", {"error": error})
-        return {p: end._replace(entries=self._epochs.below(p, end)) for p, end in ends.items()}
+class LogClient(TopicClient):
+    """Reads one topic's log from its leaders, and follows leader changes."""
 
     def earliest_offsets(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
         """Return the log start of log partitions; None means all."""
@@ -224,45 +107,46 @@ class LogClient:
         Raises:
             LogTruncated: a fetch offset is not in the log.
         """
-        leaders = self._leaders
+        connections = self.connections
+        answer_ms = (
+            connections.short_answer_timeout_ms
+            if max_bytes <= _SHORT_ANSWER_BYTES
+            else connections.request_timeout_ms
+        )
+
+        def request_for(log_partitions: list[int]) -> FetchRequest:
+            most_bytes = min(max_partition_bytes, LARGEST_MAX_BYTES)
+            places = {
+                at: FetchFrom(fetch_offsets[at.partition], most_bytes, leader_epoch)
+                for at, leader_epoch in self.leader_epochs(log_partitions).items()
+            }
+            return fetch_request(
+                places,
+                {self.topic: self.topic_uuid},
+                max_bytes=min(max_bytes, LARGEST_MAX_BYTES),
+                max_wait_ms=max_wait_ms,
+            )
 
         async def attempt() -> dict[int, FetchedRecords]:
             fetched: dict[int, FetchedRecords] = {}
-            answers, failure = await leaders.ask(
-                fetch_offsets,
-                lambda group: self._fetch_request(
-                    {log_partition: fetch_offsets[log_partition] for log_partition in group},
-                    max_bytes=max_bytes,
-                    max_partition_bytes=max_partition_bytes,
-                    max_wait_ms=max_wait_ms,
-                ),
-                timeout_ms=max_wait_ms
-                + (
-                    leaders.short_answer_timeout_ms
-                    if max_bytes <= _SHORT_ANSWER_BYTES
-                    else leaders.request_timeout_ms
-                ),
-            )
+            answers, failure = await self.ask(fetch_offsets, request_for, max_wait_ms + answer_ms)
             for answer in answers:
-                leaders.check(answer.error_code, "fetch")
+                self.check(answer.error_code, "fetch")
                 for data in (data for topic in answer.responses for data in topic.partitions):
                     log_partition = data.partition_index
                     try:
-                        if data.error_code == kafka_errors.OffsetOutOfRangeError.errno:
-                            await self._raise_truncated(log_partition, fetch_offsets[log_partition])
-                        if data.error_code != kafka_errors.CorruptRecordError.errno:
-                            leaders.check(data.error_code, f"log partition {log_partition}")
+                        records = await self._fetched(data, fetch_offsets[log_partition])
                     except TransientFailure as error:
                         failure = error
                     else:
-                        fetched[log_partition] = _fetched_records(data)
+                        fetched[log_partition] = records
             if failure is not None:
-                leaders.expire_metadata()
+                self.expire_metadata()
                 if not fetched:
                     raise failure
             return fetched
 
-        return leaders.with_retries("fetch", attempt)
+        return self.with_retries("fetch", attempt)
 
     def log_sizes(self) -> dict[int, int]:
         """Return the size in bytes of each log partition on its leader (DescribeLogDirs).
@@ -278,8 +162,8 @@ class LogClient:
             return DescribeLogDirsRequest(topics=[topic])
 
         async def attempt() -> dict[int, int]:
-            led = self._leaders.description.with_leader
-            answers, failure = await self._leaders.ask(led, request_for)
+            led = self.description.with_leader
+            answers, failure = await self.ask(led, request_for)
             if failure is not None:
                 raise failure
             return {
@@ -291,11 +175,7 @@ class LogClient:
                 if topic.name == self.topic and not data.is_future_key
             }
 
-        return self._leaders.with_retries("describe the log directories", attempt)
-
-    def close(self) -> None:
-        """Close the connections and end the IO thread."""
-        self._leaders.close()
+        return self.with_retries("describe the log directories", attempt)
 
     def _list_offsets(
         self, operation: str, timestamp: int, log_partitions: Collection[int] | None
@@ -309,19 +189,45 @@ class LogClient:
     def _ask_offsets(
         self, operation: str, timestamp: int, log_partitions: Collection[int] | None
     ) -> dict[int, Any]:
-        return self._leaders.ask_every(
-            operation,
-            self.describe().leaders if log_partitions is None else log_partitions,
-            lambda group: list_offsets_request(
-                self.topic, self._leaders.leader_epochs(group), timestamp
-            ),
-            lambda data: data.partition_index,
+        """Return the answer of each log partition; retry only those that have not answered."""
+        wanted = self.describe().leaders if log_partitions is None else log_partitions
+        answer_by_partition: dict[int, Any] = {}
+
+        async def attempt() -> None:
+            missing = [p for p in wanted if p not in answer_by_partition]
+            answers, failure = await self.ask(
+                missing, lambda group: list_offsets_request(self.leader_epochs(group), timestamp)
+            )
+            for data in partitions_of(answers):
+                try:
+                    self.check(data.error_code, f"log partition {data.partition_index}")
+                except TransientFailure as error:
+                    failure = error
+                else:
+                    answer_by_partition[data.partition_index] = data
+            if failure is not None:
+                raise failure
+
+        self.with_retries(operation, attempt)
+        return answer_by_partition
+
+    async def _fetched(self, data: Any, fetch_offset: int) -> FetchedRecords:
+        log_partition = data.partition_index
+        if data.error_code == kafka_errors.OffsetOutOfRangeError.errno:
+            await self._raise_truncated(log_partition, fetch_offset)
+        is_unreadable = data.error_code == kafka_errors.CorruptRecordError.errno
+        if not is_unreadable:
+            self.check(data.error_code, f"log partition {log_partition}")
+        return FetchedRecords(
+            records=data.records or b"",
+            high_watermark=data.high_watermark,
+            is_unreadable=is_unreadable,
         )
 
     async def _raise_truncated(self, log_partition: int, fetch_offset: int) -> None:
         """Raise `LogTruncated`, or `TransientFailure` if the offset is in the log."""
-        log_start = await log_offset(self._leaders, log_partition, EARLIEST)
-        log_end = await log_offset(self._leaders, log_partition, LATEST)
+        log_start = await log_offset(self, log_partition, EARLIEST)
+        log_end = await log_offset(self, log_partition, LATEST)
         if log_start <= fetch_offset <= log_end:
             raise TransientFailure(
                 f"log partition {log_partition}: fetch offset {fetch_offset} was out of range"
@@ -334,52 +240,9 @@ class LogClient:
             log_end=log_end,
         )
 
-    def _fetch_request(
-        self,
-        fetch_offsets: Mapping[int, int],
-        *,
-        max_bytes: int,
-        max_partition_bytes: int,
-        max_wait_ms: int,
-    ) -> FetchRequest:
-        Topic = FetchRequest.FetchTopic
-        leader_epochs = self._leaders.leader_epochs(fetch_offsets)
-        partitions = [
-            Topic.FetchPartition(
-                partition=log_partition,
-                current_leader_epoch=leader_epochs[log_partition],
-                fetch_offset=fetch_offset,
-                last_fetched_epoch=NO_LEADER_EPOCH,
-                log_start_offset=-1,
-                partition_max_bytes=min(max_partition_bytes, LARGEST_MAX_BYTES),
-            )
-            for log_partition, fetch_offset in fetch_offsets.items()
-        ]
-        topic = Topic(topic=self.topic, topic_id=self._leaders.topic_uuid, partitions=partitions)
-        return FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=1,
-            max_bytes=min(max_bytes, LARGEST_MAX_BYTES),
-            isolation_level=_READ_UNCOMMITTED,
-            topics=[topic],
-            rack_id="",
-            # The first version with record batches of magic 2 in its responses.
-            min_version=4,
-            **_NO_SESSION,
-        )
-
 
 def _offsets(positions: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
     return {log_partition: at.offset for log_partition, at in positions.items()}
-
-
-def _fetched_records(data: Any) -> FetchedRecords:
-    return FetchedRecords(
-        records=data.records or b"",
-        high_watermark=data.high_watermark,
-        log_start_offset=-1 if data.log_start_offset is None else data.log_start_offset,
-        is_unreadable=data.error_code == kafka_errors.CorruptRecordError.errno,
-    )
 
 
 _shared_clients: dict[tuple[Any, ...], LogClient] = {}
@@ -413,7 +276,7 @@ def shared_log_client(
             bootstrap_servers,
             kafka_client_config(kafka_options),
             topic,
-            first_contact_timeout_ms=retry_timeout_ms,
             retry_timeout_ms=retry_timeout_ms,
+            has_worked=True,
         )
     return _shared_clients[key]

@@ -8,7 +8,7 @@ coordinator is loading, moving or unreachable. Needs Kafka 3.0 or later (OffsetF
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -22,29 +22,29 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import OffsetFetchRequest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, FindCoordinatorRequest
 
 from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS
 from coordinator_state.replay.partitioner import partition_for
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
+from streaming.errors import ConfigurationError
+from streaming.kafka.client import KafkaClient, chunks
 from streaming.kafka.connections import TransientFailure
+from streaming.kafka.log_requests import metadata_request
 from streaming.kafka.messages import (
     ConsumerGroupDescribeRequest,
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
 from streaming.kafka.offset_fetch import NO_ERROR, OffsetFetchAnswer
-from streaming.kafka.retrying_client import (
-    GROUPS_PER_REQUEST,
-    RetryingClient,
-    check,
-    chunks,
-)
 
+# Keeps an answer to a few megabytes, even for groups with thousands of partitions.
+_GROUPS_PER_REQUEST: Final = 200
+_KEYS_PER_REQUEST: Final = 1_000
 # A streams group that cannot be described fails the whole request, so each has its own request.
 _DESCRIBE_REQUESTS: Final = {
-    CONSUMER: (ConsumerGroupDescribeRequest, GROUPS_PER_REQUEST),
-    SHARE: (ShareGroupDescribeRequest, GROUPS_PER_REQUEST),
+    CONSUMER: (ConsumerGroupDescribeRequest, _GROUPS_PER_REQUEST),
+    SHARE: (ShareGroupDescribeRequest, _GROUPS_PER_REQUEST),
     STREAMS: (StreamsGroupDescribeRequest, 1),
 }
 _TOPICS_PER_REQUEST: Final = 1_000
@@ -52,6 +52,12 @@ _OFFSETS_RETENTION: Final = "offsets.retention.minutes"
 _TRANSACTION_MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _SOFTWARE: Final = "coordinator-state"
 _DELETE_RETENTION: Final = "delete.retention.ms"
+_MISSING_ACLS: Final = {
+    kafka_errors.ClusterAuthorizationFailedError: "DescribeConfigs on the cluster",
+    kafka_errors.GroupAuthorizationFailedError: "Describe on the groups asked for (on group * for "
+    "all)",
+    kafka_errors.TopicAuthorizationFailedError: "Describe on the topics that the groups read",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +95,8 @@ class Coordinator:
     port: int
 
 
-class GroupAdmin(RetryingClient):
-    """Asks a cluster about its groups; see `RetryingClient` for the errors of all methods."""
+class GroupAdmin(KafkaClient):
+    """Asks a cluster about its groups; see `KafkaClient` for the errors of all methods."""
 
     def list_groups(self) -> dict[str, ListedGroup]:
         """Return every group of the cluster that this client is authorised to see."""
@@ -109,7 +115,7 @@ class GroupAdmin(RetryingClient):
                     )
             return groups
 
-        return self.with_retries(attempt)
+        return self.with_retries("list the groups", attempt)
 
     def describe_members(self, group_ids: Collection[str]) -> dict[str, dict[str, DescribedMember]]:
         """Return the members by member id, for each of the groups that is classic and Stable."""
@@ -118,7 +124,7 @@ class GroupAdmin(RetryingClient):
             answer = await self.send(node_id, DescribeGroupsRequest(groups=groups))
             return list(answer.groups)
 
-        described = self.ask_coordinators(group_ids, ask, "describe the group")
+        described = self._ask_coordinators(group_ids, ask, "describe the group")
         return {
             group_id: {
                 member.member_id: DescribedMember(
@@ -148,7 +154,7 @@ class GroupAdmin(RetryingClient):
                     group.error_code = kafka_errors.GroupIdNotFoundError.errno
             return list(answer.groups)
 
-        described = self.ask_coordinators(
+        described = self._ask_coordinators(
             group_ids, ask, f"describe the {group_type} group", groups_per_request
         )
         return {group_id: group for group_id, group in described.items() if not group.error_code}
@@ -157,28 +163,17 @@ class GroupAdmin(RetryingClient):
         """Return the version of each broker that answers; at least one does."""
         # A broker refuses a request without the name and version of the client (KIP-511).
         client = {"client_software_name": _SOFTWARE, "client_software_version": "1"}
-        connections = self._connections
 
         async def attempt() -> list[BrokerVersion]:
-            timeout_ms = connections.short_answer_timeout_ms
-            sent = [
-                connections.begin(
-                    connections.send, node_id, ApiVersionsRequest(**client), timeout_ms
-                )
-                for node_id in self.nodes
-            ]
-            versions, failure = [], TransientFailure("the cluster has no brokers")
-            for answer in sent:
-                try:
-                    versions.append(_broker_version(await answer))
-                except TransientFailure as error:
-                    # A broker that is down stays in the metadata for a while.
-                    failure = error
-            if not versions:
+            requests = [(node_id, ApiVersionsRequest(**client)) for node_id in self.nodes]
+            # A broker that is down stays in the metadata for a while.
+            answers, failure = await self.send_all(requests)
+            versions = [_broker_version(answer) for answer in answers if answer is not None]
+            if failure is not None and not versions:
                 raise failure
             return versions
 
-        return self.with_retries(attempt)
+        return self.with_retries("ask for the API versions", attempt)
 
     def offsets_retention_ms(self) -> int:
         """Return `offsets.retention.minutes` of a broker, in milliseconds."""
@@ -222,7 +217,7 @@ class GroupAdmin(RetryingClient):
             (config,) = result.configs
             return int(config.value)
 
-        return self.with_retries(attempt)
+        return self.with_retries(f"read {name}", attempt)
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
         """Return topic names by topic id (in Kafka's text form).
@@ -234,23 +229,14 @@ class GroupAdmin(RetryingClient):
         async def attempt() -> dict[str, str]:
             name_by_id: dict[str, str] = {}
             for chunk in chunks(sorted(topic_ids), _TOPICS_PER_REQUEST):
-                request = MetadataRequest(
-                    topics=[
-                        MetadataRequest.MetadataRequestTopic(
-                            topic_id=uuid_from_text(topic_id), name=None
-                        )
-                        for topic_id in chunk
-                    ],
-                    allow_auto_topic_creation=False,
-                    min_version=12,
-                )
+                request = metadata_request((), map(uuid_from_text, chunk))
                 answer = await self.send(self.nodes[0], request)
                 for topic in answer.topics:
                     if not topic.error_code and topic.name:
                         name_by_id[uuid_text(topic.topic_id)] = topic.name
             return name_by_id
 
-        return self.with_retries(attempt)
+        return self.with_retries("list the names of topics", attempt)
 
     def unauthorised_topics(self, topics: Collection[str]) -> set[str]:
         """Return the topics that this client may not describe: OffsetFetch omits their offsets."""
@@ -258,12 +244,7 @@ class GroupAdmin(RetryingClient):
         async def attempt() -> set[str]:
             unauthorised: set[str] = set()
             for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
-                request = MetadataRequest(
-                    topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in chunk],
-                    allow_auto_topic_creation=False,
-                    min_version=4,
-                )
-                answer = await self.send(self.nodes[0], request)
+                answer = await self.send(self.nodes[0], metadata_request(chunk))
                 unauthorised |= {
                     topic.name
                     for topic in answer.topics
@@ -271,7 +252,7 @@ class GroupAdmin(RetryingClient):
                 }
             return unauthorised
 
-        return self.with_retries(attempt)
+        return self.with_retries("describe topics", attempt)
 
     def offset_fetch(
         self,
@@ -296,7 +277,7 @@ class GroupAdmin(RetryingClient):
             answer = await self.send(node_id, request)
             return list(answer.groups)
 
-        fetched = self.ask_coordinators(partitions, ask, "fetch the offsets of group")
+        fetched = self._ask_coordinators(partitions, ask, "fetch the offsets of group")
         return {group_id: list(_offset_answers(group)) for group_id, group in fetched.items()}
 
     def await_coordinators(self, log_partitions: int) -> None:
@@ -317,12 +298,84 @@ class GroupAdmin(RetryingClient):
         """Return the broker that coordinates a group."""
 
         async def attempt() -> Coordinator:
-            coordinator = (await self.find_coordinators([group_id]))[group_id]
+            coordinator = (await self._find_coordinators([group_id]))[group_id]
             return Coordinator(
                 node_id=coordinator.node_id, host=coordinator.host, port=coordinator.port
             )
 
-        return self.with_retries(attempt)
+        return self.with_retries("find the coordinator", attempt)
+
+    def _ask_coordinators(
+        self,
+        group_ids: Collection[str],
+        ask: Callable[[int, list[str]], Awaitable[list[Any]]],
+        operation: str,
+        groups_per_request: int = _GROUPS_PER_REQUEST,
+    ) -> dict[str, Any]:
+        """Return the coordinator's answer for each group; retry only groups without an answer."""
+        answered: dict[str, Any] = {}
+
+        async def attempt() -> None:
+            missing = [group for group in group_ids if group not in answered]
+            by_node: dict[int, list[str]] = defaultdict(list)
+            for group_id, coordinator in (await self._find_coordinators(missing)).items():
+                by_node[coordinator.node_id].append(group_id)
+            failure: TransientFailure | None = None
+            for node_id, groups in by_node.items():
+                for chunk in chunks(groups, groups_per_request):
+                    for group in await ask(node_id, chunk):
+                        try:
+                            check(group.error_code, f"{operation} {group.group_id}")
+                        except TransientFailure as error:
+                            failure = error
+                        else:
+                            answered[group.group_id] = group
+            if failure is not None:
+                raise failure
+
+        self.with_retries(f"{operation}s", attempt)
+        return answered
+
+    async def _find_coordinators(self, group_ids: Iterable[str]) -> dict[str, Any]:
+        """Return FindCoordinator's answers by group id; within an attempt."""
+        coordinator_by_group: dict[str, Any] = {}
+        for keys in chunks(group_ids, _KEYS_PER_REQUEST):
+            request = FindCoordinatorRequest(
+                key_type=CoordinatorType.GROUP.value, coordinator_keys=keys, min_version=4
+            )
+            answer = await self.send(self.nodes[0], request)
+            for coordinator in answer.coordinators:
+                check(coordinator.error_code, f"find the coordinator of {coordinator.key}")
+                coordinator_by_group[coordinator.key] = coordinator
+        return coordinator_by_group
+
+
+def check(error_code: int, operation: str, acl: str | None = None) -> None:
+    """Raise the error of an error code; an unknown group id is an answer, not an error.
+
+    `acl` is the one that the operation needs, if it is not the usual one of such an error.
+
+    Raises:
+        ConfigurationError: missing authorisation, or a feature of the cluster that is off.
+        TransientFailure: Kafka marks the error as retriable.
+        kafka.errors.KafkaError: any other error.
+    """
+    if error_code in (0, kafka_errors.GroupIdNotFoundError.errno):
+        return
+    kind = kafka_errors.for_code(error_code)
+    if issubclass(kind, kafka_errors.AuthorizationError):
+        raise ConfigurationError(
+            f"not authorised to {operation} ({kind.__name__}): this client's principal needs the "
+            f"ACL {acl or _MISSING_ACLS.get(kind, 'Describe on it')}"
+        )
+    if kind is kafka_errors.UnsupportedVersionError:
+        raise ConfigurationError(
+            f"cannot {operation}: the brokers refuse the request, because the "
+            "feature of this group type is off in the cluster (see kafka-features.sh describe)"
+        )
+    if kind.retriable:
+        raise TransientFailure(f"{operation}: {kind.__name__}")
+    raise kind(f"cannot {operation}")
 
 
 def _broker_version(answer: Any) -> BrokerVersion:

@@ -1,35 +1,34 @@
-"""The leaders of one topic's partitions: metadata, requests to leaders, and retries.
-
-Metadata is fetched on first use and after every failure, never by a timer.
-
-Transient failures are retried with exponential back-off: moved leaders, restarting brokers, lost
-connections, timeouts, and after the first contact also refused logins. The first contact has a
-shorter timeout and ends with a `ConfigurationError`: retries do not fix a wrong address or setting.
-"""
+"""The leaders of one topic's partitions, and requests to them."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import tenacity
 from kafka import errors as kafka_errors
-from kafka.protocol.metadata import MetadataRequest
 
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.errors import ConfigurationError, LogChanged, NotAuthorised, TopicMissing
-from streaming.kafka.connections import BrokerConnections, TransientFailure
-from streaming.kafka.outage import LOGGED_AFTER_S, Outage
-from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
+from streaming.kafka.client import FIRST_CONTACT_TIMEOUT_MS, KafkaClient
+from streaming.kafka.connections import TransientFailure
+from streaming.kafka.leader_epochs import LeaderEpochs
+from streaming.kafka.log_requests import metadata_request
+from streaming.kafka.partition_offsets import TopicPartition
+from streaming.kafka.seen_log import OffsetAndEpoch, SeenLog, agreed_ends
+
+logger = logging.getLogger(__name__)
+
+RETRY_TIMEOUT_MS: Final = 600_000
+"""Of a run, which outlasts the restart of a broker."""
 
 ELECTION_S: Final = 30.0
 """Longer than an election of a leader takes."""
-
-T = TypeVar("T")
 
 _CREATED: Final = {
     "__consumer_offsets": "; a cluster creates __consumer_offsets when its first consumer group "
@@ -38,7 +37,6 @@ _CREATED: Final = {
     "__share_group_state": "; a cluster creates __share_group_state for its first share group",
 }
 """When a broker creates an internal topic."""
-_LONGEST_BACKOFF_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,47 +81,55 @@ def of_topic(topic: str) -> str:
     return "" if topic == OFFSETS_TOPIC else f" of {topic}"
 
 
-class TopicLeaders:
-    """Sends requests to the leaders of a topic's partitions, on an IO thread of kafka-python.
+class TopicClient(KafkaClient):
+    """Sends requests to the leaders of a topic's partitions.
 
-    `with_retries` and `ask_every` block the caller. Coroutines run on the IO thread, within an
-    attempt of `with_retries`. The first attempt connects.
+    Calls also raise:
+        LogTruncated: a leader lacks an expected record offset, see `expect`.
+        LogChanged: the topic was deleted and created again.
     """
 
     def __init__(
         self,
         bootstrap_servers: str,
-        kafka_config: Mapping[str, Any],
-        topic: str,
+        kafka_config: Mapping[str, Any] | None = None,
+        topic: str = OFFSETS_TOPIC,
         *,
-        first_contact_timeout_ms: int,
-        retry_timeout_ms: int,
-        stop: threading.Event,
+        first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
+        retry_timeout_ms: int = RETRY_TIMEOUT_MS,
+        has_worked: bool = False,
+        stop: threading.Event | None = None,
     ) -> None:
-        self.topic = topic
-        self.topic_uuid: uuid.UUID = ZERO_UUID
-        self._connections = BrokerConnections(
+        super().__init__(
             bootstrap_servers,
             kafka_config,
-            # A caller with this timeout has already reached the cluster.
-            has_worked=first_contact_timeout_ms >= retry_timeout_ms,
+            first_contact_timeout_ms=first_contact_timeout_ms,
+            retry_timeout_ms=retry_timeout_ms,
+            has_worked=has_worked,
+            stop=stop,
         )
-        self._first_contact_timeout_ms = first_contact_timeout_ms
-        self._retry_timeout_ms = retry_timeout_ms
-        self._stop = stop
+        self.topic = topic
+        self.topic_uuid: uuid.UUID = ZERO_UUID
         self._description: LogDescription | None = None
-        self._is_stale = True
         self._seen_log = SeenLog()
+        self._epochs = LeaderEpochs()
 
-    @property
-    def request_timeout_ms(self) -> int:
-        """The timeout for an answer, in milliseconds."""
-        return self._connections.request_timeout_ms
+    def describe(self) -> LogDescription:
+        """Return the topic's ids and leaders from the cached metadata."""
 
-    @property
-    def short_answer_timeout_ms(self) -> int:
-        """The timeout for an answer of a few bytes, in milliseconds."""
-        return self._connections.short_answer_timeout_ms
+        async def attempt() -> LogDescription:
+            return self.description
+
+        return self.with_retries("describe the topic", attempt)
+
+    def refresh(self) -> LogDescription:
+        """Fetch the metadata again, and return the topic's ids and leaders.
+
+        Raises:
+            LogChanged: the topic was deleted and created again.
+        """
+        self.expire_metadata()
+        return self.describe()
 
     @property
     def description(self) -> LogDescription:
@@ -137,13 +143,9 @@ class TopicLeaders:
         """Log partition -> (node id, leader epoch), as of the last metadata."""
         return self.description.leaders
 
-    def leader_epochs(self, log_partitions: Iterable[int]) -> dict[int, int]:
+    def leader_epochs(self, log_partitions: Iterable[int]) -> dict[TopicPartition, int]:
         """Return the leader epochs for a request; leaders of other epochs refuse it (KIP-320)."""
-        return {log_partition: self.leaders[log_partition][1] for log_partition in log_partitions}
-
-    def expire_metadata(self) -> None:
-        """Mark the metadata as stale, so the next attempt fetches it first."""
-        self._is_stale = True
+        return {TopicPartition(self.topic, p): self.leaders[p][1] for p in log_partitions}
 
     def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
         """Use only leaders whose log contains the seen record offsets (KIP-320).
@@ -154,99 +156,42 @@ class TopicLeaders:
         """
         self._seen_log.seen = seen
 
-    def close(self) -> None:
-        """Close the connections and end the IO thread."""
-        self._connections.close()
+    def agreed_ends(self, seen: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
+        """Return the end of the common part of each log and the records read from it (KIP-320).
 
-    def with_retries(self, operation: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` on the IO thread, and retry it while it raises `TransientFailure`.
-
-        Raises:
-            ConfigurationError: the cluster was not reached within the first contact timeout.
-            TimeoutError: after the first contact, the retry timeout passed or `stop` was set.
+        In an intact log this is the seen offset. The result omits a log partition if its leader
+        does not know it.
         """
-        is_patient = (
-            self._connections.has_contact
-            or self._first_contact_timeout_ms >= self._retry_timeout_ms
-        )
-        timeout_ms = self._retry_timeout_ms if is_patient else self._first_contact_timeout_ms
 
-        async def attempt_with_metadata() -> T:
-            try:
-                if self._is_stale:
-                    await self._refresh_metadata()
-                await self._seen_log.require(self)
-                return await attempt()
-            except TransientFailure:
-                self.expire_metadata()
-                raise
-
-        cluster = f"Kafka at {self._connections.bootstrap_servers}"
-        # Without a first contact the address may be wrong, and a person is waiting.
-        outage = Outage(cluster, operation, logged_after_s=LOGGED_AFTER_S if is_patient else 0)
-
-        try:
-            answer = tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(TransientFailure),
-                wait=tenacity.wait_exponential(
-                    multiplier=0.1, max=_LONGEST_BACKOFF_S if is_patient else 2
-                )
-                + tenacity.wait_random(0, 0.1),
-                stop=tenacity.stop_any(
-                    tenacity.stop_before_delay(timeout_ms / 1000),
-                    tenacity.stop_when_event_set(self._stop),
-                ),
-                sleep=tenacity.sleep_using_event(self._stop),
-                before_sleep=lambda state: outage.failed(
-                    state.outcome.exception() if state.outcome else None, state.upcoming_sleep
-                ),
-                reraise=True,
-            )(self._connections.run, attempt_with_metadata)
-        except TransientFailure as error:
-            if is_patient:
-                raise TimeoutError(
-                    f"{cluster}: cannot {operation}, retried for {timeout_ms / 1000:.0f} s: {error}"
-                ) from error
-            raise ConfigurationError(
-                f"cannot reach {cluster}: {error}; {outage.attempts + 1} attempts in "
-                f"{outage.seconds:.0f} s; check --bootstrap-servers, --kafka security.protocol and "
-                "the login"
-            ) from error
-        outage.ended()
-        return answer
-
-    def ask_every(
-        self,
-        operation: str,
-        log_partitions: Iterable[int],
-        request_for: Callable[[list[int]], Any],
-        log_partition_of: Callable[[Any], int],
-    ) -> dict[int, Any]:
-        """Return the answer of each log partition; retry only those that have not answered."""
-        wanted = list(log_partitions)
-        answer_by_partition: dict[int, Any] = {}
-
-        async def attempt() -> None:
-            missing = [
-                log_partition
-                for log_partition in wanted
-                if log_partition not in answer_by_partition
-            ]
-            answers, failure = await self.ask(missing, request_for)
-            for data in (
-                data for answer in answers for topic in answer.topics for data in topic.partitions
-            ):
-                try:
-                    self.check(data.error_code, f"log partition {log_partition_of(data)}")
-                except TransientFailure as error:
-                    failure = error
-                else:
-                    answer_by_partition[log_partition_of(data)] = data
+        async def attempt() -> dict[int, int | None]:
+            agreed, failure = await agreed_ends(self, seen)
             if failure is not None:
                 raise failure
+            return agreed
 
-        self.with_retries(operation, attempt)
-        return answer_by_partition
+        ends = self.with_retries("look up leader epochs", attempt)
+        return {p: end for p, end in ends.items() if end is not None}
+
+    def with_entries(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[int, OffsetAndEpoch]:
+        """Add the last leader epochs of the records below each offset.
+
+        They remain unknown if the leader is not of the given epoch any more, or cannot say.
+        """
+        asked = {
+            p: end
+            for p, end in ends.items()
+            if end.leader_epoch != NO_LEADER_EPOCH and not self._epochs.has(p, end)
+        }
+        try:
+            if asked:
+                self.with_retries(
+                    "look up leader epochs", lambda: self._epochs.look_up(self, asked)
+                )
+        except LogChanged:
+            raise
+        except (ConfigurationError, TimeoutError) as error:
+            logger.debug("cannot look up leader epochs: %(error)s", {"error": error})
+        return {p: end._replace(entries=self._epochs.below(p, end)) for p, end in ends.items()}
 
     async def ask(
         self,
@@ -258,9 +203,8 @@ class TopicLeaders:
 
         Without `timeout_ms` the timeout is that of an answer of a few bytes.
         """
-        timeout_ms = timeout_ms or self.short_answer_timeout_ms
         leaders = self.leaders
-        failure: TransientFailure | None = None
+        leaderless: TransientFailure | None = None
         by_leader: dict[int, list[int]] = {}
         for log_partition in log_partitions:
             if log_partition not in leaders:
@@ -268,21 +212,12 @@ class TopicLeaders:
             node_id, _ = leaders[log_partition]
             if node_id < 0:
                 place = f"log partition {log_partition}{of_topic(self.topic)}"
-                failure = TransientFailure(f"{place} has no leader")
+                leaderless = TransientFailure(f"{place} has no leader")
             else:
                 by_leader.setdefault(node_id, []).append(log_partition)
-        sent = [
-            self._connections.begin(self._connections.send, node_id, request_for(group), timeout_ms)
-            for node_id, group in by_leader.items()
-        ]
-        answers = []
-        for future in sent:
-            try:
-                answers.append(await future)
-            except TransientFailure as error:
-                failure = error
-        self._connections.has_contact |= bool(answers)
-        return answers, failure
+        requests = [(node_id, request_for(group)) for node_id, group in by_leader.items()]
+        answers, failure = await self.send_all(requests, timeout_ms)
+        return [answer for answer in answers if answer is not None], failure or leaderless
 
     def check(self, error_code: int | None, subject: str) -> None:
         """Raise for the error code of a response; None and 0 mean success.
@@ -295,7 +230,7 @@ class TopicLeaders:
         if not error_code:
             return
         kind = kafka_errors.for_code(error_code)
-        where = f"topic {self.topic} at {self._connections.bootstrap_servers}"
+        where = f"topic {self.topic} at {self.connections.bootstrap_servers}"
         if issubclass(kind, kafka_errors.AuthorizationError):
             raise NotAuthorised(
                 f"not authorised to read {where} ({kind.__name__}): this client's principal needs "
@@ -305,22 +240,18 @@ class TopicLeaders:
             raise ConfigurationError(f"{self.topic!r} is not a valid topic name")
         raise TransientFailure(f"{subject}: {kind.__name__}")
 
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        await self._seen_log.require(self)
+
     async def _refresh_metadata(self) -> None:
         """Fetch the brokers and the topic's leaders from any broker that answers."""
-        answer = await self._connections.ask_any(
-            lambda: MetadataRequest(
-                topics=[MetadataRequest.MetadataRequestTopic(name=self.topic)],
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-                min_version=4,
-            )
-        )
+        answer = await self.connections.ask_any(lambda: metadata_request([self.topic]))
         (topic,) = answer.topics
         is_unknown = topic.error_code == kafka_errors.UnknownTopicOrPartitionError.errno
         if is_unknown and self._description is None:
             raise TopicMissing(
-                f"there is no topic {self.topic} at {self._connections.bootstrap_servers}"
+                f"there is no topic {self.topic} at {self.connections.bootstrap_servers}"
                 f"{_CREATED.get(self.topic, '')}",
                 cluster_id=answer.cluster_id or "",
             )
@@ -343,4 +274,4 @@ class TopicLeaders:
             description.require_same_log(
                 cluster_id=self._description.cluster_id, topic_id=self._description.topic_id
             )
-        self._description, self.topic_uuid, self._is_stale = description, topic_uuid, False
+        self._description, self.topic_uuid = description, topic_uuid

@@ -11,13 +11,12 @@ from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from streaming.errors import ConfigurationError
 from streaming.kafka.group_admin import GroupAdmin
-from streaming.kafka.retrying_client import FIRST_CONTACT_TIMEOUT_S
 
 logger = logging.getLogger(__name__)
 
 _NEW_COORDINATOR_FEATURE: Final = "group.version"
 _FIRST_VERSION_WITH_NEW_COORDINATOR: Final = (4, 0)
-_REFRESH_TIMEOUT_S: Final = 1.0
+_REFRESH_TIMEOUT_MS: Final = 1_000
 """For a caller that asks again later."""
 
 
@@ -72,25 +71,20 @@ class ClusterRules:
         self._bootstrap_servers = bootstrap_servers
         self._kafka_config = kafka_config
         self._semantics = semantics
-        self.known = self._ask(FIRST_CONTACT_TIMEOUT_S)
+        self.known = self._ask()
 
     def refresh(self) -> LoaderRules:
         """Ask once more; without an answer the rules stay."""
         try:
-            self.known = self._ask(_REFRESH_TIMEOUT_S)
+            self.known = self._ask(retry_timeout_ms=_REFRESH_TIMEOUT_MS, has_worked=True)
         except (ConfigurationError, TimeoutError) as error:
             logger.debug("cannot ask for the versions of the brokers: %(error)s", {"error": error})
         return self.known
 
-    def _ask(self, timeout_s: float) -> LoaderRules:
+    def _ask(self, **retries: Any) -> LoaderRules:
         if self._semantics == Semantics.SCALA.value:
             return LoaderRules(semantics=Semantics.SCALA)
-        with GroupAdmin(
-            self._bootstrap_servers,
-            self._kafka_config,
-            retry_timeout_s=timeout_s,
-            first_contact_timeout_s=timeout_s,
-        ) as admin:
+        with GroupAdmin(self._bootstrap_servers, self._kafka_config, **retries) as admin:
             oldest = min(admin.broker_versions(), key=lambda broker: broker.version)
         has_new_coordinator = (
             oldest.version >= _FIRST_VERSION_WITH_NEW_COORDINATOR

@@ -20,27 +20,34 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka import errors as kafka_errors
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.insight.lag import GONE, PRESENT
 from coordinator_state.records.internal_topics import OTHER_TOPICS
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
-from streaming.kafka.connections import TransientFailure
+from streaming.kafka.client import KafkaClient, chunks
+from streaming.kafka.log_requests import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchFrom,
+    fetch_request,
+    list_offsets_request,
+    metadata_request,
+)
 from streaming.kafka.log_tail import LogTail
 from streaming.kafka.partition_offsets import UNAVAILABLE, LogOffsets, TopicPartition
-from streaming.kafka.retrying_client import RetryingClient, chunks
 
 UNAUTHORISED: Final = "unauthorised"
 
 _TOPICS_PER_REQUEST: Final = 1_000
-_CONSUMER: Final = -1
 _NO_OFFSET: Final = -1
 _FETCHES: Final = 32
 """Of the end of a log; one that takes more is unknown."""
@@ -58,14 +65,14 @@ class _Question(NamedTuple):
 
 
 _QUESTIONS: Final = (
-    _Question("last_stable_offset", -1, 1),
-    _Question("log_end_offset", -1, 0),
-    _Question("log_start_offset", -2, 0),
+    _Question("last_stable_offset", LATEST, READ_COMMITTED),
+    _Question("log_end_offset", LATEST, READ_UNCOMMITTED),
+    _Question("log_start_offset", EARLIEST, READ_UNCOMMITTED),
 )
 
 
-class LogOffsetsClient(RetryingClient):
-    """Samples the logs of topic partitions; see `RetryingClient` for the errors."""
+class LogOffsetsClient(KafkaClient):
+    """Samples the logs of topic partitions; see `KafkaClient` for the errors."""
 
     def sample(
         self, partitions: Collection[TopicPartition], *, whole_topics: bool = False
@@ -76,7 +83,7 @@ class LogOffsetsClient(RetryingClient):
         """
         if not partitions:
             return []
-        return self.with_retries(lambda: self._sample(partitions, whole_topics))
+        return self.with_retries("sample the logs", lambda: self._sample(partitions, whole_topics))
 
     def past_ends(
         self, partitions: Collection[TopicPartition], timestamps_ms: Iterable[int]
@@ -87,7 +94,9 @@ class LogOffsetsClient(RetryingClient):
         leader that does not answer, from then on. After some seconds no more questions are asked:
         the result is shorter.
         """
-        return self.with_retries(lambda: self._past_ends(partitions, timestamps_ms))
+        return self.with_retries(
+            "list the log ends of the past", lambda: self._past_ends(partitions, timestamps_ms)
+        )
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
@@ -98,14 +107,16 @@ class LogOffsetsClient(RetryingClient):
         and an error if the batches are damaged. The result omits logs that this client may not
         read, logs without an answer, and those whose end takes too many fetches.
         """
-        return self.with_retries(lambda: self._end_markers(places)) if places else {}
+        if not places:
+            return {}
+        return self.with_retries("read the log ends", lambda: self._end_markers(places))
 
     def partitions(self) -> frozenset[TopicPartition]:
         """List the partitions of all topics that this client may see, without internal topics."""
-        return self.with_retries(self._partitions)
+        return self.with_retries("list the topics", self._partitions)
 
     async def _partitions(self) -> frozenset[TopicPartition]:
-        answer = await self.send(self.nodes[0], _metadata_request(None))
+        answer = await self.send(self.nodes[0], metadata_request(None))
         return frozenset(
             TopicPartition(topic.name, partition.partition_index)
             for topic in answer.topics
@@ -117,17 +128,13 @@ class LogOffsetsClient(RetryingClient):
         self, partitions: Collection[TopicPartition], timestamps_ms: Iterable[int]
     ) -> list[dict[TopicPartition, int | None]]:
         metadata = await self._metadata({at.topic for at in partitions})
-        leaders: dict[int, list[TopicPartition]] = defaultdict(list)
-        for at in partitions:
-            leader = metadata[at.topic].leaders.get(at.partition, -1)
-            if leader >= 0:
-                leaders[leader].append(at)
+        leaders = _by_leader(partitions, metadata)
         rounds: list[dict[TopicPartition, int | None]] = []
         deadline_s = time.monotonic() + _PAST_WITHIN_S
         for timestamp_ms in timestamps_ms:
             if time.monotonic() > deadline_s:
                 break
-            question = _Question("log_end_offset", timestamp_ms, 0)
+            question = _Question("log_end_offset", timestamp_ms, READ_UNCOMMITTED)
             answers = await self._list_offsets(leaders, [question])
             rounds.append(
                 {
@@ -148,13 +155,8 @@ class LogOffsetsClient(RetryingClient):
         self, places: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, int | DecodeError]:
         metadata = await self._metadata({at.topic for at in places})
-        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for at in places:
-            leader = metadata[at.topic].leaders.get(at.partition, -1)
-            if leader >= 0:
-                by_leader[leader].append(at)
         results: dict[TopicPartition, int | DecodeError] = {}
-        for leader, all_of_leader in by_leader.items():
+        for leader, all_of_leader in _by_leader(places, metadata).items():
             for chunk in chunks(sorted(all_of_leader), _LOGS_PER_FETCH):
                 tails = {at: LogTail(*places[at]) for at in chunk}
                 for _ in range(_FETCHES):
@@ -172,7 +174,13 @@ class LogOffsetsClient(RetryingClient):
     ) -> None:
         """Fetch the next bytes of some logs; those that are done move to the results."""
         names = {known.uuid: name for name, known in metadata.items()}
-        answer = await self.send(leader, _fetch_request(tails, metadata))
+        request = fetch_request(
+            {at: FetchFrom(tail.next_offset, tail.fetch_bytes) for at, tail in tails.items()},
+            {name: known.uuid for name, known in metadata.items()},
+            max_bytes=sum(tail.fetch_bytes for tail in tails.values()),
+            isolation_level=READ_COMMITTED,
+        )
+        answer = await self.send(leader, request)
         answers = {
             # Fetch names topics by id from version 13 on.
             TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index): data
@@ -212,8 +220,7 @@ class LogOffsetsClient(RetryingClient):
             metadata |= await self._second_opinion(metadata)
             if whole_topics and not number:
                 missing |= _others(metadata)
-            leaders: dict[int, list[TopicPartition]] = defaultdict(list)
-            for at in sorted(missing):
+            for at in missing:
                 known = metadata[at.topic]
                 sample_by_place[at] = LogOffsets(
                     topic=at.topic,
@@ -221,13 +228,10 @@ class LogOffsetsClient(RetryingClient):
                     state=known.state(at.partition),
                     topic_id=known.topic_id,
                 )
-                leader = known.leaders.get(at.partition, -1)
-                if sample_by_place[at].state == PRESENT and leader >= 0:
-                    leaders[leader].append(at)
-            answers = await self._list_offsets(leaders)
-            for at in missing:
-                if sample_by_place[at].state == PRESENT:
-                    sample_by_place[at] = _answered(sample_by_place[at], answers[at])
+            present = [at for at in sorted(missing) if sample_by_place[at].state == PRESENT]
+            answers = await self._list_offsets(_by_leader(present, metadata))
+            for at in present:
+                sample_by_place[at] = _answered(sample_by_place[at], answers[at])
             missing = {at for at in missing if sample_by_place[at].state == UNAVAILABLE}
             if not missing:
                 break
@@ -251,7 +255,7 @@ class LogOffsetsClient(RetryingClient):
     ) -> dict[str, _TopicMetadata]:
         metadata_by_topic: dict[str, _TopicMetadata] = {}
         for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
-            answer = await self.send(self.nodes[number], _metadata_request(chunk))
+            answer = await self.send(self.nodes[number], metadata_request(chunk))
             for topic in answer.topics:
                 topic_id = getattr(topic, "topic_id", None) or ZERO_UUID
                 metadata_by_topic[topic.name] = _TopicMetadata(
@@ -268,23 +272,21 @@ class LogOffsetsClient(RetryingClient):
         questions: Sequence[_Question] = _QUESTIONS,
     ) -> dict[TopicPartition, dict[str, tuple[int, int]]]:
         """Return error code and offset by question; empty if a leader did not answer."""
-        sent = [
+        sent = [(leader, question) for leader in leaders for question in questions]
+        answers, _ = await self.send_all(
             (
-                question,
-                self._connections.begin(
-                    self._connections.send, leader, _request(partitions, question)
+                leader,
+                list_offsets_request(
+                    dict.fromkeys(leaders[leader], NO_LEADER_EPOCH),
+                    question.timestamp,
+                    question.isolation_level,
                 ),
             )
-            for leader, partitions in leaders.items()
-            for question in questions
-        ]
+            for leader, question in sent
+        )
         answers_by_place: dict[TopicPartition, dict[str, tuple[int, int]]] = defaultdict(dict)
-        for question, future in sent:
-            try:
-                answer = await future
-            except TransientFailure:
-                continue
-            for topic in answer.topics:
+        for (_, question), answer in zip(sent, answers, strict=True):
+            for topic in () if answer is None else answer.topics:
                 for data in topic.partitions:
                     at = TopicPartition(topic.name, data.partition_index)
                     answers_by_place[at][question.field] = (data.error_code, data.offset)
@@ -317,6 +319,18 @@ class _TopicMetadata:
         return PRESENT if partition in self.leaders else GONE
 
 
+def _by_leader(
+    partitions: Iterable[TopicPartition], metadata: Mapping[str, _TopicMetadata]
+) -> dict[int, list[TopicPartition]]:
+    """The partitions that have a leader, by its node id."""
+    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+    for at in partitions:
+        leader = metadata[at.topic].leaders.get(at.partition, -1)
+        if leader >= 0:
+            by_leader[leader].append(at)
+    return by_leader
+
+
 def _others(metadata: Mapping[str, _TopicMetadata]) -> set[TopicPartition]:
     """All partitions of topics, without internal ones."""
     return {
@@ -340,66 +354,4 @@ def _answered(sample: LogOffsets, answers: Mapping[str, tuple[int, int]]) -> Log
         log_start_offset=offsets["log_start_offset"],
         log_end_offset=offsets["log_end_offset"],
         last_stable_offset=offsets["last_stable_offset"],
-    )
-
-
-def _metadata_request(names: Iterable[str] | None) -> MetadataRequest:
-    """Ask for these topics, or for all topics if None."""
-    Topic = MetadataRequest.MetadataRequestTopic
-    return MetadataRequest(
-        topics=None if names is None else [Topic(name=name) for name in names],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-        min_version=4,
-    )
-
-
-def _request(partitions: Iterable[TopicPartition], question: _Question) -> ListOffsetsRequest:
-    Topic = ListOffsetsRequest.ListOffsetsTopic
-    by_topic: dict[str, list[Any]] = defaultdict(list)
-    for topic, partition in partitions:
-        by_topic[topic].append(
-            Topic.ListOffsetsPartition(
-                partition_index=partition, current_leader_epoch=-1, timestamp=question.timestamp
-            )
-        )
-    return ListOffsetsRequest(
-        replica_id=_CONSUMER,
-        isolation_level=question.isolation_level,
-        topics=[Topic(name=name, partitions=group) for name, group in by_topic.items()],
-        min_version=2,
-    )
-
-
-def _fetch_request(
-    tails: Mapping[TopicPartition, LogTail], metadata: Mapping[str, _TopicMetadata]
-) -> FetchRequest:
-    Topic = FetchRequest.FetchTopic
-    by_topic: dict[str, list[Any]] = defaultdict(list)
-    for at, tail in tails.items():
-        by_topic[at.topic].append(
-            Topic.FetchPartition(
-                partition=at.partition,
-                current_leader_epoch=-1,
-                fetch_offset=tail.next_offset,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=tail.fetch_bytes,
-            )
-        )
-    return FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=sum(tail.fetch_bytes for tail in tails.values()),
-        isolation_level=1,
-        session_id=0,
-        session_epoch=-1,
-        forgotten_topics_data=[],
-        rack_id="",
-        topics=[
-            Topic(topic=name, topic_id=metadata[name].uuid, partitions=group)
-            for name, group in by_topic.items()
-        ],
-        min_version=4,
     )

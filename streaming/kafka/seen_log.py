@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from streaming.errors import LogTruncated
 from streaming.kafka.connections import TransientFailure
 from streaming.kafka.log_requests import EARLIEST, epoch_ends_request, list_offsets_request
-
-NO_LEADER_EPOCH: Final = -1
+from streaming.kafka.partition_offsets import TopicPartition
 
 
 class EpochEntry(NamedTuple):
@@ -64,7 +64,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class Leaders(Protocol):
-    """The used part of `TopicLeaders`; `leaders` is log partition -> (node id, leader epoch)."""
+    """The used part of `TopicClient`; `leaders` is log partition -> (node id, leader epoch)."""
 
     topic: str
 
@@ -189,9 +189,10 @@ async def agreed_ends(
 
 async def log_offset(leaders: Leaders, log_partition: int, timestamp: int) -> int:
     """Ask one leader for its log start or high watermark; runs within an attempt."""
-    epochs = {log_partition: leaders.leaders[log_partition][1]}
+    _, epoch = leaders.leaders[log_partition]
+    epochs = {TopicPartition(leaders.topic, log_partition): epoch}
     answers, failure = await leaders.ask(
-        [log_partition], lambda _: list_offsets_request(leaders.topic, epochs, timestamp)
+        [log_partition], lambda _: list_offsets_request(epochs, timestamp)
     )
     if failure is not None:
         raise failure

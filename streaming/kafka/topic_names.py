@@ -12,7 +12,7 @@ from streaming.kafka.group_admin import GroupAdmin
 
 logger = logging.getLogger(__name__)
 
-_RETRY_TIMEOUT_S: Final = 5.0
+_RETRY_TIMEOUT_MS: Final = 5_000
 _UNKNOWN_CACHED_S: Final = 60.0
 
 
@@ -53,7 +53,7 @@ class TopicNames:
     def _ask(self, topic_ids: Collection[str]) -> None:
         if self._admin is None:
             self._admin = GroupAdmin(
-                self._bootstrap_servers, self._kafka_config, retry_timeout_s=_RETRY_TIMEOUT_S
+                self._bootstrap_servers, self._kafka_config, retry_timeout_ms=_RETRY_TIMEOUT_MS
             )
         try:
             self._names.update(self._admin.topic_names(topic_ids))

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
-from streaming.kafka.fetch import LogDescription
-from streaming.kafka.leaders import of_topic
+from streaming.kafka.leaders import LogDescription, of_topic
 from streaming.reload.doubts import Doubt, read_up_to
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties

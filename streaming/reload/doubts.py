@@ -17,9 +17,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from streaming.kafka.fetch import LogClient, LogDescription
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
-from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch
+from streaming.kafka.seen_log import OffsetAndEpoch
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOST_REASON_PREFIX
 from streaming.tables.topic_progress import Progress, TopicProgress

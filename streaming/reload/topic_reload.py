@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streaming.kafka.fetch import LogDescription
+from streaming.kafka.leaders import LogDescription
 from streaming.reload.beginning import log_reasons, quarantine_lost
 from streaming.reload.doubts import Doubt
 from streaming.tables.load_progress import LoadProgress

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from streaming.kafka.fetch import LogDescription
-from streaming.kafka.leaders import ELECTION_S, of_topic
+from streaming.kafka.leaders import ELECTION_S, LogDescription, of_topic
 from streaming.tables.topic_progress import TopicProgress
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.clock import clock_s, utc_now
 from streaming.errors import ConfigurationError, LogChanged
-from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
+from streaming.kafka.client import TRIES_ONCE_MS
+from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.doubts import rules_changed
@@ -68,7 +69,7 @@ class LogWatch:
             LogClient,
             bootstrap_servers,
             kafka_config,
-            first_contact_timeout_ms=TRIES_ONCE_MS,
+            has_worked=True,
             retry_timeout_ms=TRIES_ONCE_MS,
         )
         self._client = self._new_client()

@@ -8,12 +8,8 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError, TopicMissing
-from streaming.kafka.fetch import (
-    FIRST_CONTACT_TIMEOUT_MS,
-    RETRY_TIMEOUT_MS,
-    LogClient,
-    LogDescription,
-)
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.leaders import LogDescription
 from streaming.run.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -52,20 +48,21 @@ def await_log(
         monitor.triggered()
         # The cluster has already answered, so the full retry timeout applies.
         with suppress(TopicMissing, TimeoutError):
-            return _describe(settings, kafka_config, RETRY_TIMEOUT_MS, stop)
+            return _describe(settings, kafka_config, has_worked=True, stop=stop)
     return None
 
 
 def _describe(
     settings: RunSettings,
     kafka_config: dict[str, object],
-    first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
+    *,
+    has_worked: bool = False,
     stop: threading.Event | None = None,
 ) -> LogDescription:
     client = LogClient(
         settings.bootstrap_servers,
         kafka_config,
-        first_contact_timeout_ms=first_contact_timeout_ms,
+        has_worked=has_worked,
         stop=stop,
     )
     with closing(client):

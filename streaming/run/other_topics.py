@@ -16,8 +16,9 @@ from typing import Any, Final
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.clock import utc_now
 from streaming.errors import LogChanged, NotAuthorised, TopicMissing
-from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.leaders import LogDescription
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
 from streaming.run.cluster_settings import delete_retention_ms
@@ -120,7 +121,7 @@ class TopicStarts:
             self.kafka_config,
             topic,
             # `OtherTopicsWatch` retries later.
-            first_contact_timeout_ms=_RETRY_MS,
+            has_worked=True,
             retry_timeout_ms=_RETRY_MS,
             stop=self.stop,
         )

@@ -47,7 +47,7 @@ from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
-_RETRY_TIMEOUT_S: Final = 2.0
+_RETRY_TIMEOUT_MS: Final = 2_000
 _LIST_EVERY_S: Final = 60.0
 """Time between two lists of all topics."""
 _MOST_ROWS: Final = 5_000_000
@@ -89,7 +89,7 @@ class LogOffsetsSampling:
 
     def __post_init__(self) -> None:
         self._client = LogOffsetsClient(
-            self.bootstrap_servers, self.kafka_config, retry_timeout_s=_RETRY_TIMEOUT_S
+            self.bootstrap_servers, self.kafka_config, retry_timeout_ms=_RETRY_TIMEOUT_MS
         )
         self._missed = MissedSampling(self._client, self._were_sampled)
 

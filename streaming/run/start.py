@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streaming.clock import utc_now
-from streaming.kafka.fetch import LogClient, LogDescription
-from streaming.kafka.leaders import ELECTION_S
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import ClusterRules, LoaderRules
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, upgrade_reason
@@ -114,7 +114,7 @@ def start_from(
         settings.bootstrap_servers,
         kafka_config,
         # The cluster has already answered, so the full retry timeout applies.
-        first_contact_timeout_ms=patience_ms,
+        has_worked=True,
         retry_timeout_ms=patience_ms,
         stop=stop,
     )

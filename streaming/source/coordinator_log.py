@@ -38,10 +38,8 @@ from pyspark.sql.types import StructType
 
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
 from streaming.errors import ConfigurationError, LogChanged, NotAuthorised
-from streaming.kafka.fetch import (
-    RETRY_TIMEOUT_MS,
-    shared_log_client,
-)
+from streaming.kafka.fetch import shared_log_client
+from streaming.kafka.leaders import RETRY_TIMEOUT_MS
 from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
 from streaming.source.kernel_cache import ensure_kernel_cache
 from streaming.source.log_range import LogRange, read_ranges

@@ -27,9 +27,9 @@ from streaming.kafka.fetch import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_PARTITION_BYTES,
     LARGEST_MAX_BYTES,
-    RETRY_TIMEOUT_MS,
     FetchedRecords,
 )
+from streaming.kafka.leaders import RETRY_TIMEOUT_MS
 from streaming.kafka.seen_log import OffsetAndEpoch
 from streaming.source.log_cursor import Answer, LogCursor
 

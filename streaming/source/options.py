@@ -11,8 +11,8 @@ from coordinator_state.log.commit_sampling import CommitSampling, HistoryResolut
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import OffsetAndEpoch
 from streaming.kafka.secrets import require_no_secret
+from streaming.kafka.seen_log import OffsetAndEpoch
 
 _KAFKA: Final = "kafka."
 _BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"

@@ -11,13 +11,9 @@ from typing import Any, Final
 
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAuthorised
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import (
-    FIRST_CONTACT_TIMEOUT_MS,
-    RETRY_TIMEOUT_MS,
-    LogClient,
-    LogDescription,
-    OffsetAndEpoch,
-)
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.leaders import RETRY_TIMEOUT_MS, LogDescription
+from streaming.kafka.seen_log import OffsetAndEpoch
 from streaming.source.log_range import LogRange
 from streaming.source.options import FollowedTopic, SourceOptions
 
@@ -62,17 +58,17 @@ class TopicPlan:
         """The client of the topic; not for use while a wait is in flight."""
         if self._client is None:
             options = self._options
-            first_contact_ms = options.retry_timeout_ms or FIRST_CONTACT_TIMEOUT_MS
-            retry_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
+            retry_timeout_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
             if self._is_other:
                 # The next planning is the retry.
-                first_contact_ms = retry_ms = min(retry_ms, _RETRY_OTHERS_MS)
+                retry_timeout_ms = min(retry_timeout_ms, _RETRY_OTHERS_MS)
             self._client = LogClient(
                 options.bootstrap_servers,
                 kafka_client_config(options.kafka),
                 self.topic.name,
-                first_contact_timeout_ms=first_contact_ms,
-                retry_timeout_ms=retry_ms,
+                retry_timeout_ms=retry_timeout_ms,
+                # The option comes from a run, which has reached the cluster.
+                has_worked=self._is_other or options.retry_timeout_ms is not None,
             )
         return self._client
 

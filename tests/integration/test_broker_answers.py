@@ -14,7 +14,6 @@ import pytest
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
-from streaming.kafka import retrying_client
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.group_location import locate_group
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
@@ -135,10 +134,9 @@ def test_tables_of_another_log_are_refused(
 
 
 @pytest.mark.long
-def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_client, "FIRST_CONTACT_TIMEOUT_S", 0.5)
+def test_nobody_there_is_one_line() -> None:
     with (
-        GroupAdmin("127.0.0.1:1") as admin,
+        GroupAdmin("127.0.0.1:1", first_contact_timeout_ms=500) as admin,
         pytest.raises(
             ConfigurationError, match=r"cannot reach Kafka at 127\.0\.0\.1:1: "
         ) as caught,

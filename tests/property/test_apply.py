@@ -29,7 +29,7 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.written_tables import WRITTEN_TABLES
 from streaming.errors import WriterFenced
-from streaming.kafka.fetch import LogDescription
+from streaming.kafka.leaders import LogDescription
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.tables import folder as tables_folder

@@ -27,9 +27,9 @@ from kafka.protocol.producer import ProduceRequest
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
+from streaming.kafka.client import KafkaClient
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import TransientFailure
-from streaming.kafka.retrying_client import RetryingClient
 
 _CLIENT_ID: Final = "__admin_client"
 _TIMEOUT_MS: Final = 30_000
@@ -41,7 +41,7 @@ _NOT_APPENDED: Final = (
 """A leader that moved refuses a batch as a whole, so it can be sent again."""
 
 
-class OffsetsTopic(RetryingClient):
+class OffsetsTopic(KafkaClient):
     """Appends batches unchanged, except for offsets and leader epochs, which the broker sets."""
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> None:
@@ -85,21 +85,18 @@ class OffsetsTopic(RetryingClient):
             min_version=9,
             max_version=11,
         )
-        self.with_retries(lambda: self._produce_to_leader(log_partition, request))
+        self.with_retries("produce", lambda: self._produce_to_leader(log_partition, request))
 
     async def _produce_to_leader(self, log_partition: int, request: ProduceRequest) -> None:
-        """Send a batch to the leader, and ask for leaders again after one has moved."""
-        if not self._leaders:
-            self._leaders = await self._ask_leaders()
+        """Send a batch to the leader."""
         leader = self._leader(log_partition)
         try:
-            answer = await self._connections.send(leader, request, _TIMEOUT_MS)
+            answer = await self.connections.send(leader, request, _TIMEOUT_MS)
         except TransientFailure as error:
             # The batch may have been appended, so a retry could duplicate it.
             raise ConfigurationError(f"the cluster is unreachable: {error}") from error
         refusal = kafka_errors.for_code(answer.responses[0].partition_responses[0].error_code)
         if issubclass(refusal, _NOT_APPENDED):
-            self._leaders = {}
             raise TransientFailure(
                 f"broker {leader} is not the leader of {OFFSETS_TOPIC}-{log_partition}"
             )
@@ -115,9 +112,11 @@ class OffsetsTopic(RetryingClient):
         Raises:
             ConfigurationError: the topic does not exist, or no broker answers.
         """
-        if not self._leaders:
-            self._leaders = self.with_retries(self._ask_leaders)
-        return len(self._leaders)
+
+        async def attempt() -> int:
+            return len(self._leaders)
+
+        return self.with_retries("describe the topic", attempt)
 
     def _leader(self, log_partition: int) -> int:
         if log_partition not in self._leaders:
@@ -127,10 +126,10 @@ class OffsetsTopic(RetryingClient):
             )
         return self._leaders[log_partition]
 
-    async def _ask_leaders(self) -> dict[int, int]:
-        """Leaders by log partition. Creates the topic if `auto.create.topics.enable` is on."""
+    async def _refresh_metadata(self) -> None:
+        """Fetch the leaders. Creates the topic if `auto.create.topics.enable` is on."""
         Topic = MetadataRequest.MetadataRequestTopic
-        described = await self._connections.ask_any(
+        described = await self.connections.ask_any(
             lambda: MetadataRequest(
                 topics=[Topic(name=OFFSETS_TOPIC)], min_version=1, max_version=9
             )
@@ -143,4 +142,4 @@ class OffsetsTopic(RetryingClient):
             )
         if min(leaders.values()) < 0:
             raise TransientFailure(f"a partition of {OFFSETS_TOPIC} has no leader")
-        return leaders
+        self._leaders = leaders

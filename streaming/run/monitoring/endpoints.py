@@ -13,8 +13,9 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from streaming.http.own_names import on_loopback
 from streaming.http.server import serving
+from streaming.kafka.client import TRIES_ONCE_MS
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
+from streaming.kafka.fetch import LogClient
 from streaming.run.beat import beating
 from streaming.run.monitoring.high_watermarks import HighWatermarks
 from streaming.run.monitoring.run_collector import RunCollector
@@ -58,7 +59,7 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
     client = LogClient(
         settings.bootstrap_servers,
         kafka_client_config(settings.kafka),
-        first_contact_timeout_ms=TRIES_ONCE_MS,
+        has_worked=True,
         retry_timeout_ms=TRIES_ONCE_MS,
     )
 

@@ -112,7 +112,6 @@ class BrokerLog:
         fetched = FetchedRecords(
             records=records,
             high_watermark=high_watermark,
-            log_start_offset=self.log_start,
             is_unreadable=is_unreadable,
         )
         return {log_partition: fetched}

@@ -11,8 +11,9 @@ from pyspark.sql.datasource import InputPartition
 
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
-from streaming.kafka.fetch import FetchedRecords, LogDescription, OffsetAndEpoch
-from streaming.kafka.seen_log import EpochEntry
+from streaming.kafka.fetch import FetchedRecords
+from streaming.kafka.leaders import LogDescription
+from streaming.kafka.seen_log import EpochEntry, OffsetAndEpoch
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
 from streaming.source.log_range import LogRange
 from tests.support.logs.logs import offset_key, offset_value
@@ -116,7 +117,6 @@ class MemoryLogClient:
             fetched[log_partition] = FetchedRecords(
                 records=records,
                 high_watermark=log.high_watermark,
-                log_start_offset=log.log_start,
             )
         return fetched
 

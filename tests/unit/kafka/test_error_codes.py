@@ -7,7 +7,7 @@ from kafka import errors as kafka_errors
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.connections import TransientFailure
-from streaming.kafka.retrying_client import check
+from streaming.kafka.group_admin import check
 
 
 @pytest.mark.parametrize(

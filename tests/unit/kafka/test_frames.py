@@ -12,8 +12,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.parser import KafkaProtocol
 
 from streaming.errors import ConfigurationError
-from streaming.kafka.frames import FrameParser
-from streaming.kafka.sockets import PlainSocket, TlsSocket, tls_context
+from streaming.kafka.sockets import FrameParser, PlainSocket, TlsSocket, tls_context
 
 VERSION = 12
 
@@ -25,8 +24,7 @@ def _parser(kind: type[KafkaProtocol], requests: int) -> KafkaProtocol:
             version=VERSION, replica_id=-1, max_wait_ms=0, min_bytes=1, topics=[]
         )
         parser.send_request(request)
-    parser.__class__ = kind
-    return parser
+    return parser if kind is KafkaProtocol else FrameParser(parser)
 
 
 def _response(correlation_id: int, records: list[bytes | None]) -> bytes:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streaming.errors import ConfigurationError, LogChanged
-from streaming.kafka.fetch import LogClient, OffsetAndEpoch
-from streaming.kafka.leaders import TopicLeaders
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.seen_log import OffsetAndEpoch
 
 ENDS = {0: OffsetAndEpoch(10, 5)}
 
@@ -22,7 +22,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], LogClient]:
         def with_retries(*_arguments: Any) -> None:
             raise error
 
-        monkeypatch.setattr(TopicLeaders, "with_retries", with_retries)
+        monkeypatch.setattr(LogClient, "with_retries", with_retries)
         return LogClient("127.0.0.1:1")
 
     return client_of

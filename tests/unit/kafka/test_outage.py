@@ -78,3 +78,15 @@ def test_a_wrong_address_is_one_warning_and_an_error_with_the_number_of_attempts
         client.describe()
 
     assert len(warnings(caplog)) == 1
+
+
+def test_a_caller_that_asks_again_soon_logs_failures_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        closing(LogClient("127.0.0.1:1", retry_timeout_ms=1_300, has_worked=True)) as client,
+        pytest.raises(TimeoutError, match=r"cannot describe the topic, retried for 1 s: .*REFUSED"),
+    ):
+        client.describe()
+
+    assert warnings(caplog) == []

@@ -12,7 +12,7 @@ from kafka.errors import LeaderNotAvailableError, NotLeaderForPartitionError
 
 from coordinator_state.model.plain_commits import PlainCommits
 from streaming.errors import ConfigurationError
-from streaming.kafka import retrying_client
+from streaming.kafka import client
 from streaming.kafka.connections import TransientFailure
 from streaming.local.simulation.topic import OffsetsTopic
 
@@ -24,7 +24,7 @@ class MovingLeader:
     """Connections to a cluster whose brokers give these answers, then success."""
 
     bootstrap_servers = "broker:9092"
-    has_contact = True
+    has_worked = True
 
     def __init__(self, *answers: int | Exception) -> None:
         self.answers = list(answers)
@@ -57,7 +57,7 @@ class MovingLeader:
 
 
 def append_to(cluster: MovingLeader, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(retrying_client, "BrokerConnections", lambda *_: cluster)
+    monkeypatch.setattr(client, "BrokerConnections", lambda *_, **_options: cluster)
     commits = PlainCommits(count=10, key_count=3, from_ms=0, seed=1, log_partitions=1)
     with OffsetsTopic(cluster.bootstrap_servers) as topic:
         return topic.append(commits.logs())

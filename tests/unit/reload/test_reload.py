@@ -13,7 +13,7 @@ from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
-from streaming.kafka.fetch import LogDescription
+from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts, upgrade_reason

@@ -18,7 +18,7 @@ from coordinator_state.records.internal_topics import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from streaming.kafka.fetch import LogDescription
+from streaming.kafka.leaders import LogDescription
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload

@@ -215,9 +215,7 @@ class Elected(BrokerLog):
         if self.fetches != self.at_fetch:
             return answer
         ((log_partition, offset),) = positions.items()
-        return {
-            log_partition: FetchedRecords(records=b"", high_watermark=offset, log_start_offset=0)
-        }
+        return {log_partition: FetchedRecords(records=b"", high_watermark=offset)}
 
 
 @pytest.mark.parametrize("at_fetch", range(1, 8))

@@ -14,7 +14,8 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAuthorised
-from streaming.kafka.fetch import FetchedRecords, LogDescription
+from streaming.kafka.fetch import FetchedRecords
+from streaming.kafka.leaders import LogDescription
 from streaming.source import coordinator_log, log_range, topic_plan
 from streaming.source.coordinator_log import CoordinatorLogStreamReader
 from streaming.source.topic_plan import TopicPlan

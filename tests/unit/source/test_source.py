@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogTruncated
-from streaming.kafka.fetch import OffsetAndEpoch
+from streaming.kafka.seen_log import OffsetAndEpoch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.coordinator_log import CoordinatorLogDataSource, LogRangeGroup
 from streaming.source.log_range import LogRange

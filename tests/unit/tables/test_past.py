@@ -26,7 +26,7 @@ import pytest
 from coordinator_state.insight.group_status import StatusRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError, TablesUnavailable, WriterFenced
-from streaming.kafka.fetch import LogDescription
+from streaming.kafka.leaders import LogDescription
 from streaming.lag.freshness import Freshness
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
