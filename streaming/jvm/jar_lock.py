@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from streaming.errors import ConfigurationError
 
@@ -18,16 +19,27 @@ _SHOWN = 16
 """Digits of a SHA-512 in an error, enough to tell two apart."""
 
 
-def read_lock(file: Path) -> dict[str, str] | None:
-    """Return the SHA-512 of each jar by file name; None if the file does not exist.
+class LockedJar(NamedTuple):
+    """The Maven coordinates of a jar, ORGANISATION:MODULE:REVISION, and its SHA-512."""
+
+    coordinates: str
+    sha512: str
+
+
+def read_lock(file: Path) -> dict[str, LockedJar] | None:
+    """Return the jars by file name; None if the file does not exist.
 
     Raises:
         ConfigurationError: the file is not a valid lock file, so jars cannot be verified.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
-        sums = [line.split(maxsplit=1) for line in lines if not line.startswith("#")]
-        return {name: sha512 for sha512, name in sums}
+        coordinates = [line.removeprefix("# ") for line in lines[::2]]
+        sums = [line.split(maxsplit=1) for line in lines[1::2]]
+        return {
+            name: LockedJar(of_jar, sha512)
+            for of_jar, (sha512, name) in zip(coordinates, sums, strict=True)
+        }
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -41,17 +53,18 @@ def write_lock(file: Path, jars: Mapping[Path, str]) -> None:
     file.write_text("".join(lines), encoding="utf-8")
 
 
-def difference(folder: Path, sums: Mapping[str, str]) -> str | None:
+def difference(folder: Path, jars: Mapping[str, LockedJar]) -> str | None:
     """Return the first difference between a folder and a lock file; None if they match."""
-    for name in sorted(sums.keys() | {jar.name for jar in folder.glob("*.jar")}):
-        if name not in sums:
+    for name in sorted(jars.keys() | {jar.name for jar in folder.glob("*.jar")}):
+        if name not in jars:
             return f"{name} is not in the lock file"
         try:
             sha512 = sha512_of(folder / name)
         except OSError as error:
             return f"{name} cannot be read ({error.strerror})"
-        if sha512 != sums[name]:
-            return f"{name} has SHA-512 {sha512[:_SHOWN]}..., not {sums[name][:_SHOWN]}..."
+        locked = jars[name].sha512
+        if sha512 != locked:
+            return f"{name} has SHA-512 {sha512[:_SHOWN]}..., not {locked[:_SHOWN]}..."
     return None
 
 

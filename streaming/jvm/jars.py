@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ from pathlib import Path
 import platformdirs
 
 from streaming.errors import ConfigurationError
-from streaming.jvm.ivy import Dependency, IvyError, retrieve
-from streaming.jvm.jar_lock import difference, read_lock, write_lock
+from streaming.jvm.jar_lock import LockedJar, difference, read_lock, write_lock
+from streaming.jvm.maven import Dependency, FetchError, download, retrieve
 
 logger = logging.getLogger(__name__)
 
@@ -155,20 +155,20 @@ def cached_jars(jar_set: JarSet) -> list[Path]:
 
 def _verified(jar_set: JarSet, folder: Path) -> list[Path] | None:
     """Return the jars of the lock file; None if a jar is missing from the folder or differs."""
-    sums = read_lock(jar_set.lock_file)
-    if sums is None:
+    jars = read_lock(jar_set.lock_file)
+    if jars is None:
         with suppress(ConfigurationError):
-            sums = read_lock(folder / _OWN_LOCK)
-    if sums is None or not folder.is_dir():
+            jars = read_lock(folder / _OWN_LOCK)
+    if jars is None or not folder.is_dir():
         return None
-    fault = difference(folder, sums)
+    fault = difference(folder, jars)
     if fault is not None:
         logger.warning(
             "the cached jars of %(jars)s in %(folder)s differ from the lock file: %(fault)s",
             {"folder": folder, "jars": jar_set.title, "fault": fault},
         )
         return None
-    return [folder / name for name in sorted(sums)]
+    return [folder / name for name in sorted(jars)]
 
 
 @contextmanager
@@ -190,7 +190,10 @@ def locked(entry: Path) -> Iterator[int]:
 
 
 def _fetch(jar_set: JarSet, folder: Path, lock: int) -> list[Path]:
-    """Fetch a set into a temporary folder, verify it, and rename the folder to `folder`."""
+    """Fetch a set into a temporary folder, verify it, and rename the folder to `folder`.
+
+    A set with a lock file is downloaded; Ivy fetches another one.
+    """
     logger.info(
         "fetching the jars of %(jars)s into %(folder)s (once) ...",
         {"jars": jar_set.title, "folder": folder},
@@ -198,30 +201,34 @@ def _fetch(jar_set: JarSet, folder: Path, lock: int) -> list[Path]:
     work = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(work, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
+    locked_jars = read_lock(jar_set.lock_file)
     try:
-        jars = _resolve(jar_set, work, lock)
-        _require_locked(jar_set, work / "jars")
-        write_lock(work / "jars" / _OWN_LOCK, jars)
+        with _explained(jar_set):
+            if locked_jars is None:
+                logger.warning(
+                    "%(jars)s has no lock file: its jars are not verified, and this program is not "
+                    "tested with them",
+                    {"jars": jar_set.title},
+                )
+                jars = retrieve(jar_set.dependencies, work, lock=lock)
+                write_lock(work / "jars" / _OWN_LOCK, jars)
+            else:
+                download(locked_jars, work / "jars")
+                _require_locked(jar_set, locked_jars, work / "jars")
+                shutil.copyfile(jar_set.lock_file, work / "jars" / _OWN_LOCK)
         (work / "jars").replace(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    names = sorted(folder.glob("*.jar"))
     logger.info(
-        "fetched the %(count)d jars of %(jars)s", {"count": len(jars), "jars": jar_set.title}
+        "fetched the %(count)d jars of %(jars)s", {"count": len(names), "jars": jar_set.title}
     )
-    return sorted(folder / jar.name for jar in jars)
+    return names
 
 
-def _require_locked(jar_set: JarSet, folder: Path) -> None:
-    """Refuse fetched jars that differ from the lock file."""
-    sums = read_lock(jar_set.lock_file)
-    if sums is None:
-        logger.warning(
-            "%(jars)s has no lock file: its jars are not verified, and this program is not tested "
-            "with them",
-            {"jars": jar_set.title},
-        )
-        return
-    fault = difference(folder, sums)
+def _require_locked(jar_set: JarSet, jars: Mapping[str, LockedJar], folder: Path) -> None:
+    """Refuse downloaded jars that differ from the lock file."""
+    fault = difference(folder, jars)
     if fault is not None:
         raise ConfigurationError(
             f"the jars of {jar_set.title} from Maven Central differ from the lock file and are not "
@@ -237,16 +244,18 @@ def lock_jars(jar_set: JarSet) -> int:
         ConfigurationError: the jars could not be fetched.
     """
     with tempfile.TemporaryDirectory() as work, locked(Path(work, jar_set.name)) as lock:
-        jars = _resolve(jar_set, Path(work), lock)
+        with _explained(jar_set):
+            jars = retrieve(jar_set.dependencies, Path(work), lock=lock)
         write_lock(jar_set.lock_file, jars)
         return len(jars)
 
 
-def _resolve(jar_set: JarSet, work: Path, lock: int) -> dict[Path, str]:
-    """Retrieve a set into `work/jars` with Ivy; return the coordinates of each jar."""
+@contextmanager
+def _explained(jar_set: JarSet) -> Iterator[None]:
+    """Convert a failure to fetch a set to one line with advice."""
     try:
-        return retrieve(jar_set.dependencies, work, lock=lock)
-    except IvyError as error:
+        yield
+    except FetchError as error:
         if error.reason is None:
             raise ConfigurationError(
                 f"the jars of {jar_set.title} are not in {cache_folder()} and Maven Central is "

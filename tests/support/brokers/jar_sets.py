@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from streaming.jvm.ivy import Dependency
 from streaming.jvm.jars import (
     KAFKA_VERSION,
     JarSet,
@@ -16,6 +15,7 @@ from streaming.jvm.jars import (
     kafka_jars,
     lock_jars,
 )
+from streaming.jvm.maven import Dependency
 
 SCALA_VERSION: Final = "3.9.1"
 """The Kafka whose coordinator is the Scala one."""

@@ -1,39 +1,51 @@
-"""Fetching jars from a Maven repository with Ivy, which is part of pyspark.
+"""Fetching jars from Maven Central, or from a mirror of it.
 
-Ivy runs with this module's settings, in which Maven Central is the only resolver. The default
-settings of Ivy and Spark also read `~/.m2` and `~/.ivy2`, and fail if these have a POM without its
-jar.
+Jars with a lock file are downloaded. Ivy, which is part of pyspark, finds the modules that a set
+without a lock file depends on. It runs with this module's settings, which have one resolver. The
+default settings of Ivy and Spark also read `~/.m2` and `~/.ivy2`, and fail if these have a POM
+without its jar.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from streaming.errors import ConfigurationError
+import tenacity
+
+from streaming.errors import ConfigurationError, first_line
+from streaming.jvm.jar_lock import LockedJar
 from streaming.jvm.java import find_java
 
-# A repository may fail in the middle of a hundred requests; the retry resumes the first attempt.
-_ATTEMPTS = 2
+MIRROR: Final = "DEFAULT_ARTIFACT_REPOSITORY"
+"""Spark's variable for the address of another repository than Maven Central."""
+_CENTRAL: Final = "https://repo1.maven.org/maven2"
+# A repository may fail in the middle of a hundred requests.
+_ATTEMPTS = 3
+_DOWNLOADS = 4
+_FIRST_BACKOFF_S = 0.5
 _CONNECTION_TIMEOUT_MS = 10_000
 _READ_TIMEOUT_MS = 60_000
 # Ivy's output for an unreachable repository, in contrast to a module that is not found.
 _UNREACHABLE = ("Server access error", "not found. url=", "Connection", "timed out", "unreachable")
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
 
-_SETTINGS = f"""\
+_SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
   <timeout-constraints>
-    <timeout-constraint name="patience" connectionTimeout="{_CONNECTION_TIMEOUT_MS}"
-                        readTimeout="{_READ_TIMEOUT_MS}"/>
+    <timeout-constraint name="patience" connectionTimeout="{connection_ms}"
+                        readTimeout="{read_ms}"/>
   </timeout-constraints>
   <resolvers>
-    <ibiblio name="central" m2compatible="true" timeoutConstraint="patience"/>
+    <ibiblio name="central" root={root} m2compatible="true" timeoutConstraint="patience"/>
   </resolvers>
 </ivysettings>
 """
@@ -49,12 +61,54 @@ class Dependency:
     transitive: bool = True
 
 
-class IvyError(Exception):
-    """Ivy could not fetch the jars; `reason` is None if Maven Central is unreachable."""
+class FetchError(Exception):
+    """Jars could not be fetched; `reason` is None if Maven Central is unreachable."""
 
     def __init__(self, reason: str | None) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def download(jars: Mapping[str, LockedJar], folder: Path) -> None:
+    """Download jars, given by file name, into a new folder; the caller verifies them.
+
+    Raises:
+        FetchError: a jar could not be downloaded.
+    """
+    # Few starts download jars.
+    import requests
+
+    def is_transient(error: BaseException) -> bool:
+        answer = getattr(error, "response", None)
+        is_client_error = answer is not None and answer.status_code < requests.codes.server_error
+        return isinstance(error, requests.RequestException) and not is_client_error
+
+    def download_one(name: str) -> None:
+        organisation, module, revision = jars[name].coordinates.split(":")
+        place = f"{organisation.replace('.', '/')}/{module}/{revision}/{name}"
+        timeout_s = _CONNECTION_TIMEOUT_MS / 1000, _READ_TIMEOUT_MS / 1000
+        answer = session.get(f"{_repository()}/{place}", timeout=timeout_s)
+        answer.raise_for_status()
+        (folder / name).write_bytes(answer.content)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(is_transient),
+        wait=tenacity.wait_exponential(multiplier=_FIRST_BACKOFF_S),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        reraise=True,
+    )
+    folder.mkdir(parents=True)
+    with requests.Session() as session, ThreadPoolExecutor(_DOWNLOADS) as pool:
+        try:
+            for _ in pool.map(lambda name: retrying.copy()(download_one, name), jars):
+                pass
+        except requests.RequestException as error:
+            pool.shutdown(cancel_futures=True)
+            raise FetchError(None if is_transient(error) else first_line(error)) from error
+
+
+def _repository() -> str:
+    return os.environ.get(MIRROR, _CENTRAL).rstrip("/")
 
 
 def retrieve(dependencies: Sequence[Dependency], work: Path, *, lock: int) -> dict[Path, str]:
@@ -65,12 +119,17 @@ def retrieve(dependencies: Sequence[Dependency], work: Path, *, lock: int) -> di
 
     Raises:
         ConfigurationError: Java or pyspark is missing.
-        IvyError: a module could not be fetched.
+        FetchError: a module could not be fetched.
     """
     java, ivy = find_java(), _ivy_jar()
     jars, retrieved = work / "jars", work / "retrieved"
     jars.mkdir(parents=True)
-    (work / "ivysettings.xml").write_text(_SETTINGS)
+    settings = _SETTINGS.format(
+        root=quoteattr(f"{_repository()}/"),
+        connection_ms=_CONNECTION_TIMEOUT_MS,
+        read_ms=_READ_TIMEOUT_MS,
+    )
+    (work / "ivysettings.xml").write_text(settings)
     (work / "ivy.xml").write_text(_ivy_module(dependencies))
     command = [
         *(str(java), f"-Divy.default.ivy.user.dir={work}", "-jar", str(ivy)),
@@ -78,6 +137,7 @@ def retrieve(dependencies: Sequence[Dependency], work: Path, *, lock: int) -> di
         *("-ivy", str(work / "ivy.xml"), "-retrieve", f"{retrieved}/{_RETRIEVED}"),
     ]
     for _ in range(_ATTEMPTS):
+        # A retry resumes the attempt before it.
         run = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -91,7 +151,7 @@ def retrieve(dependencies: Sequence[Dependency], work: Path, *, lock: int) -> di
         if run.returncode == 0 or not _is_unreachable(run.stdout):
             break
     if run.returncode != 0:
-        raise IvyError(_reason(run.stdout))
+        raise FetchError(_reason(run.stdout))
     return {
         jar.rename(jars / jar.name): ":".join(jar.relative_to(retrieved).parts[:-1])
         for jar in retrieved.glob("*/*/*/*.jar")
