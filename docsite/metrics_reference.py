@@ -45,10 +45,10 @@ def metrics_reference() -> str:
             "This is the default: names and labels are those of kafka-lag-exporter. `--by topic` "
             "leaves out the series of partitions, `--by group` also those of topics."
         ),
-        _table([*_of_names(LAG_EXPORTER), _gauge(POLL_TIME)]),
+        _table([*_gauges(LAG_EXPORTER), _gauge(POLL_TIME)]),
         "## Groups and topics, with `--names kminion`",
         paragraph("Names and labels are those of kminion. They have no label `cluster_name`."),
-        _table(_of_names(KMINION)),
+        _table(_gauges(KMINION)),
         "## Groups, with both names",
         _table(_gauge(gauge) for gauge in (*OWN_GROUPS, *OWN_ALERTS)),
         paragraph("[status.md](status.md) has the statuses, [alerts.md](alerts.md) the alerts."),
@@ -71,7 +71,7 @@ def metrics_reference() -> str:
         ),
         _table(
             [
-                *(_of_process(metric) for metric in _own_metrics()),
+                *(_process_metric(metric) for metric in _own_metrics()),
                 *map(_gauge, run_collector.GAUGES),
                 *map(_counter, run_collector.COUNTERS),
             ]
@@ -83,7 +83,7 @@ def _table(rows: Iterable[Row]) -> str:
     return table(_COLUMNS, rows)
 
 
-def _of_names(names: Names) -> list[Row]:
+def _gauges(names: Names) -> list[Row]:
     gauges = (*names.partitions, *names.topics, *names.groups, *names.logs)
     return [_gauge(gauge, has_cluster=names.has_cluster) for gauge in gauges]
 
@@ -101,7 +101,7 @@ def _own_metrics() -> list[MetricWrapperBase]:
     return [attribute for attribute in attributes if isinstance(attribute, MetricWrapperBase)]
 
 
-def _of_process(metric: MetricWrapperBase) -> Row:
+def _process_metric(metric: MetricWrapperBase) -> Row:
     (family,) = metric.describe()
     name = f"{family.name}_total" if family.type == "counter" else family.name
     # prometheus_client tells the labels of a family without samples nowhere else.

@@ -169,13 +169,15 @@ def _rows_of_others(others: Sequence[Command]) -> Iterator[tuple[str, str, str, 
         if _key(option) != "config":
             link = "[every command](command-line.md#shared-options)"
             yield code(_key(option)), code(str(option.envvar)), _value(option), link
-    for key, of_key in sorted(users.items()):
+    for key, key_users in sorted(users.items()):
         shown = [
             next(candidate for candidate in command.options if _key(candidate) == key)
-            for command in of_key
+            for command in key_users
         ]
         values = list(dict.fromkeys(map(_value, shown)))
-        links = [f"[{command.name}](command-line.md#{anchor(command.name)})" for command in of_key]
+        links = [
+            f"[{command.name}](command-line.md#{anchor(command.name)})" for command in key_users
+        ]
         yield code(key), code(str(shown[0].envvar)), "; or ".join(values), ", ".join(links)
 
 

@@ -8,14 +8,12 @@ from typing import Final
 
 from docsite.api_reference import api_reference
 from docsite.command_line import command_line
-from docsite.dbt_sources import described_sources
-from docsite.dbt_views import dbt_views
-from docsite.explained_columns import explained_columns
+from docsite.dbt import dbt_views, described_sources
 from docsite.metrics_reference import metrics_reference
 from docsite.options import options
 from docsite.record_types import record_types
 from docsite.scenario_format import scenario_keys, scenario_schema
-from docsite.tables import tables
+from docsite.tables import explained_columns, tables
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGES: Final[Mapping[str, Callable[[], str]]] = {

@@ -1,7 +1,8 @@
-"""docs/tables.md: every table and view, and every column."""
+"""docs/tables.md: every table and view, and every column; and such tables in other pages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ from streaming.lag.rows import PartitionStatusRow, TopicRow
 from streaming.tables.descriptions import column_description, table_description, table_note
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
 from streaming.views.definitions import (
+    SCHEMAS,
     VIEWS,
     ExpiringOffsetRow,
     OpenTransactionRow,
@@ -47,9 +49,10 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
         *("log_offsets", "external_offsets"),
     ),
     "Lag and status": ("group_lag", "group_status", "status_changes"),
-    "Progress, errors and alerts": (*("load_progress", "topic_progress", "quarantine", "alerts"),),
+    "Progress, errors and alerts": ("load_progress", "topic_progress", "quarantine", "alerts"),
     "Computed views": tuple(ROWS_OF_VIEWS),
 }
+_EXPLAINED: Final = re.compile(r"^(## Columns of `(\w+)`\n\n)(?:\|.*\n)+", re.MULTILINE)
 _TYPES: Final[Mapping[pa.DataType, str]] = {
     pa.bool_(): "boolean",
     pa.binary(): "binary",
@@ -153,3 +156,13 @@ def type_name(data_type: pa.DataType) -> str:
         fields = (data_type.field(number) for number in range(data_type.num_fields))
         return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in fields)}>"
     return _TYPES[data_type]
+
+
+def explained_columns(text: str) -> str:
+    """A page by hand with the descriptions of columns below its headings `Columns of NAME`."""
+    return _EXPLAINED.sub(lambda match: f"{match[1]}{_columns(match[2])}\n", text)
+
+
+def _columns(name: str) -> str:
+    rows = [(column, column_description(name, column)) for column in SCHEMAS[name].names]
+    return table(["column", "meaning"], rows)

@@ -206,7 +206,7 @@ class _Keys:
         evaluation: lag and status.
         rows: the rows of `group_lag` to which the rule applies, with their number in `row`.
         ranks: the rank of their status.
-        of_rows: the number of the key of each row.
+        row_keys: the number of the key of each row.
         names: a table with the columns of the keys.
         group: the number of each key in `group_status`; None if the status of a key is that of its
             worst row.
@@ -216,7 +216,7 @@ class _Keys:
     evaluation: Evaluation
     rows: pa.Table
     ranks: Int64s
-    of_rows: Int64s
+    row_keys: Int64s
     names: pa.Table
     group: Int64s | None
 
@@ -227,7 +227,7 @@ class _Keys:
         numbers = np.flatnonzero(is_wanted)
         rows = lags.take(pa.array(numbers)).append_column(_ROW, pa.array(numbers))
         names = rows.select(rule.key)
-        of_rows, first = _numbered(names)
+        row_keys, first = _numbered(names)
         names = names.take(pa.array(first))
         groups = None
         if rule.by == "group" and rule.topics == EVERY:
@@ -238,7 +238,7 @@ class _Keys:
                 others = statuses.filter(pc.and_(is_other, _fitting(rule.groups, statuses)))
                 names = pa.concat_tables([names, pa.table({"group_id": others})])
             groups = pc.index_in(names["group_id"], statuses).to_numpy().astype(np.int64)
-        return cls(rule, evaluation, rows, ranks_of(rows["status"]), of_rows, names, groups)
+        return cls(rule, evaluation, rows, ranks_of(rows["status"]), row_keys, names, groups)
 
     @property
     def count(self) -> int:
@@ -253,7 +253,7 @@ class _Keys:
         """Whether the status of each key is a wanted one, and whether that is unknown."""
         if self.group is None:
             ranks = np.full(self.count, Status.IDLE.rank)
-            np.maximum.at(ranks, self.of_rows, self.ranks)
+            np.maximum.at(ranks, self.row_keys, self.ranks)
         else:
             ranks = ranks_of(self.evaluation.statuses["status"])[self.group]
         holds: Bools = np.isin(ranks, [status.rank for status in wanted])
@@ -265,10 +265,10 @@ class _Keys:
         if self.group is not None:
             table = self.evaluation.group_status(self.group[numbers])
         else:
-            is_wanted = np.isin(self.of_rows, numbers)
+            is_wanted = np.isin(self.row_keys, numbers)
             rows = self.rows.filter(pa.array(is_wanted)).select([*KEY, _ROW])
             rows = rows.append_column("rank", pa.array(self.ranks[is_wanted]))
-            rows = rows.append_column("key", pa.array(self.of_rows[is_wanted]))
+            rows = rows.append_column("key", pa.array(self.row_keys[is_wanted]))
             # Of equally bad rows, the first by its names: rows are in any order.
             order = [("rank", "ascending"), *((name, "descending") for name in KEY)]
             rows = rows.sort_by(order)
@@ -313,7 +313,7 @@ class _Keys:
 
     def _counted(self, is_row: Bools) -> Bools:
         """Whether each key has such a row."""
-        return np.bincount(self.of_rows[is_row], minlength=self.count) > 0
+        return np.bincount(self.row_keys[is_row], minlength=self.count) > 0
 
     def _values(self, measure: Measure, column: str) -> Floats:
         """The value of each row; NaN if it is unknown."""
@@ -328,7 +328,7 @@ class _Keys:
 
     def _totals(self, measure: Measure, values: Floats, counts: Bools) -> Floats:
         """The total of each key over the rows that count; NaN without such a row."""
-        keys, values = self.of_rows[counts], values[counts]
+        keys, values = self.row_keys[counts], values[counts]
         totals: Any
         if measure.total is sum:
             # Without any row these are integers.

@@ -78,7 +78,7 @@ def proposals(habits: GroupHabits) -> dict[str, str]:
     <BLANKLINE>
     """
     return {
-        "status": _of_status(habits),
+        "status": _status_rule(habits),
         "lag": _rule(habits, "lag", f'lag: "> {_lag_limit(habits)}"', "for: 5m"),
         "time_lag": _rule(
             habits, "time-lag", f'time_lag: "> {_time_lag_limit(habits)}"', "for: 2m"
@@ -86,7 +86,7 @@ def proposals(habits: GroupHabits) -> dict[str, str]:
     }
 
 
-def _of_status(habits: GroupHabits) -> str:
+def _status_rule(habits: GroupHabits) -> str:
     """The present trouble; else that of the last day, else the usual ones."""
     troubles = set(habits.earlier) - WITHOUT_RULE or set(_USUAL)
     if habits.status is not None and habits.is_in_trouble:
@@ -119,7 +119,7 @@ def _lag_limit(habits: GroupHabits) -> int:
 def _time_lag_limit(habits: GroupHabits) -> str:
     if not habits.is_in_trouble or not habits.time_lag_ms:
         return "5m"
-    below = [name for name, of_s in _TIME_LAGS_S.items() if 2000 * of_s <= habits.time_lag_ms]
+    below = [name for name, limit_s in _TIME_LAGS_S.items() if 2000 * limit_s <= habits.time_lag_ms]
     return below[-1] if below else next(iter(_TIME_LAGS_S))
 
 

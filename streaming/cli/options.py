@@ -261,8 +261,8 @@ def usage_message(error: click.ClickException) -> str:
     message = error.format_message()
     if type(error) is click.BadParameter and error.ctx is not None and error.param is not None:
         message = f"{source_of(error.ctx, str(error.param.name))}: {error.message}"
-    for of_click, plain in _PLAIN_WORDS.items():
-        message = message.replace(of_click, plain)
+    for words, plain in _PLAIN_WORDS.items():
+        message = message.replace(words, plain)
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None:
         return message

@@ -89,7 +89,7 @@ def show(
     as_of: str | None,
     consistent: bool,
     output: str,
-    **of_history: Any,
+    **history: Any,
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
@@ -129,7 +129,7 @@ def show(
       coordinator-state show events --tables tables --event offset_rewind --event offset_reset
       coordinator-state show history --tables tables --group payments --limit 0 --output json
     """
-    options = HistoryOptions(**of_history)
+    options = HistoryOptions(**history)
     options.check(what, output)
     if rules != "default" and what != STATUS:
         raise click.UsageError(f"--rules works only with status, not with {what}")

@@ -1,8 +1,8 @@
 """OpenLineage events, by the classes of the official client.
 
 A group is a job without runs: Kafka keeps its offsets and assignments, and nobody starts or ends
-it. So a group is told by a JobEvent, which the specification has for lineage that is known without
-a run. `run` is a job with a run from its start to its end, told by RunEvents.
+it. So a JobEvent describes a group, which the specification has for lineage that is known without
+a run. `run` is a job with a run from its start to its end, which RunEvents describe.
 
 Topics and tables have the names of OpenLineage's naming specification: producers of events about
 the same data must use the same names, or a catalogue shows two datasets.

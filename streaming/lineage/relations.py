@@ -122,25 +122,25 @@ def _relations(reader: TableReader, groups: pa.Table) -> zip[tuple[str, str]]:
 
 
 @dataclass(slots=True)
-class ToldGroups:
+class SentGroups:
     """The groups that were sent. No event is queued: the next one is made from the tables.
 
     So memory is bounded by the number of groups, however long the catalogue is away.
     """
 
-    _told: dict[str, tuple[GroupTopics, float]] = field(default_factory=dict)
+    _sent: dict[str, tuple[GroupTopics, float]] = field(default_factory=dict)
     _refused: dict[str, float] = field(default_factory=dict)
 
     def due(self, relations: Relations, now: float) -> list[GroupTopics]:
         """The groups to send: new, changed, gone, or sent too long ago; `now` is in seconds."""
         due = []
         for group in relations.groups.values():
-            sent, until = self._told.get(group.group_id, (None, now))
+            sent, until = self._sent.get(group.group_id, (None, now))
             if sent != group or until <= now:
                 due.append(group)
         due += [
             GroupTopics(sent.group_id, sent.group_type)
-            for sent, _ in self._told.values()
+            for sent, _ in self._sent.values()
             if relations.is_gone(sent.group_id)
         ]
         self._refused = {
@@ -158,9 +158,9 @@ class ToldGroups:
     def sent(self, group: GroupTopics, now: float) -> None:
         """Record that the catalogue took the event of a group."""
         if group.topics:
-            self._told[group.group_id] = group, now + REPEAT_S
+            self._sent[group.group_id] = group, now + REPEAT_S
         else:
-            self._told.pop(group.group_id, None)
+            self._sent.pop(group.group_id, None)
 
     def refused(self, group: GroupTopics, now: float) -> None:
         """Put a group off, so that it does not hold back the others."""

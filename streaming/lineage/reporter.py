@@ -20,7 +20,7 @@ from streaming.errors import first_line
 from streaming.kafka.outage import Outage
 from streaming.lineage.catalogue import Catalogue
 from streaming.lineage.events import group_event, run_event
-from streaming.lineage.relations import REPEAT_S, Relations, ToldGroups
+from streaming.lineage.relations import REPEAT_S, Relations, SentGroups
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class LineageReporter:
         self.round_s = round_s
         self._clock = clock
         self._run_id = str(generate_new_uuid())
-        self._of_run: dict[RunState, RunEvent] = {}
+        self._run_events: dict[RunState, RunEvent] = {}
         self._running_due = clock()
         self._relations = Relations(tables)
-        self._told = ToldGroups()
+        self._sent_groups = SentGroups()
         self._outage: Outage | None = None
 
     def __enter__(self) -> LineageReporter:
@@ -98,13 +98,13 @@ class LineageReporter:
             self._outage.failed(DeliveryError(first_line(error)), self._interval_s)
             logger.debug("traceback of the failure above", exc_info=True)
         else:
-            if self._outage is not None and not self._told.is_refused:
+            if self._outage is not None and not self._sent_groups.is_refused:
                 self._outage.ended()
                 self._outage = None
 
     def _add(self, state: RunState, error: str = "") -> None:
         """Keep an event of the run until it is sent; a later one of its state replaces it."""
-        self._of_run[state] = run_event(
+        self._run_events[state] = run_event(
             state,
             self._run_id,
             tables=self._tables,
@@ -132,14 +132,14 @@ class LineageReporter:
             raise refusal
 
     def _send_run(self, until: float) -> None:
-        for state, event in list(self._of_run.items()):
+        for state, event in list(self._run_events.items()):
             if self._clock() > until:
                 return
             self._catalogue.post(event)
-            del self._of_run[state]
+            del self._run_events[state]
 
     def _send_groups(self, until: float) -> None:
-        for group in self._told.due(self._relations, self._clock()):
+        for group in self._sent_groups.due(self._relations, self._clock()):
             if self._clock() > until:
                 return
             now = utc_now()
@@ -148,6 +148,6 @@ class LineageReporter:
             except TransientDeliveryError:
                 raise
             except DeliveryError:
-                self._told.refused(group, self._clock())
+                self._sent_groups.refused(group, self._clock())
                 raise
-            self._told.sent(group, self._clock())
+            self._sent_groups.sent(group, self._clock())

@@ -90,8 +90,8 @@ def cleanup(
     facts = _Facts.of(reader.of_kafka(), bootstrap_servers)
     dead = list(_dead_groups(facts, unused_for))
     deleted = {row.group_id for row in dead if row.command is not None}
-    of_topics = [row for row in _of_deleted_topics(facts) if row.group_id not in deleted]
-    leftovers = [*dead, *of_topics, *_orphans(facts)]
+    deleted_topics = [row for row in _deleted_topics(facts) if row.group_id not in deleted]
+    leftovers = [*dead, *deleted_topics, *_orphans(facts)]
     order = [kind.value for kind in Kind]
     leftovers.sort(key=lambda row: (order.index(row.kind), row.group_id, row.topic or ""))
     clients = _last_clients(reader, {row.group_id for row in leftovers})
@@ -171,7 +171,7 @@ def _dead_groups(facts: _Facts, unused_for: timedelta) -> Iterator[Leftover]:
         yield replace(row, reason=reason, command=command)
 
 
-def _of_deleted_topics(facts: _Facts) -> Iterator[Leftover]:
+def _deleted_topics(facts: _Facts) -> Iterator[Leftover]:
     committed = committed_offsets(facts.reader)
     logs = sampled_logs(facts.reader, map(place_of, committed), facts.reader.moment)
     gone: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -185,14 +185,14 @@ def _of_deleted_topics(facts: _Facts) -> Iterator[Leftover]:
     left = Counter(key.group_id for key in committed)
     left.subtract(group_id for (group_id, _), partitions in gone.items() for _ in partitions)
     for (group_id, topic), partitions in gone.items():
-        row = _of_topic(facts, group_id, topic, partitions)
+        row = _topic_leftover(facts, group_id, topic, partitions)
         reason = facts.kept_because(group_id)
         if not reason and left[group_id]:
             reason = "brokers do not delete offsets of a topic that they do not have"
         command = None if reason else delete_group_command(group_id, facts.bootstrap_servers)
         yield replace(row, reason=reason or "all topics of the group are deleted", command=command)
     for (group_id, topic), partitions in recreated.items():
-        row = _of_topic(facts, group_id, topic, partitions)
+        row = _topic_leftover(facts, group_id, topic, partitions)
         reason = facts.kept_because(group_id)
         servers = facts.bootstrap_servers
         command = delete_offsets_command(group_id, topic, partitions, servers)
@@ -203,7 +203,7 @@ def _of_deleted_topics(facts: _Facts) -> Iterator[Leftover]:
         )
 
 
-def _of_topic(facts: _Facts, group_id: str, topic: str, partitions: set[int]) -> Leftover:
+def _topic_leftover(facts: _Facts, group_id: str, topic: str, partitions: set[int]) -> Leftover:
     place = facts.place(group_id)
     rows = [
         row

@@ -72,11 +72,11 @@ def plan_difference(
             file of several groups is for the whole cluster: what a backup would add is extra.
     """
     commit_by_key = committed_offsets(reader, None if group_id is None else [group_id])
-    of_cluster = backup(reader).offsets if group_id is None else {}
+    backed_up = backup(reader).offsets if group_id is None else {}
     committed = {
         key: commit.offset
         for key, commit in commit_by_key.items()
-        if key in offsets or key in of_cluster
+        if key in offsets or key in backed_up
     }
     return PlanDifference(
         rows=[

@@ -78,8 +78,8 @@ def _parsed(line: str, group_id: str | None, where: str) -> tuple[OffsetKey, int
         raise ConfigurationError(f"{where} names its group: remove --group")
     if len(cells) not in (_OF_ONE_GROUP, _OF_GROUPS):
         raise ConfigurationError(f"{where} is not [GROUP,]TOPIC,PARTITION,OFFSET")
-    of_group = names[0] if group_id is None else group_id
-    return OffsetKey(of_group, names[-1], numbers[0]), numbers[1]
+    group = names[0] if group_id is None else group_id
+    return OffsetKey(group, names[-1], numbers[0]), numbers[1]
 
 
 def write_plan(path: str, text: str, *, overwrite: bool = False) -> None:

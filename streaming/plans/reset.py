@@ -64,9 +64,9 @@ class TopicSelection:
         for topic in sorted(self.topics - names):
             hint = did_you_mean(topic, names)
             raise ConfigurationError(f"{group_id} has no committed offset of {topic}{hint}")
-        of_topics = {key for key in keys if key.topic in self.topics}
+        in_topics = {key for key in keys if key.topic in self.topics}
         named = {OffsetKey(group_id, *place) for place in self.partitions}
-        return sorted(of_topics | named)
+        return sorted(in_topics | named)
 
 
 def _is_partition(text: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from coordinator_state.replay.groups import CLASSIC, CONSUMER, STREAMS
 from coordinator_state.wire.primitives import uuid_text
-from streaming.kafka.offset_fetch import UNSTABLE_OFFSET_COMMIT, OffsetFetchAnswer
+from streaming.kafka.offset_fetch import UNSTABLE_OFFSET_COMMIT
 
 Row = Mapping[str, Any]
 Fields = Mapping[str, Any]
@@ -48,12 +48,10 @@ _TASK_TYPES: Final = ("active", "standby", "warmup")
 IS_PENDING: Final = {"error": UNSTABLE_OFFSET_COMMIT}
 
 
-def offset_fields(answer: OffsetFetchAnswer) -> Fields:
-    """The compared fields of a committed offset."""
+def offset_fields(offset: Any) -> Fields:
+    """The compared fields of a committed offset, from an object with these attributes."""
     return {
-        "committed_offset": answer.committed_offset,
-        "leader_epoch": answer.leader_epoch,
-        "metadata": answer.metadata,
+        name: getattr(offset, name) for name in ("committed_offset", "leader_epoch", "metadata")
     }
 
 

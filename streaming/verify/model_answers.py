@@ -13,7 +13,14 @@ from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.topics import Assigned, Topics
 from coordinator_state.replay.groups import CLASSIC, CONSUMER
 from coordinator_state.wire.primitives import uuid_text
-from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields, member_fields
+from streaming.verify.answer import (
+    IS_PENDING,
+    AnswerKey,
+    Answers,
+    Fields,
+    member_fields,
+    offset_fields,
+)
 
 
 def topic_names(topics: Topics) -> dict[str, str]:
@@ -39,14 +46,11 @@ def model_answers(
             error_code, offsets = coordinator.fetch_offsets(group_id)
             if error_code is ErrorCode.NONE:
                 for (topic, partition), offset in offsets.items():
-                    fields_by_key[AnswerKey("offset", group_id, topic, partition)] = {
-                        "committed_offset": offset.committed_offset,
-                        "leader_epoch": offset.leader_epoch,
-                        "metadata": offset.metadata,
-                    }
+                    key = AnswerKey("offset", group_id, topic, partition)
+                    fields_by_key[key] = offset_fields(offset)
         for keys in coordinator.pending.values():
-            for key in keys:
-                fields_by_key[AnswerKey("pending", *key)] = IS_PENDING
+            for offset_key in keys:
+                fields_by_key[AnswerKey("pending", *offset_key)] = IS_PENDING
     return fields_by_key
 
 

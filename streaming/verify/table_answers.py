@@ -84,9 +84,8 @@ class TableAnswers:
             fields_by_key[AnswerKey("member", row["group_id"], member_id=row["member_id"])] = (
                 member_fields(self._group_types[row["group_id"]], row, topic_names or {})
             )
-        fields = ["committed_offset", "leader_epoch", "metadata"]
-        of_key = ["group_id", "topic", "partition"]
-        for row in self._own("group_offsets", group_ids, [*of_key, *fields]):
+        columns = ["group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata"]
+        for row in self._own("group_offsets", group_ids, columns):
             if self._group_types.get(row["group_id"], SHARE) != SHARE:
                 epoch = row["leader_epoch"]
                 key = AnswerKey("offset", row["group_id"], row["topic"], row["partition"])

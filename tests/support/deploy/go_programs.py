@@ -1,4 +1,4 @@
-"""Programs in Go: Helm, a strict decoder of its manifests, and the query path of KEDA.
+"""Programs in Go: Helm, and the query path of KEDA.
 
 They are built once from the module in `go/`, whose go.sum has the checksum of each package, and are
 kept in the project's cache. A first build takes one to two minutes on two cores.
@@ -19,13 +19,13 @@ import pytest
 from streaming.jvm.jars import cache_folder, locked
 
 _MODULE: Final = Path(__file__).with_name("go")
-_PACKAGES: Final = ("helm.sh/helm/v3/cmd/helm", "./strict", "./keda")
+_PACKAGES: Final = ("helm.sh/helm/v3/cmd/helm", "./keda")
 _LIMIT_S: Final = 1_500
 
 
 def go_programs() -> Path:
-    """Return the folder with `helm` and `strict`; skip the test if they cannot be built here."""
-    sources = [_MODULE / name for name in ("go.mod", "go.sum", "strict/main.go", "keda/main.go")]
+    """Return the folder with `helm` and `keda`; skip the test if they cannot be built here."""
+    sources = [_MODULE / name for name in ("go.mod", "go.sum", "keda/main.go")]
     wanted = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
     folder = cache_folder() / f"go-programs-{wanted[:16]}"
     if not folder.exists():

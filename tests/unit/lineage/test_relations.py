@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.lineage.relations import REPEAT_S, GroupTopics, Relations, ToldGroups
+from streaming.lineage.relations import REPEAT_S, GroupTopics, Relations, SentGroups
 from streaming.tables.reader import TableReader
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
@@ -110,7 +110,7 @@ def reading(*groups: GroupTopics, loaded: bool = True) -> Relations:
 
 
 def test_a_group_is_sent_again_after_a_day() -> None:
-    groups = ToldGroups()
+    groups = SentGroups()
     groups.sent(G, 0)
     assert groups.due(reading(G), REPEAT_S) == [G]
     groups.sent(G, REPEAT_S)
@@ -118,7 +118,7 @@ def test_a_group_is_sent_again_after_a_day() -> None:
 
 
 def test_a_group_that_is_gone_is_sent_once() -> None:
-    groups = ToldGroups()
+    groups = SentGroups()
     groups.sent(G, 0)
     assert groups.due(reading(loaded=False), 1) == []
     assert groups.due(reading(), 1) == [GONE]
@@ -128,7 +128,7 @@ def test_a_group_that_is_gone_is_sent_once() -> None:
 
 
 def test_refused_groups_that_are_gone_are_forgotten() -> None:
-    groups = ToldGroups()
+    groups = SentGroups()
     groups.refused(G, 0)
     assert groups.is_refused
     assert groups.due(reading(), 1) == []

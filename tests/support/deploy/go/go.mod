@@ -4,11 +4,9 @@ go 1.26.0
 
 tool helm.sh/helm/v3/cmd/helm
 
-require (
-	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.2
-	k8s.io/apimachinery v0.37.2
-	k8s.io/client-go v0.37.2
-)
+require k8s.io/apimachinery v0.37.2
+
+require k8s.io/client-go v0.37.2 // indirect
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
