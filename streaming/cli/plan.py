@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,13 +15,13 @@ from streaming.cli.opened_tables import (
     opened_tables,
 )
 from streaming.cli.options import Duration, option, options, output_option, tables_option
-from streaming.cli.plan_output import show_commands, show_group_plan
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
-from streaming.run.stderr import write_note
+from streaming.run.stderr import write_note, write_warning
 from streaming.views.output import output_of
 
 if TYPE_CHECKING:
+    from streaming.plans.group_plan import GroupPlan
     from streaming.tables.reader import TableReader
 
 EXIT_DIFFERENT = 1
@@ -307,14 +308,14 @@ def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, outpu
 
     Shows offsets that differ, offsets that are missing in the tables and, for a backup, extra ones.
     Exits with status 1 if there are any. Also reads files of kafka-consumer-groups.sh --export.
-    Python API: streaming.plans.difference.
+    Python API: streaming.plans.backup.
 
     \b
     Examples:
       coordinator-state plan diff plan.csv --group payments --tables tables
       coordinator-state plan diff backup.csv --tables tables --output json
     """
-    from streaming.plans.difference import OffsetDifference, Outcome, plan_difference
+    from streaming.plans.backup import OffsetDifference, Outcome, plan_difference
     from streaming.plans.plan_file import read_plan
 
     offsets = read_plan(file, group)
@@ -344,3 +345,59 @@ def _past_time(text: str) -> datetime:
     if moment > utc_now():
         raise ConfigurationError(f"{text} is in the future")
     return moment
+
+
+_COLUMNS: Final = (
+    *("topic", "partition", "from_offset", "to_offset"),
+    *("records_replayed", "records_skipped", "records_deleted", "note"),
+)
+
+
+def show_group_plan(
+    plan: GroupPlan, *, output: str, file: str | None, force: bool, bootstrap_servers: str | None
+) -> None:
+    """Print the plan for a group, write it to a file if one is named, and print its commands.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or no command line can name the group.
+    """
+    from streaming.plans.plan_file import plan_text, write_plan
+
+    commands: list[str] = []
+    if file is not None and plan.to_offsets:
+        commands = plan.commands(file, bootstrap_servers)
+        write_plan(file, plan_text(plan.to_offsets, with_groups=False), overwrite=force)
+    if file is not None and not plan.to_offsets:
+        raise ConfigurationError(
+            f"{file} is not written: no partition of {plan.group_id} can be planned "
+            f"({'; '.join(sorted({row.note for row in plan.offsets})) or 'it has no partitions'})"
+        )
+    warnings = [*plan.obstacles.warnings, *plan.warnings]
+    shown = output_of(output)
+    shown.result(
+        {
+            "group_id": plan.group_id,
+            "goal": plan.goal,
+            "offsets": [asdict(planned) for planned in plan.offsets],
+            "members": [member._asdict() for member in plan.obstacles.members],
+            "warnings": warnings,
+            "file": file if commands else None,
+            "commands": commands,
+        },
+        plan.summary,
+    )
+    if output == "text":
+        shown.rows(map(asdict, plan.offsets), _COLUMNS)
+        show_commands(commands)
+    for warning in warnings:
+        write_warning(warning)
+    if not plan.to_offsets:
+        write_note("No partition can be planned; the notes say why.")
+    elif file is None:
+        write_note("Not written: --file FILE writes this plan and prints the commands for it.")
+
+
+def show_commands(commands: Sequence[str]) -> None:
+    """Print command lines as they are, to be copied; their words are quoted for a terminal, too."""
+    for line in ["", *commands] if commands else []:
+        click.echo(line)

@@ -1,31 +1,27 @@
-"""The command `coordinator-state show`; its Python API is `streaming.tables.reader`."""
+"""The command `coordinator-state show`: its tables, its histories, and their text.
+
+Its Python API is `streaming.tables.reader`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from coordinator_state.insight.group_events import EventName
 from streaming.cli.opened_tables import exit_if_nothing_is_current, exit_if_unknown, opened_tables
 from streaming.cli.options import (
     Choice,
     as_of_option,
     consistent_option,
     option,
+    options,
     output_option,
     tables_option,
 )
-from streaming.cli.show_history import (
-    HISTORIES,
-    HistoryOptions,
-    folded_rows,
-    history_options,
-    history_rows,
-    with_member_labels,
-)
-from streaming.cli.show_views import MEMBER, TOPIC_PARTITION, VIEWS
 from streaming.run.stderr import write_note, write_warning
 from streaming.views.output import output_of
 
@@ -33,8 +29,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.tables.reader import TableReader
+    from streaming.views.history import HistoryTable
 
 
+class View(NamedTuple):
+    """A table, the columns of its text output, and the sort order of its rows."""
+
+    table: str
+    columns: tuple[str, ...]
+    order: tuple[str, ...]
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether its rows have a group id."""
+        return "group_id" in self.columns
+
+
+OWNER = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
+"""The columns of `show pending` that `open_transactions` adds to `pending_offsets`."""
+MEMBER = "member"
+"""A column of text output only: the label of the member."""
+TOPIC_PARTITION = ("group_id", "topic", "partition")
+_LOG_ORDER = ("log_partition", "record_offset")
 PROGRESS = "progress"
 _OF_ANY_LOAD = frozenset(
     {
@@ -54,6 +70,384 @@ _LAG_COLUMNS = (
     "topic_state",
 )
 _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
+
+VIEWS = {
+    "groups": View(
+        "groups",
+        (
+            "group_id",
+            "group_type",
+            "state",
+            "protocol_type",
+            "protocol",
+            "generation",
+            "group_epoch",
+            "member_count",
+            "log_partition",
+            "replay_warning",
+        ),
+        ("group_id", "log_partition"),
+    ),
+    "members": View(
+        "group_members",
+        (
+            "group_id",
+            MEMBER,
+            "member_id",
+            "group_instance_id",
+            "client_id",
+            "client_host",
+            "member_epoch",
+            "subscribed_topics",
+            "assignment",
+            "tasks",
+        ),
+        ("group_id", "member_id"),
+    ),
+    "offsets": View(
+        "group_offsets",
+        (
+            *TOPIC_PARTITION,
+            "committed_offset",
+            "leader_epoch",
+            "metadata",
+            "commit_timestamp",
+            "expire_timestamp",
+            "record_offset",
+        ),
+        TOPIC_PARTITION,
+    ),
+    "pending": View(
+        "pending_offsets",
+        (
+            *TOPIC_PARTITION,
+            "producer_id",
+            "producer_epoch",
+            "client_id",
+            "client_host",
+            "committed_offset",
+            "leader_epoch",
+            "metadata",
+            "commit_timestamp",
+            "record_offset",
+            *OWNER,
+        ),
+        (*TOPIC_PARTITION, "producer_id"),
+    ),
+    "transactions": View(
+        "transactions",
+        (
+            "transactional_id",
+            "state",
+            "producer_id",
+            "producer_epoch",
+            "timeout_ms",
+            "start_timestamp",
+            "last_update_timestamp",
+            "abort_timestamp",
+            "topic_partitions",
+            "log_partition",
+        ),
+        ("transactional_id", "log_partition"),
+    ),
+    "transaction-events": View(
+        "transaction_events",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            "transactional_id",
+            "event",
+            "state",
+            "producer_id",
+            "producer_epoch",
+            "duration_ms",
+            "outcome",
+        ),
+        ("record_timestamp", *_LOG_ORDER),
+    ),
+    "share-partitions": View(
+        "share_partitions",
+        (
+            "group_id",
+            "topic",
+            "topic_id",
+            "partition",
+            "start_offset",
+            "state_epoch",
+            "leader_epoch",
+            "delivery_complete_count",
+            "state_batches",
+            "log_partition",
+        ),
+        ("group_id", "topic_id", "partition"),
+    ),
+    "topic-progress": View(
+        "topic_progress",
+        (
+            "log_topic",
+            "log_partition",
+            "state",
+            "next_offset",
+            "high_watermark",
+            "records_read",
+            "records_applied",
+            "records_ignored",
+            "records_quarantined",
+            "records_unaccounted",
+            "updated_at",
+        ),
+        ("log_topic", "log_partition"),
+    ),
+    "progress": View(
+        "load_progress",
+        (
+            "log_partition",
+            "state",
+            "next_offset",
+            "high_watermark",
+            "records_read",
+            "records_applied",
+            "records_superseded",
+            "records_ignored",
+            "records_quarantined",
+            "records_pending",
+            "records_unaccounted",
+            "batch_id",
+            "clock_skew_ms",
+            "updated_at",
+        ),
+        ("log_partition",),
+    ),
+    "events": View(
+        "group_events",
+        (
+            "record_timestamp",
+            "event",
+            *TOPIC_PARTITION,
+            "offset_before",
+            "offset_after",
+            "epoch_before",
+            "epoch_after",
+            "member_count",
+            MEMBER,
+            "client_host",
+            "assignment_before",
+            "assignment_after",
+            "duration_ms",
+        ),
+        ("record_timestamp", *_LOG_ORDER, "event_number"),
+    ),
+    "alerts": View(
+        "alerts",
+        (
+            "state",
+            "severity",
+            "rule",
+            *TOPIC_PARTITION,
+            "fired_at",
+            "resolved_at",
+            "value",
+            "reason",
+            "muted_by",
+        ),
+        ("rule", *TOPIC_PARTITION),
+    ),
+    "quarantine": View(
+        "quarantine",
+        ("log_topic", *_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
+        ("log_topic", *_LOG_ORDER),
+    ),
+    "records": View(
+        "coordinator_records",
+        (
+            "group_id",
+            "record_type",
+            "record_type_name",
+            "record_key",
+            "is_tombstone",
+            "value_version",
+            "value",
+            "log_partition",
+            "record_offset",
+        ),
+        ("group_id", "record_type", "record_key"),
+    ),
+    "history": View(
+        "offset_commits",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            *TOPIC_PARTITION,
+            "committed_offset",
+            "is_tombstone",
+            "outcome",
+            "metadata",
+        ),
+        _LOG_ORDER,
+    ),
+    "group-records": View(
+        "group_records",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            "group_id",
+            "record_type",
+            "raw_key",
+            "raw_value",
+            "outcome",
+        ),
+        _LOG_ORDER,
+    ),
+}
+
+
+HISTORIES: Final[Mapping[str, HistoryTable]] = {
+    "events": "group_events",
+    "history": "offset_commits",
+    "group-records": "group_records",
+}
+"""The views with these options, and their tables."""
+DEFAULT_LIMIT: Final = 100
+_MAX_FOLDED: Final = 100_000
+"""How many events a summary covers."""
+_FOLDED_COLUMNS: Final = ("first", "last", "count", "group_id", "event", "details")
+history_options: Final = options(
+    option(
+        "--since",
+        metavar="TIME",
+        help="For events, history and group-records: rows from this time on, in the formats "
+        "of --as-of.",
+    ),
+    option(
+        "--until",
+        metavar="TIME",
+        help="For events, history and group-records: rows up to this time.",
+    ),
+    option(
+        "--event",
+        "events",
+        type=Choice([name.value for name in EventName]),
+        metavar="NAME",
+        multiple=True,
+        help="For events: only events of this type, such as offset_rewind; repeatable.",
+    ),
+    option(
+        "--limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="For events, history and group-records: the newest N rows; 0 for all. [default: 100]",
+    ),
+    option(
+        "--folded",
+        is_flag=True,
+        help="For events: a summary with one row for equal events. Rewinds, resets, deletions and "
+        "expiries come first.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The options of the views in `HISTORIES`."""
+
+    since: str | None
+    until: str | None
+    events: Sequence[str]
+    limit: int | None
+    folded: bool
+
+    def check(self, view: str, output: str) -> None:
+        """Refuse options that do not work with a view.
+
+        Raises:
+            UsageError: an option does not work with the view.
+        """
+        period = {"--since": self.since, "--until": self.until, "--limit": self.limit}
+        given = [name for name, value in period.items() if value is not None]
+        if given and view not in HISTORIES:
+            raise click.UsageError(
+                f"{given[0]} works only with events, history and group-records, not with {view}"
+            )
+        for name, value in (("--event", self.events), ("--folded", self.folded)):
+            if value and view != "events":
+                raise click.UsageError(f"{name} works only with events, not with {view}")
+        if self.folded and output == "json":
+            raise click.UsageError("--folded works only with text: JSON has one object per event")
+
+    @property
+    def most(self) -> int | None:
+        """The number of rows to show; None for all."""
+        limit = DEFAULT_LIMIT if self.limit is None else self.limit
+        return limit or None
+
+
+def history_rows(
+    reader: TableReader, view: str, group: str | None, options: HistoryOptions
+) -> pa.Table:
+    """The newest rows, in the order of time; a note on stderr counts the others."""
+    from streaming.views.history import history
+
+    newest = history(
+        reader,
+        HISTORIES[view],
+        group=group,
+        events=options.events,
+        since=options.since,
+        until=options.until,
+        limit=options.most,
+    )
+    if newest.more:
+        summary = ", --folded shows a summary" if view == "events" else ""
+        write_note(
+            f"{newest.more:,} older rows are not shown: --limit 0 shows all, --since and --until "
+            f"select a period{summary}"
+        )
+    return newest.rows
+
+
+def folded_rows(
+    reader: TableReader, group: str | None, options: HistoryOptions
+) -> tuple[pa.Table, Sequence[str]]:
+    """The summary of events, and its columns; notes on stderr count the missing rows."""
+    import pyarrow as pa
+
+    from streaming.views.event_summary import event_summary
+
+    summary = event_summary(
+        reader,
+        group=group,
+        events=options.events,
+        since=options.since,
+        until=options.until,
+        most=_MAX_FOLDED,
+    )
+    if summary.more:
+        write_note(
+            f"{summary.more:,} older events are not in the summary: narrow it with --since, "
+            "--until, --group or --event"
+        )
+    folded = summary.rows
+    shown = folded[: options.most]
+    if len(folded) > len(shown):
+        write_note(f"{len(folded) - len(shown):,} minor rows are not shown: --limit 0 shows all")
+    values = [
+        (row.first_at, row.last_at, row.count, row.group_id, ", ".join(row.events), row.text)
+        for row in shown
+    ]
+    columns = list(zip(*values, strict=True)) if values else [()] * len(_FOLDED_COLUMNS)
+    return pa.table(dict(zip(_FOLDED_COLUMNS, map(list, columns), strict=True))), _FOLDED_COLUMNS
+
+
+def with_member_labels(rows: pa.Table, reader: TableReader) -> pa.Table:
+    """Rows of members or events with the column `member`, a label that is unique in its group."""
+    import pyarrow as pa
+
+    from streaming.views.member_labels import member_labels
+
+    named = rows.select(["group_id", "member_id", "client_id"]).to_pylist()
+    labels = member_labels(reader, named)
+    column = [labels.get((row["group_id"], row["member_id"])) for row in named]
+    return rows.append_column("member", pa.array(column, pa.string()))
 
 
 @click.command()

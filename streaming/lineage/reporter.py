@@ -1,4 +1,4 @@
-"""Sends the events beside a query, in rounds.
+"""Sends the events to the catalogue beside a query, in rounds.
 
 A round sends the events that are due, and ends at the first failure; the next round is the retry.
 Failures are logged as those of brokers are: once, and then once a minute.
@@ -7,20 +7,73 @@ Failures are logged as those of brokers are: once, and then once a minute.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import Final
+from urllib.parse import urlsplit
 
-from openlineage.client.event_v2 import RunEvent, RunState
+from openlineage.client.event_v2 import JobEvent, RunEvent, RunState
+from openlineage.client.serde import Serde
 from openlineage.client.uuid import generate_new_uuid
+from pydantic import SecretStr
 
-from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
+from streaming.alerts.delivery import DeliveryError, TransientDeliveryError, post_once
 from streaming.clock import utc_now
 from streaming.errors import first_line
 from streaming.kafka.outage import Outage
-from streaming.lineage.catalogue import Catalogue
+from streaming.kafka.secrets import read_file
 from streaming.lineage.events import group_event, run_event
 from streaming.lineage.relations import REPEAT_S, Relations, SentGroups
+
+API_KEY: Final = "OPENLINEAGE_API_KEY"
+"""The environment variable that OpenLineage's own clients read, too."""
+
+_PATH: Final = "/api/v1/lineage"
+_TIMEOUT_S: Final = (3.0, 5.0)
+"""To connect, and to be answered. The end of `run` waits for a POST that has begun."""
+
+
+class Catalogue:
+    """An OpenLineage endpoint.
+
+    It does not use the client's own HTTP transport, which follows redirects: an answer of 200 from
+    a login page would count as success.
+
+    Args:
+        url: the address; one without a path gets that of OpenLineage's specification.
+        key_file: the file with the API key. None: the environment variable, if it is set.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+
+    def __init__(self, url: str, key_file: str | None = None) -> None:
+        parts = urlsplit(url)
+        self.name = f"OpenLineage at {parts.netloc}"
+        self._url = SecretStr(parts._replace(path=parts.path.rstrip("/") or _PATH).geturl())
+        self._key_file = key_file
+        self._headers()
+
+    def post(self, event: JobEvent | RunEvent) -> None:
+        """Send an event.
+
+        Raises:
+            TransientDeliveryError: the catalogue is unreachable or overloaded.
+            DeliveryError: it refused the event.
+            ConfigurationError: the file with the API key cannot be read any more.
+        """
+        post_once(self._url, Serde.to_dict(event), self._headers(), timeout_s=_TIMEOUT_S)
+
+    def _headers(self) -> dict[str, str]:
+        """The API key, read anew each time: keys are rotated."""
+        key = os.environ.get(API_KEY, "")
+        if self._key_file is not None:
+            key = read_file("--openlineage-key-file", Path(self._key_file))
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
 
 logger = logging.getLogger(__name__)
 

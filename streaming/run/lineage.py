@@ -29,8 +29,7 @@ def lineage_reporter(settings: RunSettings) -> LineageReporter | None:
     if settings.openlineage is None:
         return None
     # The package `openlineage-python` is an extra.
-    from streaming.lineage.catalogue import Catalogue
-    from streaming.lineage.reporter import LineageReporter
+    from streaming.lineage.reporter import Catalogue, LineageReporter
 
     return LineageReporter(
         Catalogue(settings.openlineage, settings.openlineage_key_file),

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from streaming.lineage.catalogue import API_KEY
+from streaming.lineage.reporter import API_KEY
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers.commits import commit, create_topic
 from tests.support.brokers.receivers import HttpReceiver, http_receiver

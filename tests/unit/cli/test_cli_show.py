@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.cli.show_views import MEMBER, OWNER, VIEWS
+from streaming.cli.show import MEMBER, OWNER, VIEWS
 from streaming.dashboard.app import create_app
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation

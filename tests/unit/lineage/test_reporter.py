@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.lineage import catalogue
-from streaming.lineage.catalogue import API_KEY, Catalogue
 from streaming.lineage.relations import REFUSED_S
-from streaming.lineage.reporter import LineageReporter
+from streaming.lineage.reporter import API_KEY, Catalogue, LineageReporter
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -123,7 +121,7 @@ def test_a_catalogue_that_does_not_answer_holds_up_nothing(
     fault: str,
 ) -> None:
     """It takes one failure or time-out for the round, and one for the end."""
-    monkeypatch.setattr(catalogue, "_TIMEOUT_S", (0.5, 0.5))
+    monkeypatch.setattr("streaming.lineage.reporter._TIMEOUT_S", (0.5, 0.5))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host = f"127.0.0.1:{silent.getsockname()[1] if fault == 'ReadTimeout' else 1}"
         with reporter_of(tables, f"http://{host}", clock) as reporter:

@@ -9,8 +9,7 @@ import pytest
 
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
-from streaming.plans.backup import backup
-from streaming.plans.difference import plan_difference
+from streaming.plans.backup import backup, plan_difference
 from streaming.plans.plan_file import plan_text, read_plan, write_plan
 from streaming.tables.reader import TableReader
 from tests.support.tables.planned_tables import offset, sample

@@ -1,7 +1,13 @@
-"""The command `coordinator-state simulate`; its Python API is `streaming.local.simulation`."""
+"""The commands `broker`, `demo` and `simulate`: brokers, groups and logs without a cluster.
+
+Their Python APIs are `streaming.local.broker.embedded`, `streaming.local.demo` and
+`streaming.local.simulation`.
+"""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +23,158 @@ from streaming.cli.options import (
     output_option,
     require_location,
 )
+from streaming.errors import ConfigurationError
+from streaming.run.signals import interrupt_on_signals
 from streaming.run.stderr import warnings_only
 from streaming.views.output import output_of
+
+_POLL_S = 0.5
+
+
+@click.command()
+@option(
+    "--kafka-version",
+    metavar="VERSION",
+    help="Kafka version. 3.9.1, 4.0.0, 4.1.2, 4.2.0, 4.3.1 and 4.4.0 are tested, and their jars "
+    "have locked checksums. [default: 4.4.0]",
+)
+@option(
+    "--folder",
+    metavar="DIR",
+    help="Data folder of the broker; the folder of an earlier broker can be reused. "
+    "[default: a temporary folder]",
+)
+@option("--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1. [default: a free port]")
+@option(
+    "--broker-property",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Broker property, such as offsets.topic.num.partitions=4; repeatable.",
+)
+@output_option
+def broker(
+    *,
+    kafka_version: str | None,
+    folder: str | None,
+    port: int | None,
+    broker_property: tuple[str, ...],
+    output: str,
+) -> None:
+    """Run a local Kafka broker until Ctrl-C, for trials and tests.
+
+    Needs JDK 17 or later. Downloads Kafka's jars into a cache on first use. Listens on 127.0.0.1
+    only. Python API: streaming.local.broker.embedded.EmbeddedBroker.
+
+    \b
+    Examples:
+      coordinator-state broker --port 9092
+      coordinator-state broker --kafka-version 3.9.1
+      coordinator-state broker --folder kafka --broker-property offsets.topic.num.partitions=4
+    """
+    from streaming.local.broker.embedded import EmbeddedBroker
+    from streaming.run.stderr import write_note
+
+    properties = _pairs(broker_property)
+    options: dict[str, Any] = {"folder": folder, "port": port, "properties": properties}
+    if kafka_version is not None:
+        options["version"] = kafka_version
+    write_note("starting the broker; the first time its jars are fetched ...")
+    with interrupt_on_signals(), EmbeddedBroker(**options) as running:
+        output_of(output).result(
+            {
+                "bootstrap_servers": running.bootstrap_servers,
+                "kafka_version": running.version,
+                "folder": str(running.folder),
+                "log_file": str(running.log_file),
+            },
+            f"Kafka {running.version} on {running.bootstrap_servers}, "
+            f"data and log in {running.folder}",
+        )
+        never = threading.Event()
+        while running.is_running:
+            never.wait(_POLL_S)
+        raise RuntimeError(f"the broker exited unexpectedly, see {running.log_file}")
+
+
+def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in properties]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise ConfigurationError(f"--broker-property {name!r} is not KEY=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+@click.command()
+@option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    help="Duration of the traffic in seconds. [default: until Ctrl-C]",
+)
+@option(
+    "--dashboard/--no-dashboard",
+    default=True,
+    help="Serve the page while the traffic runs, and open it if there is a display.",
+)
+@option(
+    "--offline",
+    is_flag=True,
+    help="Simulate the groups without a broker: no download and no Java.",
+)
+@option(
+    "--kafka-version",
+    metavar="VERSION",
+    help="Kafka version of the broker, such as 3.9.1. [default: 4.4.0]",
+)
+@option(
+    "--folder",
+    metavar="DIR",
+    help="New or empty folder for tables, checkpoint and broker data, which are kept. [default: "
+    "temporary, deleted at the end]",
+)
+@output_option
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    *,
+    seconds: float | None,
+    dashboard: bool,
+    offline: bool,
+    kafka_version: str | None,
+    folder: str | None,
+    output: str,
+) -> None:
+    """Run a broker and ten consumer groups on this machine, and compare the tables with the broker.
+
+    Starts a local Kafka broker and ten real consumer groups. One group commits in a transaction
+    that never ends; another has an incident every minute. `demo` writes their log into tables,
+    serves the page (see dashboard), and prints the answers of the tables beside those of the
+    broker. It stops every process that it started. Python API:
+    streaming.local.demo.demo.run_demo.
+
+    \b
+    Examples:
+      coordinator-state demo --seconds 20
+      coordinator-state demo --offline --seconds 20
+      coordinator-state demo --kafka-version 3.9.1
+      coordinator-state demo --seconds 200 --folder demo
+      coordinator-state demo
+    """
+    options: dict[str, Any] = {"output": output, "dashboard": dashboard}
+    if offline:
+        if kafka_version is not None:
+            raise ConfigurationError("--offline starts no broker: remove --kafka-version")
+        if folder is not None:
+            raise ConfigurationError("--offline keeps no tables: remove --folder")
+        from streaming.local.demo.offline import run_offline_demo as run
+    else:
+        from streaming.local.demo.demo import run_demo as run
+
+        options["folder"] = folder
+        if kafka_version is not None:
+            options["kafka_version"] = kafka_version
+
+    with interrupt_on_signals():
+        ctx.exit(run(seconds=math.inf if seconds is None else seconds, **options))
 
 
 @click.command()

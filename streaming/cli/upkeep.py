@@ -1,0 +1,179 @@
+"""The commands `maintain`, `reload` and `redecode`: upkeep of tables.
+
+Their Python APIs are `streaming.run.maintenance`, `streaming.reload.requests` and
+`streaming.run.redecode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from coordinator_state.insight.group_status import count_text
+from streaming.cli.options import (
+    history_retention_option,
+    kafka_option,
+    option,
+    optional_bootstrap_servers_option,
+    output_option,
+    source_of,
+    tables_option,
+)
+from streaming.errors import ConfigurationError
+from streaming.tables.durations import parse_duration, parse_history_retention
+from streaming.views.output import output_of
+
+if TYPE_CHECKING:
+    from streaming.engine.redecode import Redecoded
+
+
+@click.command()
+@tables_option
+@history_retention_option
+@option(
+    "--snapshot-retention",
+    metavar="INTERVAL",
+    help="How long snapshots are kept. [default: the setting of the last run]",
+)
+@output_option
+@click.pass_context
+def maintain(
+    ctx: click.Context,
+    *,
+    tables: str,
+    history_retention: str,
+    snapshot_retention: str | None,
+    output: str,
+) -> None:
+    """Delete files that no snapshot needs, and compact small files.
+
+    `run` does this every ten minutes. Use this command if `run` has `--upkeep-interval off`, or if
+    no `run` writes to the folder. Stop a `run` on this machine first. For tables in an object
+    store, `maintain` and `run` can work at the same time. The command is idempotent. It first
+    migrates tables of an earlier release. It always keeps the snapshot from which `run` continues.
+    Python API: streaming.run.maintenance.maintain.
+
+    \b
+    Examples:
+      coordinator-state maintain --tables tables
+      coordinator-state maintain --tables tables --history-retention "30 days" --output json
+    """
+    from streaming.run.maintenance import maintain as maintain_folder
+    from streaming.tables.maintenance import TableMaintenance
+
+    done = maintain_folder(
+        tables,
+        history_retention=_parsed(
+            source_of(ctx, "history_retention"), history_retention, parse_history_retention
+        ),
+        snapshot_retention=(
+            None
+            if snapshot_retention is None
+            else _parsed(source_of(ctx, "snapshot_retention"), snapshot_retention, parse_duration)
+        ),
+    )
+    columns = [field.name for field in fields(TableMaintenance)]
+    output_of(output).rows((asdict(maintenance) for maintenance in done), columns)
+
+
+def _parsed(source: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{source}: {error}") from error
+
+
+@click.command()
+@tables_option
+@option(
+    "--log-partition",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Partition of __consumer_offsets, see partition-for; repeatable.",
+)
+@option("--all", is_flag=True, help="Reload all log partitions of the tables.")
+@output_option
+@click.pass_context
+def reload(
+    ctx: click.Context,
+    /,
+    *,
+    tables: str,
+    log_partition: tuple[int, ...],
+    all: bool,
+    output: str,
+) -> None:
+    """Request a reload of log partitions from their log start.
+
+    When the log is read to its end, the reload replaces their rows in one commit per table. Until
+    then the tables keep the old rows, and the state is `loading`. A `run` that is writing the
+    tables starts the reload within seconds; otherwise the next `run` does. `show progress` shows
+    its progress. Some reloads are automatic, see docs/reload.md. Python API:
+    streaming.reload.requests.request_reload.
+
+    \b
+    Examples:
+      coordinator-state reload --tables tables --log-partition 7 --log-partition 12
+      coordinator-state reload --tables tables --all
+    """
+    from streaming.reload.requests import request_reload
+
+    if all == bool(log_partition):
+        raise click.UsageError("give either --log-partition N or --all", ctx)
+    asked = request_reload(tables, None if all else log_partition)
+    output_of(output).result(
+        {"log_partitions": asked},
+        f"{len(asked)} log partition{'s' if len(asked) > 1 else ''} "
+        f"({', '.join(map(str, asked))}) will be reloaded by the current `run`, or by the next one",
+    )
+
+
+@click.command()
+@tables_option
+@optional_bootstrap_servers_option
+@kafka_option
+@output_option
+def redecode(
+    *, tables: str, bootstrap_servers: str | None, kafka: Mapping[str, str], output: str
+) -> None:
+    """Decode quarantined records again, after an upgrade that supports more record types.
+
+    Group records that can now be decoded move to coordinator_records, and their groups are rebuilt.
+    An offset commit leaves the quarantine if a later commit of its key is in the tables. For other
+    commits the tables cannot tell whether they are still valid: reload their log partition. Stop
+    `run` first. In an object store, a `run` that is still writing is fenced and exits. The command
+    is idempotent. With --bootstrap-servers it asks the cluster for topic names. Python API:
+    streaming.run.redecode.redecode.
+
+    \b
+    Examples:
+      coordinator-state redecode --tables tables
+      coordinator-state redecode --tables tables --bootstrap-servers localhost:9092 --output json
+    """
+    from streaming.run.redecode import redecode as redecode_tables
+
+    redecoded = redecode_tables(tables, bootstrap_servers=bootstrap_servers, kafka=kafka)
+    output_of(output).result(asdict(redecoded), "\n".join(_sentences(redecoded)))
+
+
+def _sentences(redecoded: Redecoded) -> list[str]:
+    decoded = redecoded.applied + redecoded.superseded
+    lines = [
+        f"{decoded} quarantined records decoded: {redecoded.applied} applied to "
+        f"{redecoded.groups} groups, {redecoded.superseded} superseded by later ones"
+    ]
+    lines += [
+        f"{count} offset commits of log partition {log_partition} can be decoded, but their "
+        "outcome is unknown: reload that log partition with `coordinator-state reload`"
+        for log_partition, count in sorted(redecoded.waiting.items())
+    ]
+    lines += [
+        f"{count_text(count, 'record')} {'stays' if count == 1 else 'stay'} in quarantine: {reason}"
+        for reason, count in sorted(redecoded.undecodable.items())
+    ]
+    return lines
