@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from docsite.markdown import anchor, code, page, paragraph, prose, table
+from docsite.markdown import Parts, anchor, blocks, code, paragraph, prose, table
 from streaming.api.app import ENDPOINTS
 from streaming.api.openapi import description
 
@@ -14,49 +14,6 @@ Json = Mapping[str, Any]
 _SUCCESS: Final = "200"
 _FORMATS: Final = {"date-time": "timestamp"}
 _REFERENCE: Final = "#/components/schemas/"
-
-
-def api_reference() -> str:
-    """The page."""
-    document = description(ENDPOINTS)
-    paths: Json = document["paths"]
-    schemas: Json = document["components"]["schemas"]
-    return page(
-        "API reference",
-        paragraph(
-            "This page lists every address, parameter and field of the HTTP API, for people who "
-            "write programs that read groups and lag."
-        ),
-        paragraph(
-            "`api` and `dashboard` serve the API. [api.md](api.md) explains access, pages, errors, "
-            "autoscaling and the addresses of Burrow. This page is made from the OpenAPI 3.1 "
-            "description, which the server has at `/api/v1/openapi.json`. Timestamps are in UTC, "
-            "as ISO 8601. Every address is read with `GET`."
-        ),
-        "## Addresses",
-        table(
-            ["address", "answer"],
-            [
-                (
-                    f"[{code(path)}](#{anchor(_title(path))})",
-                    prose(path_item["get"]["summary"]) + ".",
-                )
-                for path, path_item in paths.items()
-            ],
-        ),
-        *(part for path, path_item in paths.items() for part in _address(path, path_item["get"])),
-        "## Errors",
-        paragraph(
-            "An error is a [`Problem`](#problem) with the media type `application/problem+json`. "
-            "304 has no content."
-        ),
-        table(["status", "meaning"], _errors(next(iter(paths.values()))["get"])),
-        "## Answers",
-        paragraph(
-            "A field without `null` in its type is never null. `list of X` is a JSON array of X."
-        ),
-        *(part for name, schema in schemas.items() for part in _schema(name, schema)),
-    )
 
 
 def _title(path: str) -> str:
@@ -132,3 +89,31 @@ def _scalar_type(schema: Json) -> str:
         case {"type": str(name)}:
             return name
     raise AssertionError(f"no words for the type {schema}")
+
+
+def _document() -> Json:
+    return description(ENDPOINTS)
+
+
+def _paths() -> Mapping[str, Json]:
+    return {path: path_item["get"] for path, path_item in _document()["paths"].items()}
+
+
+API_REFERENCE: Final[Parts] = {
+    "addresses": lambda: table(
+        ["address", "answer"],
+        [
+            (f"[{code(path)}](#{anchor(_title(path))})", prose(operation["summary"]) + ".")
+            for path, operation in _paths().items()
+        ],
+    ),
+    "parameters": lambda: blocks(
+        part for path, operation in _paths().items() for part in _address(path, operation)
+    ),
+    "errors": lambda: table(["status", "meaning"], _errors(next(iter(_paths().values())))),
+    "answers": lambda: blocks(
+        part
+        for name, schema in _document()["components"]["schemas"].items()
+        for part in _schema(name, schema)
+    ),
+}

@@ -11,7 +11,6 @@ from typing import Final
 import click
 
 from docsite.commands import (
-    PROGRAM,
     Command,
     commands,
     default_of,
@@ -20,38 +19,23 @@ from docsite.commands import (
     names_of,
     value_of,
 )
-from docsite.markdown import WIDTH, anchor, block, code, page, paragraph, prose, table
+from docsite.markdown import (
+    WIDTH,
+    Parts,
+    anchor,
+    block,
+    blocks,
+    code,
+    paragraph,
+    prose,
+    table,
+)
 from streaming.cli.main import SHARED_OPTIONS, cli
 
 _KEPT: Final = "\b\n"
 _EXAMPLES: Final = "Examples:"
 _BROKEN: Final = re.compile(r" \\?\s{8,}")
 """A line of an example that goes on."""
-
-
-def command_line() -> str:
-    """The page."""
-    all_commands = commands()
-    return page(
-        "Command line",
-        paragraph(
-            "This page lists every command with its usage, options and examples, for everyone who "
-            f"uses {code(PROGRAM)} in a terminal or a script."
-        ),
-        *(paragraph(prose(text)) for text in cleandoc(cli.help or "").split("\n\n")),
-        paragraph("[options.md](options.md) describes the config file and the environment."),
-        table(
-            ["command", "purpose"],
-            [
-                (f"[{code(command.name)}](#{anchor(command.name)})", prose(command.paragraphs[0]))
-                for command in all_commands
-            ],
-        ),
-        "## Shared options",
-        paragraph("Every command has these options, and `--help`:"),
-        _options(SHARED_OPTIONS),
-        *(part for command in all_commands for part in _section(command)),
-    )
 
 
 def _section(command: Command) -> Iterator[str]:
@@ -106,3 +90,19 @@ def _examples(text: str) -> Iterator[str]:
     for line in text.splitlines()[2:]:
         lines = textwrap.wrap(_BROKEN.sub(" ", line.strip()), WIDTH - 6, break_on_hyphens=False)
         yield "$ " + " \\\n    ".join(lines)
+
+
+COMMAND_LINE: Final[Parts] = {
+    "help": lambda: blocks(
+        paragraph(prose(text)) for text in cleandoc(cli.help or "").split("\n\n")
+    ),
+    "commands": lambda: table(
+        ["command", "purpose"],
+        [
+            (f"[{code(command.name)}](#{anchor(command.name)})", prose(command.paragraphs[0]))
+            for command in commands()
+        ],
+    ),
+    "shared options": lambda: _options(SHARED_OPTIONS),
+    "options": lambda: blocks(part for command in commands() for part in _section(command)),
+}

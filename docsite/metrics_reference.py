@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from docsite.markdown import code, page, paragraph, prose, table
+from docsite.markdown import Parts, code, prose, table
 from streaming.metrics.cluster_families import COUNTERS, POLL_TIME, TABLE_GAUGES, UP, Counter
 from streaming.metrics.families import (
     KMINION,
@@ -24,59 +24,6 @@ from streaming.run.monitoring.run_metrics import RunMetrics
 _CLUSTER: Final = "cluster_name"
 _COLUMNS: Final = ("metric", "type", "labels", "meaning")
 Row = tuple[str, str, str, str]
-
-
-def metrics_reference() -> str:
-    """The page."""
-    return page(
-        "Metrics reference",
-        paragraph(
-            "This page lists every Prometheus metric with its type, labels and meaning, for people "
-            "who write dashboards and alert rules."
-        ),
-        paragraph(
-            "[metrics.md](metrics.md) explains how metrics are collected and limited. The command "
-            "`metrics` reads the tables; `run --http-port` has metrics of the process itself. "
-            "Times are in seconds, lag and offsets in records. A series without a known value is "
-            "left out."
-        ),
-        "## Groups and topics, with `--names lag-exporter`",
-        paragraph(
-            "This is the default: names and labels are those of kafka-lag-exporter. `--by topic` "
-            "leaves out the series of partitions, `--by group` also those of topics."
-        ),
-        _table([*_gauges(LAG_EXPORTER), _gauge(POLL_TIME)]),
-        "## Groups and topics, with `--names kminion`",
-        paragraph("Names and labels are those of kminion. They have no label `cluster_name`."),
-        _table(_gauges(KMINION)),
-        "## Groups, with both names",
-        _table(_gauge(gauge) for gauge in (*OWN_GROUPS, *OWN_ALERTS)),
-        paragraph("[status.md](status.md) has the statuses, [alerts.md](alerts.md) the alerts."),
-        "## Tables",
-        _table(
-            [
-                *(_gauge(gauge, has_cluster=gauge is not UP) for gauge in TABLE_GAUGES),
-                *map(_gauge, OWN_LOG_PARTITIONS),
-                *map(_counter, COUNTERS),
-            ]
-        ),
-        paragraph(
-            "The metrics of other internal topics and of transactional ids exist only if `run` "
-            "follows these topics ([topics.md](topics.md))."
-        ),
-        "## `run` itself",
-        paragraph(
-            "`run --http-port PORT` serves them at `/metrics`, beside `/health` and `/ready` "
-            "([metrics.md](metrics.md))."
-        ),
-        _table(
-            [
-                *(_process_metric(metric) for metric in _own_metrics()),
-                *map(_gauge, run_collector.GAUGES),
-                *map(_counter, run_collector.COUNTERS),
-            ]
-        ),
-    )
 
 
 def _table(rows: Iterable[Row]) -> str:
@@ -110,3 +57,24 @@ def _process_metric(metric: MetricWrapperBase) -> Row:
 
 def _row(name: str, kind: str, labels: Iterable[str], text: str) -> Row:
     return code(name), kind, ", ".join(map(code, labels)), prose(text)
+
+
+METRICS_REFERENCE: Final[Parts] = {
+    "lag-exporter": lambda: _table([*_gauges(LAG_EXPORTER), _gauge(POLL_TIME)]),
+    "kminion": lambda: _table(_gauges(KMINION)),
+    "groups": lambda: _table(_gauge(gauge) for gauge in (*OWN_GROUPS, *OWN_ALERTS)),
+    "tables": lambda: _table(
+        [
+            *(_gauge(gauge, has_cluster=gauge is not UP) for gauge in TABLE_GAUGES),
+            *map(_gauge, OWN_LOG_PARTITIONS),
+            *map(_counter, COUNTERS),
+        ]
+    ),
+    "run": lambda: _table(
+        [
+            *(_process_metric(metric) for metric in _own_metrics()),
+            *map(_gauge, run_collector.GAUGES),
+            *map(_counter, run_collector.COUNTERS),
+        ]
+    ),
+}

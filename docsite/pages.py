@@ -1,4 +1,7 @@
-"""The generated pages by path, and the comparison with the files of a checkout."""
+"""The generated files and parts of pages, and their comparison with the files of a checkout.
+
+A page is written by hand. Its generated parts stand between two comments; see `with_parts`.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +9,48 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docsite.api_reference import api_reference
-from docsite.command_line import command_line
+from docsite.api_reference import API_REFERENCE
+from docsite.command_line import COMMAND_LINE
 from docsite.dbt import dbt_views, described_sources
-from docsite.metrics_reference import metrics_reference
-from docsite.options import options
-from docsite.record_types import record_types
-from docsite.scenario_format import scenario_keys, scenario_schema
-from docsite.tables import explained_columns, tables
+from docsite.markdown import Parts, with_parts
+from docsite.metrics_reference import METRICS_REFERENCE
+from docsite.options import OPTIONS
+from docsite.record_types import RECORD_TYPE_PARTS
+from docsite.scenario_format import SCENARIOS, scenario_schema
+from docsite.tables import ALERT, LAG, TABLES
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    "docs/tables.md": tables,
-    "docs/command-line.md": command_line,
-    "docs/options.md": options,
-    "docs/api-reference.md": api_reference,
-    "docs/metrics-reference.md": metrics_reference,
-    "docs/record-types.md": record_types,
+FILES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/scenario.schema.json": scenario_schema,
     **dbt_views(),
 }
-"""Pages and files that are generated as a whole."""
-PARTS: Final[Mapping[str, Callable[[str], str]]] = {
-    "docs/lag.md": explained_columns,
-    "docs/alerts.md": explained_columns,
-    "docs/scenarios.md": scenario_keys,
-    "deploy/dbt/models/sources.yml": described_sources,
+"""Files that are generated as a whole."""
+PAGES: Final[Mapping[str, Parts]] = {
+    "docs/tables.md": TABLES,
+    "docs/command-line.md": COMMAND_LINE,
+    "docs/options.md": OPTIONS,
+    "docs/api-reference.md": API_REFERENCE,
+    "docs/metrics-reference.md": METRICS_REFERENCE,
+    "docs/record-types.md": RECORD_TYPE_PARTS,
+    "docs/lag.md": LAG,
+    "docs/alerts.md": ALERT,
+    "docs/scenarios.md": SCENARIOS,
 }
-"""Files with generated parts: a function of their text."""
+SOURCES: Final = "deploy/dbt/models/sources.yml"
 
 
 def generated(path: str, repository: Path = REPOSITORY) -> str:
     """The text that a page or a file must have."""
-    if path in PAGES:
-        return PAGES[path]()
-    return PARTS[path]((repository / path).read_text(encoding="utf-8"))
+    if path in FILES:
+        return FILES[path]()
+    text = (repository / path).read_text(encoding="utf-8")
+    return described_sources(text) if path == SOURCES else with_parts(text, PAGES[path])
 
 
 def differing_pages(repository: Path) -> dict[str, str]:
-    """The right text of each page that differs or is missing."""
+    """The right text of each page or file that differs, or of a file that is missing."""
     text_by_path = {}
-    for path in (*PAGES, *PARTS):
+    for path in (*FILES, *PAGES, SOURCES):
         text = generated(path, repository)
         file = repository / path
         if not file.exists() or file.read_text(encoding="utf-8") != text:

@@ -12,7 +12,7 @@ from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYP
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.schema import ANY_VERSION, Field
-from docsite.markdown import code, page, paragraph, prose, table
+from docsite.markdown import Parts, blocks, code, paragraph, prose, table
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 
 _TOPICS: Final[Mapping[str, Mapping[int, RecordType]]] = {
@@ -20,55 +20,15 @@ _TOPICS: Final[Mapping[str, Mapping[int, RecordType]]] = {
     TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
     SHARE_STATE_TOPIC: SHARE_STATE_RECORD_TYPES,
 }
-_SUMMARY: Final = (
-    ("0, 1 (offset commits)", "decoded and encoded", "versions 0-4"),
-    (
-        "2 (GroupMetadata)",
-        "decoded and encoded",
-        "versions 0-4, members, consumer protocol versions 0-3",
-    ),
-    (
-        "3-17, 19-23 (consumer, share, streams groups)",
-        "decoded and encoded",
-        "version 0, with the tagged fields of Kafka 4.1 to 4.4; 11 and 15 also as 4.0 wrote them",
-    ),
-    ("any other", "`quarantine`, with reason and raw bytes", ""),
-)
 
 
-def record_types() -> str:
-    """The page."""
+def _releases() -> str:
     coordinator = [release for release in RELEASES if release != SCALA_VERSION]
-    return page(
-        "Record types and Kafka releases",
-        paragraph(
-            "This page lists the supported record types, their fields, and the rules of each Kafka "
-            "release, for people who plan an upgrade of Kafka or decode records."
-        ),
-        table(["record types", "key", "value"], _SUMMARY),
-        paragraph(
-            "[replay.md](replay.md) has the effect of each record type on groups and offsets, and "
-            "a table of the versions and fields that each Kafka release writes."
-        ),
-        paragraph(
-            "Record batches of magic 0, 1 and 2 are read, with gzip, snappy, lz4 and zstd. "
-            f"The tests run against Kafka {', '.join(coordinator[:-1])} and {coordinator[-1]} "
-            f"(semantics `coordinator`), and {SCALA_VERSION} (`scala`). `broker` and `demo` start "
-            f"each of them: `coordinator-state demo --kafka-version {SCALA_VERSION}`."
-        ),
-        "## Rules by Kafka release",
-        paragraph(
-            "Coordinators of these releases replay the same group records in different ways. Later "
-            "releases keep the rules of the last column. `load_progress.kafka_release` has the "
-            "release whose rules were applied."
-        ),
-        table(["rule", *(f"Kafka {release}" for release in Release)], _rules()),
-        "## Fields of records",
-        paragraph(
-            "Keys have no versions. `v1+` marks a field that versions before 1 do not have, `v1` "
-            "one that only version 1 has, and `tag 0` a tagged field. `[]` marks an array."
-        ),
-        *(part for topic, kinds in _TOPICS.items() for part in _topic(topic, kinds)),
+    return paragraph(
+        "Record batches of magic 0, 1 and 2 are read, with gzip, snappy, lz4 and zstd. "
+        f"The tests run against Kafka {', '.join(coordinator[:-1])} and {coordinator[-1]} "
+        f"(semantics `coordinator`), and {SCALA_VERSION} (`scala`). `broker` and `demo` start "
+        f"each of them: `coordinator-state demo --kafka-version {SCALA_VERSION}`."
     )
 
 
@@ -122,3 +82,12 @@ def _field(field: Field) -> str:
     inner = f" {{{_fields(field.fields)}}}" if field.fields else ""
     versions = f" ({', '.join(marks)})" if marks else ""
     return f"{name}{versions}{inner}"
+
+
+RECORD_TYPE_PARTS: Final[Parts] = {
+    "releases": _releases,
+    "rules": lambda: table(["rule", *(f"Kafka {release}" for release in Release)], _rules()),
+    "fields": lambda: blocks(
+        part for topic, kinds in _TOPICS.items() for part in _topic(topic, kinds)
+    ),
+}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from docsite.markdown import code, table
+from docsite.markdown import Parts, code, table
 from streaming.alerts.rules import DEFAULT_RULES
 from streaming.local.scenario.scenario import (
     Expectation,
@@ -23,17 +23,7 @@ from streaming.local.scenario.scenario import (
 )
 
 _TITLE: Final = "A scenario of coordinator-state"
-_MODELS: Final[Mapping[str, type[BaseModel]]] = {
-    "topic": Topic,
-    "group": Group,
-    "run": Run,
-    "expectation": Expectation,
-}
-_EVENTS: Final = {"topic events": TopicEvent, "group events": GroupEvent}
 _TIMES: Final = ("do", "at", "from", "to", "repeat")
-_PART: Final = re.compile(
-    r"(<!-- (?P<name>[a-z ]+): begin -->\n\n).*?(<!-- (?P=name): end -->)", re.DOTALL
-)
 
 
 def scenario_schema() -> str:
@@ -41,11 +31,6 @@ def scenario_schema() -> str:
     content = Scenario.model_json_schema(by_alias=True)
     content = {"$schema": "https://json-schema.org/draft/2020-12/schema", **content}
     return json.dumps({**_for_editors(content), "title": _TITLE}, indent=2) + "\n"
-
-
-def scenario_keys(text: str) -> str:
-    """The page with the tables of the keys of each part of a file, and the default rules."""
-    return _PART.sub(lambda match: f"{match[1]}{_part(match['name'])}\n\n{match[3]}", text)
 
 
 def _for_editors(value: Any) -> Any:
@@ -60,16 +45,18 @@ def _for_editors(value: Any) -> Any:
     return [_for_editors(member) for member in value] if isinstance(value, list) else value
 
 
-def _part(name: str) -> str:
-    if name == "default rules":
-        return f"```yaml\n{DEFAULT_RULES.read_text(encoding='utf-8')}```"
-    if name in _MODELS:
-        fields = _fields(_MODELS[name])
-        rows = [(code(key), _default(field), field.description or "") for key, field in fields]
-        return table(["key", "default", "meaning"], rows)
-    union = get_args(_EVENTS[name])[0]
-    events = [_event(model) for model in get_args(union)]
-    return table(["`do`", "when", "further keys", "what happens"], events)
+def _rules() -> str:
+    return f"```yaml\n{DEFAULT_RULES.read_text(encoding='utf-8')}```"
+
+
+def _keys(model: type[BaseModel]) -> str:
+    rows = [(code(key), _default(field), field.description or "") for key, field in _fields(model)]
+    return table(["key", "default", "meaning"], rows)
+
+
+def _events(union: Any) -> str:
+    rows = [_event(model) for model in get_args(get_args(union)[0])]
+    return table(["`do`", "when", "further keys", "what happens"], rows)
 
 
 def _fields(model: type[BaseModel]) -> Sequence[tuple[str, FieldInfo]]:
@@ -98,3 +85,14 @@ def _event(model: type[BaseModel]) -> tuple[str, str, str, str]:
     (name,) = get_args(fields["do"].annotation)
     text = " ".join((model.__doc__ or "").split())
     return code(name), times, ", ".join(keys), text
+
+
+SCENARIOS: Final[Parts] = {
+    "topic": partial(_keys, Topic),
+    "topic events": partial(_events, TopicEvent),
+    "group": partial(_keys, Group),
+    "group events": partial(_events, GroupEvent),
+    "expectation": partial(_keys, Expectation),
+    "default rules": _rules,
+    "run": partial(_keys, Run),
+}

@@ -1,15 +1,15 @@
-"""docs/tables.md: every table and view, and every column; and such tables in other pages."""
+"""Every table, view and column: docs/tables.md, and tables in docs/lag.md and docs/alerts.md."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
 from coordinator_state.apply.columns import nullable, schema_of
-from docsite.markdown import anchor, code, page, paragraph, table
+from docsite.markdown import Parts, anchor, blocks, code, paragraph, table
 from streaming.lag.rows import PartitionStatusRow, TopicRow
 from streaming.tables.descriptions import column_description, table_description, table_note
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
@@ -52,7 +52,6 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "Progress, errors and alerts": ("load_progress", "topic_progress", "quarantine", "alerts"),
     "Computed views": tuple(ROWS_OF_VIEWS),
 }
-_EXPLAINED: Final = re.compile(r"^(## Columns of `(\w+)`\n\n)(?:\|.*\n)+", re.MULTILINE)
 _TYPES: Final[Mapping[pa.DataType, str]] = {
     pa.bool_(): "boolean",
     pa.binary(): "binary",
@@ -68,45 +67,15 @@ _TABLES: Final[Mapping[str, Table]] = {
 }
 
 
-def tables() -> str:
-    """The page."""
+def _overview() -> str:
+    parts = []
     if sorted(name for names in _KINDS.values() for name in names) != sorted({**_TABLES, **VIEWS}):
         raise AssertionError("a table or view is missing from _KINDS")
-    return page(
-        "Tables",
-        paragraph(
-            "This page lists every table, every computed view and every column, for people who "
-            "query the tables with SQL, Spark or Python."
-        ),
-        paragraph(
-            "The tables are plain Delta tables (reader version 1, writer version 2): Spark, "
-            "delta-rs, DuckDB and Trino read them. Types are those of Spark SQL. Timestamps are in "
-            "UTC, with microseconds. Columns of the key are **bold**: together they identify a "
-            "row. If a topic is expanded, orphaned rows of a group can remain in its old log "
-            "partition, so `log_partition` is part of most keys."
-        ),
-        paragraph(
-            "Read all tables as of the same micro-batch: `load_progress.table_versions` has the "
-            "version of each table in the snapshot. The commands and "
-            "`streaming.tables.reader.TableReader` do this themselves ([sql.md](sql.md))."
-        ),
-        paragraph(
-            "Views are no Delta tables. `sql`, `show`, Python and Spark compute them from "
-            "the tables, now or at a past moment ([sql.md](sql.md), [lag.md](lag.md)). A catalog "
-            "and [dbt](dbt.md) have all but `topics`, for the newest tables."
-        ),
-        *_overview(),
-        *(_section(name) for names in _KINDS.values() for name in names),
-    )
-
-
-def _overview() -> list[str]:
-    parts = []
     for kind, names in _KINDS.items():
         parts.append(f"**{kind}**")
         rows = [(f"[{code(name)}](#{anchor(name)})", table_description(name)) for name in names]
         parts.append(table(["table" if kind != "Computed views" else "view", "rows"], rows))
-    return parts
+    return blocks(parts)
 
 
 def _section(name: str) -> str:
@@ -121,8 +90,7 @@ def _section(name: str) -> str:
     ]
     description = paragraph(table_description(name))
     columns = table(["column", "type", "null", "description"], rows)
-    parts = [f"## {code(name)}", description, table_note(name), columns]
-    return "\n\n".join(part for part in parts if part)
+    return blocks([f"## {code(name)}", description, table_note(name), columns])
 
 
 def key_of(name: str) -> tuple[str, ...]:
@@ -158,11 +126,14 @@ def type_name(data_type: pa.DataType) -> str:
     return _TYPES[data_type]
 
 
-def explained_columns(text: str) -> str:
-    """A page by hand with the descriptions of columns below its headings `Columns of NAME`."""
-    return _EXPLAINED.sub(lambda match: f"{match[1]}{_columns(match[2])}\n", text)
-
-
 def _columns(name: str) -> str:
     rows = [(column, column_description(name, column)) for column in SCHEMAS[name].names]
     return table(["column", "meaning"], rows)
+
+
+TABLES: Final[Parts] = {
+    "overview": _overview,
+    "columns": lambda: blocks(_section(name) for names in _KINDS.values() for name in names),
+}
+LAG: Final[Parts] = {"columns of group_lag": partial(_columns, "group_lag")}
+ALERT: Final[Parts] = {"columns of alerts": partial(_columns, "alerts")}

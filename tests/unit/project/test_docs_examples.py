@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 from ruamel.yaml import YAML
 
-from docsite.options import EXAMPLE
 from streaming import CoordinatorTables
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import findings_of
@@ -123,11 +122,11 @@ def test_the_services_of_the_compose_page_fit_the_schema_and_the_program() -> No
 
 
 def test_the_example_of_a_config_file(tmp_path: Path) -> None:
-    assert EXAMPLE.strip() in (REPOSITORY / "docs" / "options.md").read_text()
+    (example,) = blocks("options.md", "toml")
     secret = tmp_path / "kafka_password"
     secret.write_text("hush")
     file = tmp_path / "run.toml"
-    file.write_text(EXAMPLE.replace("/run/secrets/kafka_password", str(secret)))
+    file.write_text(example.replace("/run/secrets/kafka_password", str(secret)))
     options = read_config_file(file, {*RunSettings.model_fields, "log_format"})
     assert options.pop("log_format") == "json"
     settings = RunSettings.checked(**options)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from docsite.pages import PAGES, PARTS, differing_pages, generated
+from docsite.markdown import with_parts
+from docsite.pages import FILES, PAGES, SOURCES, differing_pages, generated
 from docsite.tables import key_of, type_name
 from streaming import CoordinatorTables
 from streaming.tables.descriptions import descriptions
@@ -17,21 +18,28 @@ from tests.support.tables.asked_tables import create_asked_tables
 NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize("path", [*PAGES, *PARTS])
+@pytest.mark.parametrize("path", [*FILES, *PAGES, SOURCES])
 def test_a_page_is_the_generated_one(repository: Path, path: str) -> None:
     assert (repository / path).read_text() == generated(path, repository), "python -m docsite"
 
 
 def test_a_differing_and_a_missing_page_are_named(repository: Path, tmp_path: Path) -> None:
-    for path in (*PAGES, *PARTS):
+    for path in (*FILES, *PAGES, SOURCES):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text((repository / path).read_text())
-    (tmp_path / "docs" / "options.md").unlink()
+    (tmp_path / "docs" / "scenario.schema.json").unlink()
     lag = tmp_path / "docs" / "lag.md"
     lag.write_text(lag.read_text().replace("| Group id. |", "| who |"))
     differing = differing_pages(tmp_path)
-    assert differing.keys() == {"docs/options.md", "docs/lag.md"}
+    assert differing.keys() == {"docs/scenario.schema.json", "docs/lag.md"}
     assert differing["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
+
+
+def test_a_page_without_one_of_its_parts_is_refused() -> None:
+    page = "a\n\n<!-- keys: begin -->\n\nold\n\n<!-- keys: end -->\n"
+    assert with_parts(page, {"keys": lambda: "new"}) == page.replace("old", "new")
+    with pytest.raises(ValueError, match="has the parts"):
+        with_parts(page, {"keys": str, "values": str})
 
 
 def test_every_description_is_that_of_a_column() -> None:
