@@ -28,13 +28,15 @@ def opened_tables(
     With `warns_if_stale`, a warning says since when nothing was written, or how far the tables are
     behind.
     """
-    from streaming.lag.freshness import freshness_notice
     from streaming.tables.reader import TableReader
 
     reader = TableReader(tables, as_of=as_of, consistent=consistent)
     note_if_rebuilt(reader)
-    if warns_if_stale and (notice := freshness_notice(reader)) is not None:
-        write_warning(notice)
+    if warns_if_stale:
+        from streaming.lag.freshness import freshness_notice
+
+        if (notice := freshness_notice(reader)) is not None:
+            write_warning(notice)
     return reader
 
 

@@ -31,6 +31,11 @@ from streaming.tables.locations import is_schema_name
 from streaming.tables.status_rules import parse_status_rules
 from streaming.views.output import OUTPUTS
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
@@ -328,13 +333,18 @@ def status_rules_in(path: Path) -> StatusRules:
         raise ConfigurationError(f"config file {path}: status_rules: {error}") from error
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """The content of a TOML text.
+
+    Raises:
+        ValueError: the text is not TOML.
+    """
+    return tomllib.loads(text)
+
+
 def _options_in(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = parse_toml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ConfigurationError(f"cannot read the config file {path}: it is not UTF-8") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -264,8 +264,8 @@ PLACES: list[dict[str, Any]] = [{}, {"groups": ["*o*", "!old"]}, {"topics": ["t*
 
 
 @pytest.mark.parametrize("by", ["group", "topic", "partition"])
-def test_findings_are_those_of_rows_one_by_one(by: str, tmp_path: Path) -> None:
-    reader = TableReader(create_status_tables(tmp_path))
+def test_findings_are_those_of_rows_one_by_one(by: str, tables: str) -> None:
+    reader = TableReader(tables)
     rules = [
         Rule.model_validate({"name": "rule", "by": by, **condition, **place})
         for condition, place in product(CONDITIONS, PLACES)
