@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -59,7 +59,6 @@ class _BackOff:
         self.until = time.monotonic() + self.pause_s
 
 
-@dataclass(slots=True)
 class AlertRun:
     """Evaluates the rules of a file over the tables of a folder, round after round.
 
@@ -71,30 +70,23 @@ class AlertRun:
         stop: ends `run`, also while a round sends notices.
     """
 
-    tables: str
-    rules_file: str
-    stop: threading.Event = field(default_factory=threading.Event)
-    _sql: SqlRules = field(init=False)
-    rules: AlertRules = field(init=False)
-    alerts: dict[AlertKey, Alert] = field(init=False)
-    _writer: Writer | None = None
-    _cluster_id: str = field(init=False)
-    _rules_mtime_ns: int = field(init=False)
-    _rules_read_at: float = field(init=False)
-    _cleaned_up_at: float = field(default_factory=time.monotonic)
-    _is_unwritten: bool = False
-    _paces: KnownPaces = field(default_factory=KnownPaces)
-    _can_be_opened: bool = False
-    _back_offs: dict[str, _BackOff] = field(default_factory=dict)
-    _failures: dict[str, str] = field(default_factory=dict)
-    """The last logged message of each operation that fails."""
-
-    def __post_init__(self) -> None:
-        self._sql = SqlRules(self.tables)
+    def __init__(self, tables: str, rules_file: str, stop: threading.Event | None = None) -> None:
+        self.tables = tables
+        self.rules_file = rules_file
+        self.stop = stop or threading.Event()
+        self._sql = SqlRules(tables)
         self._read_rules()
-        reader = TableReader(self.tables)
+        reader = TableReader(tables)
         self._cluster_id = reader.cluster_id
         self.alerts = read_alerts(reader)
+        self._writer: Writer | None = None
+        self._is_unwritten = False
+        self._can_be_opened = False
+        self._cleaned_up_at = time.monotonic()
+        self._paces = KnownPaces()
+        self._back_offs: dict[str, _BackOff] = {}
+        # The last logged message of each operation that fails.
+        self._failures: dict[str, str] = {}
 
     def run(self) -> None:
         """Run rounds until `stop` is set.
@@ -106,7 +98,7 @@ class AlertRun:
         with closing(self._sql), locked(self.tables, LOCK_FILE, "alert run"):
             with self._logging_failures("table alerts"):
                 self._writer = open_alerts(self.tables)
-            # The previous `alert run` may have sent notices since __post_init__ read the table.
+            # The previous `alert run` may have sent notices since __init__ read the table.
             self.alerts = read_alerts(TableReader(self.tables))
             while not self.stop.is_set():
                 began = time.monotonic()
@@ -131,7 +123,7 @@ class AlertRun:
         self._rules_read_at = time.monotonic()
         rules = load_rules(self.rules_file)
         self._sql.check(rules.rules)
-        self.rules = rules
+        self.rules: AlertRules = rules
 
     def _reload(self) -> None:
         is_old = time.monotonic() - self._rules_read_at > _RELOAD_EVERY_S

@@ -20,6 +20,7 @@ from coordinator_state.replay.offsets import OffsetKey
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import NO_ERROR
+from streaming.kafka.partition_offsets import TopicPartition
 from streaming.plans.committed_offsets import Committed, committed_offsets, group_types, place_of
 from streaming.plans.sampled_logs import SampledLog, recreations, sampled_logs
 from streaming.tables.reader import TableReader
@@ -191,10 +192,7 @@ def plan_for_group(
         group_id=group_id,
         goal=goal,
         offsets=[
-            _planned(
-                *(reader, key, wanted[key], current.get(key)),
-                *(place_of(key) in logs, logs.get(place_of(key)), again.get(place_of(key))),
-            )
+            _planned(reader, key, wanted[key], current.get(key), logs, again)
             for key in sorted(wanted)
         ],
         obstacles=Obstacles.of(reader, group_id),
@@ -221,13 +219,14 @@ def _planned(
     key: OffsetKey,
     wanted: Wanted,
     current: Committed | None,
-    is_sampled: bool,
-    log: SampledLog | None,
-    recreated_at: datetime | None,
+    logs: Mapping[TopicPartition, SampledLog | None],
+    recreations_by_place: Mapping[TopicPartition, datetime],
 ) -> PlannedOffset:
+    place = place_of(key)
+    log, recreated_at = logs.get(place), recreations_by_place.get(place)
     from_offset = None if current is None else current.offset
     reason = wanted.note if wanted.offset is None else ""
-    if is_sampled and log is None:
+    if place in logs and log is None:
         reason = "the cluster has no such topic"
     elif log is not None and _is_of_deleted_topic(reader, wanted, log, recreated_at):
         when = "" if recreated_at is None else f" at {moment_text(recreated_at, reader.moment)}"
