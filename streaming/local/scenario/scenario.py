@@ -505,15 +505,19 @@ class Scenario(_Model):
         self, place: Sequence[int | str], events: Sequence[_Instant | Window]
     ) -> None:
         for number, event in enumerate(events):
-            key, at_s = (
-                ("at", event.at_s) if isinstance(event, _Instant) else ("from", event.from_s)
-            )
-            if at_s > self.lasts_s:
-                message = f"is after the end of the scenario, which lasts {self.lasts_s}s"
-                raise FaultAt([*place, number, key], message)
+            if isinstance(event, _Instant):
+                self._require_during([*place, number, "at"], event.at_s)
+            else:
+                self._require_during([*place, number, "from"], event.from_s)
+
+    def _require_during(self, place: Sequence[int | str], at_s: int) -> None:
+        if at_s > self.lasts_s:
+            message = f"is after the end of the scenario, which lasts {self.lasts_s}s"
+            raise FaultAt(place, message)
 
     def _check_group(self, place: Sequence[int | str], group: Group) -> None:
         _require_known([*place, "reads"], group.reads, self.topics)
+        self._require_during([*place, "starts"], group.starts_s)
         self._require_begun([*place, "events"], group.events)
         subscribed = [event for event in group.events if isinstance(event, Subscribe)]
         read = [*group.reads, *(topic for event in subscribed for topic in event.topics)]

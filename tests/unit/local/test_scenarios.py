@@ -240,6 +240,10 @@ def test_each_expectation_that_does_not_hold_has_a_line(tmp_path: Path) -> None:
             "minutes.yaml:7: groups.g.events.1.from: is after the end of the scenario",
         ),
         (
+            "topics: {t: {}}\ngroups:\n  g: {reads: t, starts: 3h}",
+            "minutes.yaml:3: groups.g.starts: is after the end of the scenario",
+        ),
+        (
             "topics: {t: {}}\ngroups: {g: {reads: t}}\nrun: {down: [{from: 3h}]}",
             "minutes.yaml:3: run.down.0.from: is after the end of the scenario",
         ),
