@@ -11,43 +11,96 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.cleaner import clean
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer, Written
-from coordinator_state.model.requests import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    MemberIdentity,
-    OffsetCommitRequest,
-    OffsetToCommit,
-    Reply,
-    SyncGroupRequest,
-)
+from coordinator_state.model.members import ClassicMembers, ConsumerMembers, Member, Members
+from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.model.simulated_consumers import SimulatedConsumers
-from coordinator_state.model.simulated_group import MINUTE_MS, SimulatedGroup, WorkloadSettings
 from coordinator_state.model.topics import Topic, Topics
-from coordinator_state.records.consumer_protocol import encode_assignment
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
 
-__all__ = ["MINUTE_MS", "Workload", "WorkloadSettings"]
+MINUTE_MS: Final = 60_000
 
 _SESSION_MS: Final = 30 * MINUTE_MS
 _HEARTBEAT_MS: Final = 10 * MINUTE_MS
-_REBALANCE_MS: Final = 5 * MINUTE_MS
 _INITIAL_DELAY_MS: Final = 3_000
 _EXPIRY_CHECK_MS: Final = 10 * MINUTE_MS
 _POLL_MS: Final = 1_000
 _MAX_CONSUMED: Final = 500
 _TOPICS: Final = 200
 _OTHER_PROTOCOL_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSettings:
+    """The size of the workload and the shares of each kind of group.
+
+    A share is a fraction of the groups; `aborted_share` is a fraction of the transactions.
+    """
+
+    seed: int = 0
+    groups: int = 100
+    members_per_group: int = 3
+    partitions_per_group: int = 10
+    commit_interval_ms: int = 5_000
+    """The interval between a group's commits, each for all partitions of the group.
+
+    5 s is Kafka's default for `auto.commit.interval.ms`.
+    """
+    rebalances_per_hour: float = 6.0
+    """The average per group."""
+    simple_share: float = 0.1
+    transactional_share: float = 0.2
+    aborted_share: float = 0.1
+    static_share: float = 0.2
+    consumer_share: float = 0.2
+    """The share of consumer groups (KIP-848) among groups with members; none with Kafka 3."""
+    stops_per_hour: float = 0.5
+    """How often all members of a group leave, as an average per group.
+
+    Some of these groups are deleted, the offsets of some expire, and all members return later.
+    """
+    offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
+    clean_every_ms: int | None = None
+    """The interval between runs of the log cleaner; None if it never runs."""
+    delete_retention_ms: int = 24 * 60 * MINUTE_MS
+    log_partitions: int = 50
+    semantics: Semantics = Semantics.COORDINATOR
+    from_ms: int = 1_700_000_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """A group with its clients; a simple group has no members."""
+
+    topic: str
+    is_simple: bool
+    is_static: bool
+    producer: Producer | None
+    members: Members
+    consumed: list[int]
+    """The next offset by partition."""
+    instances: int = 0
+    is_settled: bool = False
+    """Whether no member waits for an answer."""
+
+    def new_member(self) -> Member:
+        instance_id = None
+        if self.is_static:
+            self.instances += 1
+            instance_id = f"{self.members.group_id}-{self.instances}"
+        return self.client(instance_id)
+
+    def client(self, instance_id: str | None) -> Member:
+        return Member(self.members.group_id, "/127.0.0.1", instance_id)
 
 
 class Workload:
@@ -62,12 +115,11 @@ class Workload:
             group_initial_rebalance_delay_ms=_INITIAL_DELAY_MS,
             consumer_session_timeout_ms=_SESSION_MS,
         )
-        self._groups = [self._new_group(number) for number in range(settings.groups)]
-        self._consumers = SimulatedConsumers(self._coordinator, self._choose)
+        names = [_topic(number) for number in range(min(settings.groups, _TOPICS))]
         self.topics = Topics(
             {
-                group.topic: Topic(uuid5(NAMESPACE_URL, group.topic), group.partitions)
-                for group in self._groups
+                name: Topic(uuid5(NAMESPACE_URL, name), settings.partitions_per_group)
+                for name in names
             }
         )
         self.coordinators = {
@@ -79,6 +131,7 @@ class Workload:
             )
             for log_partition in range(settings.log_partitions)
         }
+        self._groups = [self._new_group(number) for number in range(settings.groups)]
         self._taken_offsets: dict[int, int] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
@@ -148,7 +201,7 @@ class Workload:
         for group in self._groups:
             first_ms = self._choose.random() * interval_ms
             if not group.is_simple:
-                self._at(first_ms, partial(self._join_all, group))
+                self._at(first_ms, partial(self._start_all, group))
             self._each(interval_ms, partial(self._commit, group), first_ms)
             self._each(_HEARTBEAT_MS, partial(self._heartbeat, group), first_ms)
         self._each(_EXPIRY_CHECK_MS, self._expire)
@@ -175,171 +228,115 @@ class Workload:
 
         self._at(interval_ms if first_ms is None else first_ms, run_and_repeat)
 
-    def _new_group(self, number: int) -> SimulatedGroup:
+    def _new_group(self, number: int) -> _Group:
         settings, choose = self.settings, self._choose
+        group_id, topic = f"group-{number:06d}", _topic(number)
         is_simple = choose.random() < settings.simple_share
         is_transactional = not is_simple and choose.random() < settings.transactional_share
         is_consumer = not is_simple and choose.random() < settings.consumer_share
-        return SimulatedGroup(
-            group_id=f"group-{number:06d}",
-            topic=f"topic-{number % _TOPICS:03d}",
-            partitions=settings.partitions_per_group,
+        return _Group(
+            topic=topic,
             is_simple=is_simple,
             is_static=choose.random() < settings.static_share,
-            is_consumer=is_consumer and settings.semantics is Semantics.COORDINATOR,
             producer=Producer(number, 0) if is_transactional else None,
-            members={},
+            members=self._members(group_id, topic, is_consumer=is_consumer),
             consumed=[0] * settings.partitions_per_group,
         )
 
-    def _coordinator(self, group: SimulatedGroup) -> GroupCoordinator:
-        number = partition_for(group.group_id, self.settings.log_partitions)
-        coordinator = self.coordinators[number]
+    def _members(self, group_id: str, topic: str, *, is_consumer: bool) -> Members:
+        """The members of a group, none of which has started; Kafka 3 has no consumer groups."""
+        is_consumer = is_consumer and self.settings.semantics is Semantics.COORDINATOR
+        return (ConsumerMembers if is_consumer else ClassicMembers)(
+            self.coordinators[partition_for(group_id, self.settings.log_partitions)],
+            group_id,
+            [topic],
+            session_timeout_ms=_SESSION_MS,
+        )
+
+    def _coordinator(self, group: _Group) -> GroupCoordinator:
+        coordinator = group.members.coordinator
         coordinator.advance(self.now_ms)
         return coordinator
 
     # --- members
 
-    def _join_all(self, group: SimulatedGroup) -> None:
-        """Let all members of a group without members join."""
+    def _start_all(self, group: _Group) -> None:
         for _ in range(max(1, self.settings.members_per_group)):
-            self._join_new(group)
-        self._reconcile(group)
+            group.members.start(group.new_member())
+        self._settle(group)
 
-    def _reconcile(self, group: SimulatedGroup) -> None:
-        """Send the heartbeats of a consumer group once a second until it is reconciled."""
-        if group.is_consumer and not self._consumers.reconcile(group):
-            self._at(_POLL_MS, partial(self._reconcile, group))
-
-    def _join_new(self, group: SimulatedGroup) -> None:
-        instance_id = group.new_instance_id()
-        if group.is_consumer:
-            self._consumers.join(group, instance_id)
-            return
-        joins = [self._join(group, "", instance_id)]
-        joins += [self._join(group, m, i) for m, i in list(group.members.items())]
-        self._sync_when_joined(group, joins)
-
-    def _join(
-        self, group: SimulatedGroup, member_id: str, instance_id: str | None
-    ) -> Reply[JoinGroupResponse]:
-        return self._coordinator(group).join_group(
-            JoinGroupRequest(
-                group_id=group.group_id,
-                member_id=member_id,
-                group_instance_id=instance_id,
-                protocols=group.protocols,
-                session_timeout_ms=_SESSION_MS,
-                rebalance_timeout_ms=_REBALANCE_MS,
-                client_id=group.group_id,
-                requires_known_member_id=False,
-            )
-        )
-
-    def _sync_when_joined(
-        self, group: SimulatedGroup, joins: list[Reply[JoinGroupResponse]]
-    ) -> None:
+    def _heartbeat(self, group: _Group) -> None:
         self._coordinator(group)
-        if group.is_consumer:
-            return
-        if not all(reply.is_done for reply in joins):
-            self._at(_POLL_MS, partial(self._sync_when_joined, group, joins))
-            return
-        live = self._coordinator(group).shard.groups.get(group.group_id)
-        if not isinstance(live, ClassicGroup):
-            group.members.clear()
-            return
-        group.generation = live.generation_id
-        group.members = {m.member_id: m.group_instance_id for m in live.members.values()}
-        partitions: dict[str, list[int]] = {member_id: [] for member_id in group.members}
-        for partition in range(group.partitions if group.members else 0):
-            partitions[list(group.members)[partition % len(group.members)]].append(partition)
-        assignments = {m: _assignment(group.topic, p) for m, p in partitions.items()}
-        # The leader goes first: the coordinator then answers the others at once.
-        for member_id in sorted(group.members, key=lambda m: m != live.leader_id):
-            self._coordinator(group).sync_group(
-                SyncGroupRequest(
-                    group_id=group.group_id,
-                    member_id=member_id,
-                    generation_id=group.generation,
-                    group_instance_id=group.members[member_id],
-                    assignments=assignments,
-                )
-            )
+        group.is_settled = group.members.tick()
+
+    def _settle(self, group: _Group) -> None:
+        """Send the requests of the members once a second until none waits for an answer."""
+        self._heartbeat(group)
+        if not group.is_settled:
+            self._at(_POLL_MS, partial(self._settle, group))
+
+    def _busy_group(self) -> _Group | None:
+        """A random group; None if it has no members, or some of them wait for an answer."""
+        group = self._choose.choice(self._groups)
+        return group if group.is_settled and group.members.live else None
 
     def _change_members(self) -> None:
         """Let a member of a random group join, leave, or rejoin under its instance id."""
-        group = self._choose.choice(self._groups)
-        if group.is_simple or not group.members:
+        group = self._busy_group()
+        if group is None:
             return
-        member_id = self._choose.choice(list(group.members))
-        instance_id = group.members[member_id]
-        if group.is_consumer:
-            self._consumers.change(group, member_id)
-            self._reconcile(group)
-        elif instance_id is not None:
-            self._sync_when_joined(group, [self._join(group, "", instance_id)])
-        elif len(group.members) > 1 and self._choose.random() < 0.5:
-            self._leave(group, [member_id])
-            joins = [self._join(group, m, i) for m, i in list(group.members.items())]
-            self._sync_when_joined(group, joins)
+        self._coordinator(group)
+        members, member = group.members, self._choose.choice(group.members.live)
+        if member.instance_id is not None:
+            members.leave(member)
+            members.start(group.client(member.instance_id))
+        elif len(members.live) > 1 and self._choose.random() < 0.5:
+            members.leave(member)
         else:
-            self._join_new(group)
-
-    def _leave(self, group: SimulatedGroup, member_ids: list[str]) -> None:
-        if group.is_consumer:
-            self._consumers.leave(group, member_ids)
-            return
-        identities = [
-            MemberIdentity(member_id=m, group_instance_id=group.members[m]) for m in member_ids
-        ]
-        self._coordinator(group).leave_group(group.group_id, identities)
-        for member_id in member_ids:
-            del group.members[member_id]
-
-    def _heartbeat(self, group: SimulatedGroup) -> None:
-        if group.is_consumer:
-            self._consumers.reconcile(group)
-            return
-        for member_id in group.members:
-            self._coordinator(group).heartbeat(group.group_id, member_id, group.generation)
+            members.start(group.new_member())
+        self._settle(group)
 
     def _stop(self) -> None:
         """Let all members of a random group leave and return later. Some groups are deleted."""
-        group = self._choose.choice(self._groups)
-        if group.is_simple or not group.members:
+        group = self._busy_group()
+        if group is None:
             return
-        self._leave(group, list(group.members))
+        coordinator = self._coordinator(group)
+        for member in list(group.members.live):
+            group.members.leave(member, for_good=True)
         draw = self._choose.random()
         if draw < 0.1:
-            self._coordinator(group).delete_groups([group.group_id])
+            coordinator.delete_groups([group.members.group_id])
         delay_ms = self._choose.uniform(1, 60) * MINUTE_MS
         if draw >= 0.8:
             # Long enough that the group's offsets expire.
             delay_ms += self.settings.offsets_retention_ms + _EXPIRY_CHECK_MS
-        self._at(delay_ms, partial(self._rejoin_all, group))
+        self._at(delay_ms, partial(self._restart_all, group))
 
-    def _rejoin_all(self, group: SimulatedGroup) -> None:
+    def _restart_all(self, group: _Group) -> None:
         """Let all members of a group return; a few groups then use the other protocol."""
-        if group.members:
-            return
-        if self.settings.consumer_share and self.settings.semantics is Semantics.COORDINATOR:
-            group.is_consumer ^= self._choose.random() < _OTHER_PROTOCOL_SHARE
-        self._join_all(group)
+        if self.settings.consumer_share and self._choose.random() < _OTHER_PROTOCOL_SHARE:
+            group.members = self._members(
+                group.members.group_id,
+                group.topic,
+                is_consumer=isinstance(group.members, ClassicMembers),
+            )
+        self._start_all(group)
 
     # --- offsets
 
-    def _commit(self, group: SimulatedGroup) -> None:
-        if not (group.is_simple or group.members):
+    def _commit(self, group: _Group) -> None:
+        joined = (member for member in group.members.live if member.member_id)
+        member = group.client(None) if group.is_simple else next(joined, None)
+        if member is None:
             return
-        for partition in range(group.partitions):
+        for partition in range(len(group.consumed)):
             group.consumed[partition] += self._choose.randrange(_MAX_CONSUMED)
-        member_id = next(iter(group.members), "")
         request = OffsetCommitRequest(
-            group_id=group.group_id,
-            member_id=member_id,
-            group_instance_id=group.members.get(member_id),
-            generation_id=group.epoch_of(member_id),
+            group_id=group.members.group_id,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            generation_id=member.epoch,
             offsets=[
                 OffsetToCommit(
                     topic=group.topic, partition=partition, committed_offset=offset, leader_epoch=0
@@ -353,7 +350,7 @@ class Workload:
             # End it 1 ms later: records of other groups come in between, but none of this group.
             self._at(1, partial(self._end_transaction, group, group.producer, is_commit))
 
-    def _end_transaction(self, group: SimulatedGroup, producer: Producer, is_commit: bool) -> None:
+    def _end_transaction(self, group: _Group, producer: Producer, is_commit: bool) -> None:
         self._coordinator(group).end_transaction(producer, is_commit=is_commit)
 
     def _expire(self) -> None:
@@ -375,8 +372,5 @@ class Workload:
                 )
 
 
-def _assignment(topic: str, partitions: list[int]) -> bytes:
-    if not partitions:
-        return b""
-    topics = [{"topic": topic, "partitions": partitions}]
-    return encode_assignment({"assignedPartitions": topics, "userData": None}, 0)
+def _topic(number: int) -> str:
+    return f"topic-{number % _TOPICS:03d}"

@@ -9,6 +9,7 @@ from uuid import UUID
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import CoordinatorLog, Written
+from coordinator_state.model.members import Place
 from coordinator_state.model.records import offset_tombstone
 from coordinator_state.model.topics import Topic as CoordinatorTopic
 from coordinator_state.model.topics import Topics
@@ -17,7 +18,6 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import uuid_text
 from streaming.clock import moment_ms
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
-from streaming.local.scenario.members import Place
 from streaming.local.scenario.scenario import Run
 from streaming.local.scenario.topic_logs import PartitionLog, TopicLogs
 

@@ -7,20 +7,21 @@ from typing import TypeVar
 
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
+from coordinator_state.model.members import (
+    ClassicMembers,
+    ConsumerMembers,
+    CooperativeMembers,
+    Member,
+    Members,
+    Place,
+    ShareMembers,
+)
 from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from coordinator_state.records.serde import encode_key, encode_value
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
 from streaming.local.scenario.brokers import Brokers
-from streaming.local.scenario.members import (
-    ClassicMembers,
-    ConsumerMembers,
-    Member,
-    Members,
-    Place,
-    ShareMembers,
-)
 from streaming.local.scenario.scenario import (
     TICK_S,
     AbortCommits,
@@ -43,6 +44,11 @@ from streaming.local.scenario.scenario import (
 
 W = TypeVar("W", bound=Window)
 
+_MEMBERS: Mapping[str, type[Members]] = {
+    "consumer": ConsumerMembers,
+    "cooperative": CooperativeMembers,
+    "share": ShareMembers,
+}
 _METADATA_AGE_S = 300
 """`metadata.max.age.ms`: so long until a classic member notices new partitions."""
 
@@ -69,21 +75,12 @@ class GroupClients:
         self._away: list[Member] = []
         self._producer = Producer(brokers.new_producer_id(), 0) if group.transactions else None
         self._simple = Member(client_id="", host="")
-        given = (
+        self.members = _MEMBERS.get(group.kind, ClassicMembers)(
             brokers.coordinator,
             group_id,
             [topics[name] for name in group.reads],
-            brokers.partitions_of,
             self._before_revoking,
         )
-        self.members: Members
-        if group.kind == "consumer":
-            self.members = ConsumerMembers(*given)
-        elif group.kind == "share":
-            self.members = ShareMembers(*given)
-        else:
-            is_cooperative = group.kind == "cooperative"
-            self.members = ClassicMembers(*given, is_cooperative=is_cooperative)
 
     def tick(self, t: int) -> None:
         """What the clients do at a moment."""

@@ -1,4 +1,4 @@
-"""The members of groups in a scenario, as their clients talk to the coordinator."""
+"""Simulated members of groups, as their clients talk to the coordinator."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from coordinator_state.model.topics import Topic
 from coordinator_state.records.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -59,8 +60,8 @@ class Members(ABC):
         coordinator: the coordinator, at the current time.
         group_id: the group.
         topics: the names of the subscribed topics.
-        partitions_of: the number of partitions of a topic, 0 if there is none.
         before_revoking: called before a member gives its partitions back.
+        session_timeout_ms: the session timeout of members of the classic protocol.
     """
 
     def __init__(
@@ -68,47 +69,60 @@ class Members(ABC):
         coordinator: GroupCoordinator,
         group_id: str,
         topics: Sequence[str],
-        partitions_of: Callable[[str], int],
-        before_revoking: Callable[[Member], None],
+        before_revoking: Callable[[Member], None] = lambda _member: None,
+        *,
+        session_timeout_ms: int = 45_000,
     ) -> None:
         self.coordinator = coordinator
         self.group_id = group_id
         self.topics = list(topics)
         self.live: list[Member] = []
-        self._partitions_of = partitions_of
         self._before_revoking = before_revoking
+        self._session_timeout_ms = session_timeout_ms
+        self._started = 0
 
     def places(self) -> list[Place]:
         """All partitions of the subscribed topics."""
         return [
             (topic, partition)
             for topic in self.topics
-            for partition in range(self._partitions_of(topic))
+            if topic in self._by_name
+            for partition in range(self._by_name[topic].partitions)
         ]
+
+    @property
+    def _by_name(self) -> Mapping[str, Topic]:
+        return self.coordinator.shard.topics.by_name
 
     def start(self, member: Member) -> None:
         """Start a member, which joins in the next tick."""
         self.live.append(member)
+        self._started += 1
 
     def crash(self, member: Member) -> None:
         """A member dies; the coordinator notices that when its session expires."""
         self.live.remove(member)
 
-    def leave(self, member: Member) -> None:
-        """A member commits, and leaves; a static one says nothing to the coordinator."""
+    def leave(self, member: Member, *, for_good: bool = False) -> None:
+        """A member commits, and leaves; a static one may return unless it leaves for good."""
         self._before_revoking(member)
-        self._leave(member)
+        self._leave(member, may_return=member.instance_id is not None and not for_good)
         self.live.remove(member)
 
-    def tick(self) -> None:
-        """Send the requests of all members, until none of them changes anything."""
+    def tick(self) -> bool:
+        """Send the requests of all members, until none of them changes anything.
+
+        Returns:
+            Whether no member waits for an answer.
+        """
         for _ in range(_ROUNDS):
             steps = [self._step(member) for member in self.live]
             if not any(steps):
-                return
+                return not any(member.join or member.sync for member in self.live)
+        return False
 
     @abstractmethod
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: Member, *, may_return: bool) -> None:
         """The request of a member that leaves."""
 
     @abstractmethod
@@ -117,15 +131,15 @@ class Members(ABC):
 
 
 class ClassicMembers(Members):
-    """Members of the classic protocol, with an eager or a cooperative assignor."""
+    """Members of the classic protocol, with an eager assignor."""
 
-    def __init__(self, *given: Any, is_cooperative: bool) -> None:
-        super().__init__(*given)
-        self._is_cooperative = is_cooperative
+    _is_cooperative = False
 
-    def _leave(self, member: Member) -> None:
-        if member.instance_id is None:
-            identity = MemberIdentity(member_id=member.member_id)
+    def _leave(self, member: Member, *, may_return: bool) -> None:
+        if not may_return:
+            identity = MemberIdentity(
+                member_id=member.member_id, group_instance_id=member.instance_id
+            )
             self.coordinator.leave_group(self.group_id, [identity])
 
     def _step(self, member: Member) -> bool:
@@ -159,6 +173,7 @@ class ClassicMembers(Members):
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 protocols=((name, encode_subscription(subscription, 1)),),
+                session_timeout_ms=self._session_timeout_ms,
                 rebalance_timeout_ms=_MAX_POLL_MS,
                 client_id=member.client_id,
                 client_host=member.host,
@@ -261,27 +276,31 @@ def _by_topic(places: Collection[Place]) -> dict[str, list[int]]:
     return by_topic
 
 
+class CooperativeMembers(ClassicMembers):
+    """Members of the classic protocol with a cooperative assignor."""
+
+    _is_cooperative = True
+
+
 class ConsumerMembers(Members):
     """Members of the protocol of KIP-848."""
 
     def start(self, member: Member) -> None:
         super().start(member)
-        self._started = getattr(self, "_started", 0) + 1
         member.member_id = str(uuid5(NAMESPACE_URL, f"{self.group_id}/{self._started}"))
         member.epoch = JOIN_EPOCH
 
-    def _leave(self, member: Member) -> None:
-        is_static = member.instance_id is not None
-        self._heartbeat(member, STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH)
+    def _leave(self, member: Member, *, may_return: bool) -> None:
+        self._heartbeat(member, STATIC_LEAVE_EPOCH if may_return else LEAVE_EPOCH)
 
     def _step(self, member: Member) -> bool:
         joins: dict[str, Any] = {}
         if member.epoch == JOIN_EPOCH:
             joins = {"rebalance_timeout_ms": _MAX_POLL_MS, "subscribed_topics": self.topics}
-        topics = self.coordinator.shard.topics
-        names = {topics.by_name[t].topic_id: t for t in self.topics if t in topics.by_name}
-        own = [p for p in member.places if p[0] in topics.by_name]
-        owned = {topics.by_name[t].topic_id: frozenset(p) for t, p in _by_topic(own).items()}
+        by_name = self._by_name
+        names = {by_name[t].topic_id: t for t in self.topics if t in by_name}
+        own = [p for p in member.places if p[0] in by_name]
+        owned = {by_name[t].topic_id: frozenset(p) for t, p in _by_topic(own).items()}
         before = member.epoch, member.places
         answer = self._heartbeat(member, member.epoch, owned=owned, **joins)
         if answer.error_code is not ErrorCode.NONE:
@@ -322,7 +341,7 @@ class ShareMembers(Members):
         member.member_id = str(uuid5(NAMESPACE_URL, f"{self.group_id}/{member.client_id}"))
         member.epoch = 0
 
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: Member, *, may_return: bool) -> None:  # noqa: ARG002
         self._write({14: None, 10: None}, member)
 
     def _step(self, member: Member) -> bool:
@@ -344,9 +363,8 @@ class ShareMembers(Members):
         return True
 
     def _assigned(self, member: Member) -> list[dict[str, Any]]:
-        by_name = self.coordinator.shard.topics.by_name
         return [
-            {"topicId": by_name[topic].topic_id, "partitions": partitions}
+            {"topicId": self._by_name[topic].topic_id, "partitions": partitions}
             for topic, partitions in _by_topic(member.places).items()
         ]
 
