@@ -17,9 +17,8 @@ import click
 from coordinator_state.insight.group_status import Status
 from streaming.alerts.rules import default_rules
 from streaming.lag.burrow_status import burrow_group_statuses
-from streaming.local.scenario.cluster import Cluster
 from streaming.local.scenario.judging import GroupLook, Judged, judge
-from streaming.local.scenario.play import Look
+from streaming.local.scenario.play import Cluster, Look
 from streaming.local.scenario.scenario import LOOK_S, Expectation, load_scenario
 from streaming.run.stderr import write_note
 from streaming.views.output import OUTPUTS, output_of

@@ -1,7 +1,18 @@
 """A live classic group, as a coordinator keeps it in memory between two records.
 
-Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java
-at 4.2.0; GroupMetadata.scala at 3.9.1.
+Its states and the transitions between them:
+
+    Empty ──────────────▶ PreparingRebalance ◀──────────── Stable
+      ▲                        │     ▲                       ▲
+      └── no members left ─────┤     └── a change ──┐        │ the leader's assignment is stored
+                               └── all have joined ─▶ CompletingRebalance
+
+Every state becomes Dead when the group is deleted. A log only contains Empty and Stable groups,
+because rebalances exist only in the coordinator's memory.
+
+Source: ClassicGroup.java, ClassicGroupState.java and ClassicGroupMember.java of group-coordinator/
+src/main/java/org/apache/kafka/coordinator/group/classic at 4.2.0; GroupMetadata.scala (with
+`GroupState`) and MemberMetadata.scala at 3.9.1.
 """
 
 from __future__ import annotations
@@ -9,22 +20,94 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.model.classic_member import ClassicMember, Protocols
-from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.records import group_metadata
-from coordinator_state.model.requests import JoinGroupResponse, SyncGroupResponse
+from coordinator_state.model.requests import JoinGroupResponse, Reply, SyncGroupResponse
 from coordinator_state.records.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscribed_topics,
 )
 from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.offsets import CommittedOffset
+
+
+class ClassicState(str, Enum):
+    """The states, with the names that brokers report."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState
+
+VALID_PREVIOUS_STATES: Final[Mapping[ClassicState, frozenset[ClassicState]]] = MappingProxyType(
+    {
+        _EMPTY: frozenset({_PREPARING}),
+        _PREPARING: frozenset({_STABLE, _COMPLETING, _EMPTY}),
+        _COMPLETING: frozenset({_PREPARING}),
+        _STABLE: frozenset({_COMPLETING}),
+        _DEAD: frozenset({_STABLE, _PREPARING, _COMPLETING, _EMPTY, _DEAD}),
+    }
+)
+"""The states from which a group may enter each state."""
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Protocol names and the member's metadata for each, in its order of preference."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ClassicMember:
+    """A member. `join` and `sync` are its unanswered requests."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    join: Reply[JoinGroupResponse] | None = None
+    sync: Reply[SyncGroupResponse] | None = None
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether an expired session is not the member's fault: it waits for an answer."""
+        return not self.is_new and (self.join is not None or self.sync is not None)
+
+    def metadata(self, protocol: str) -> bytes:
+        """The member's metadata for a protocol."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def vote(self, candidates: set[str]) -> str:
+        """The first of the member's protocols that is a candidate."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
+        """Answer the pending join, if there is one."""
+        if self.join is not None:
+            self.join.complete(response)
+            self.join = None
+
+    def answer_sync(self, response: SyncGroupResponse) -> bool:
+        """Answer the pending sync. Returns whether there was one."""
+        if self.sync is None:
+            return False
+        self.sync.complete(response)
+        self.sync = None
+        return True
 
 
 class InvalidTransition(Exception):

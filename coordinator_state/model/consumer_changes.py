@@ -10,9 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from coordinator_state.model.consumer_group import LiveConsumerGroup
-from coordinator_state.model.consumer_member import LEAVE_EPOCH, ConsumerMember, MemberState
-from coordinator_state.model.consumer_records import (
+from coordinator_state.model.consumer_group import (
+    LEAVE_EPOCH,
+    ConsumerMember,
+    LiveConsumerGroup,
+    MemberState,
+)
+from coordinator_state.model.log import KeyAndValue
+from coordinator_state.model.records import (
     CURRENT,
     GROUP,
     MEMBER,
@@ -21,7 +26,6 @@ from coordinator_state.model.consumer_records import (
     member_key,
     record,
 )
-from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.topics import Assigned
 
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from coordinator_state.model.assignors import ASSIGNORS
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_changes import Change, current_assignment
-from coordinator_state.model.consumer_group import LiveConsumerGroup
-from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdate, ConsumerGroupUpdates
-from coordinator_state.model.consumer_member import (
+from coordinator_state.model.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
+    LiveConsumerGroup,
 )
+from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdate, ConsumerGroupUpdates
 from coordinator_state.model.conversion import changes_to, consumer_group_of
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.requests import (

@@ -11,9 +11,7 @@ from collections.abc import Collection
 from uuid import UUID
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.classic_member import ClassicMember
-from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.classic_group import ClassicGroup, ClassicMember, ClassicState
 from coordinator_state.model.consumer_changes import (
     Change,
     current_assignment,
@@ -22,8 +20,11 @@ from coordinator_state.model.consumer_changes import (
     target_assignment,
     target_epoch,
 )
-from coordinator_state.model.consumer_group import LiveConsumerGroup
-from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember
+from coordinator_state.model.consumer_group import (
+    ClassicProtocol,
+    ConsumerMember,
+    LiveConsumerGroup,
+)
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.topics import Topics
 from coordinator_state.records.consumer_protocol import (

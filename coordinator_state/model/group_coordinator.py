@@ -15,30 +15,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from coordinator_state.model.classic_requests import ClassicRequests
 from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdates
 from coordinator_state.model.consumer_requests import ConsumerRequests
-from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.joining import Joining
-from coordinator_state.model.log import CoordinatorLog, Producer
+from coordinator_state.model.log import CoordinatorLog
 from coordinator_state.model.mixed_requests import MixedRequests
-from coordinator_state.model.offset_manager import OffsetManager, Partition
+from coordinator_state.model.offset_manager import OffsetManager
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.requests import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    FetchedOffset,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupResponse,
-    MemberIdentity,
     OffsetCommitRequest,
     OffsetToCommit,
-    Reply,
-    SyncGroupRequest,
-    SyncGroupResponse,
 )
 from coordinator_state.model.shard import CoordinatorConfig, LiveGroup, Shard
 from coordinator_state.model.topics import Topics
@@ -49,6 +35,11 @@ __all__ = ["GroupCoordinator", "OffsetCommitRequest", "OffsetToCommit"]
 
 class GroupCoordinator:
     """Answers requests at the current time of the model, and appends to its log.
+
+    Each kind of request is a method: `join_group` (answered when the next generation starts),
+    `sync_group` (answered when the leader's assignment is durable), `heartbeat`, `leave_group`,
+    `consumer_group_heartbeat` (KIP-848), `commit_offsets`, `end_transaction`, `fetch_offsets`,
+    `delete_offsets`, `delete_groups`, and `expire_offsets`, which brokers do every ten minutes.
 
     Args:
         semantics: the coordinator of Kafka 4 or of Kafka 3.
@@ -74,10 +65,19 @@ class GroupCoordinator:
         rebalances = Rebalances(self.shard)
         changes = ConsumerGroupUpdates(self.shard, rebalances)
         mixed = MixedRequests(self.shard, changes)
-        self._joining = Joining(self.shard, rebalances, mixed)
-        self._classic = ClassicRequests(self.shard, rebalances, mixed)
-        self._consumer = ConsumerRequests(self.shard, changes)
+        classic = ClassicRequests(self.shard, rebalances, mixed)
         self._offsets = OffsetManager(self.shard, rebalances)
+        self.join_group = classic.join_group
+        self.sync_group = classic.sync_group
+        self.heartbeat = classic.heartbeat
+        self.leave_group = classic.leave_group
+        self.consumer_group_heartbeat = ConsumerRequests(self.shard, changes).heartbeat
+        self.commit_offsets = self._offsets.commit_offsets
+        self.end_transaction = self._offsets.end_transaction
+        self.fetch_offsets = self._offsets.fetch_offsets
+        self.delete_offsets = self._offsets.delete_offsets
+        self.delete_groups = self._offsets.delete_groups
+        self.expire_offsets = self._offsets.expire_offsets
 
     # --- state
 
@@ -104,67 +104,3 @@ class GroupCoordinator:
     def advance(self, now_ms: int) -> None:
         """Advance the time. Due sessions expire and due rebalances complete."""
         self.shard.timers.advance(now_ms)
-
-    # --- requests
-
-    def join_group(self, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
-        """JoinGroup; answered when the next generation starts."""
-        return self._joining.join_group(request)
-
-    def sync_group(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
-        """SyncGroup; answered when the leader's assignment is durable."""
-        return self._classic.sync_group(request)
-
-    def heartbeat(
-        self,
-        group_id: str,
-        member_id: str,
-        generation_id: int,
-        group_instance_id: str | None = None,
-    ) -> ErrorCode:
-        """Heartbeat."""
-        return self._classic.heartbeat(group_id, member_id, generation_id, group_instance_id)
-
-    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
-        """LeaveGroup."""
-        return self._classic.leave_group(group_id, members)
-
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat (KIP-848): a member joins, stays or leaves."""
-        return self._consumer.heartbeat(request)
-
-    def commit_offsets(
-        self, request: OffsetCommitRequest, producer: Producer | None = None
-    ) -> dict[Partition, ErrorCode]:
-        """OffsetCommit, or TxnOffsetCommit of a producer."""
-        return self._offsets.commit_offsets(request, producer)
-
-    def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
-        """WriteTxnMarkers, from the transaction coordinator."""
-        self._offsets.end_transaction(producer, is_commit=is_commit)
-
-    def fetch_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[Partition] | None = None,
-        *,
-        require_stable: bool = False,
-    ) -> tuple[ErrorCode, dict[Partition, FetchedOffset]]:
-        """OffsetFetch; without partitions, of all offsets of the group."""
-        return self._offsets.fetch_offsets(group_id, partitions, require_stable=require_stable)
-
-    def delete_offsets(
-        self, group_id: str, partitions: Sequence[Partition]
-    ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        """OffsetDelete."""
-        return self._offsets.delete_offsets(group_id, partitions)
-
-    def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
-        """DeleteGroups."""
-        return self._offsets.delete_groups(group_ids)
-
-    def expire_offsets(self) -> int:
-        """Expire offsets, as brokers do every ten minutes, and return their number."""
-        return self._offsets.expire_offsets()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from coordinator_state.model.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from coordinator_state.model.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.records import record
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     JoinGroupRequest,
@@ -28,7 +29,6 @@ from coordinator_state.records.consumer_protocol import (
     encode_subscription,
 )
 from coordinator_state.records.record_types import RECORD_TYPES
-from coordinator_state.records.serde import encode_key, encode_value
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -369,11 +369,7 @@ class ShareMembers(Members):
         ]
 
     def _write(self, values: Mapping[int, Mapping[str, Any] | None], member: Member) -> None:
-        records = []
-        for number, value in values.items():
-            key = {"groupId": self.group_id}
-            if number != 11:
-                key["memberId"] = member.member_id
-            raw = None if value is None else encode_value(RECORD_TYPES[number], 0, dict(value))
-            records.append((encode_key(RECORD_TYPES[number], key), raw))
+        group = {"groupId": self.group_id}
+        keys = {number: {**group, "memberId": member.member_id} for number in values} | {11: group}
+        records = [record(RECORD_TYPES[n], keys[n], value) for n, value in values.items()]
         self.coordinator.log.append(records, self.coordinator.shard.now_ms)

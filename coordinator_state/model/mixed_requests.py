@@ -15,14 +15,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.model.consumer_group import LiveConsumerGroup
+from coordinator_state.model.consumer_group import (
+    ClassicProtocol,
+    ConsumerMember,
+    LiveConsumerGroup,
+    MemberState,
+)
 from coordinator_state.model.consumer_group_updates import (
     REJOIN,
     RESYNC,
     ConsumerGroupUpdate,
     ConsumerGroupUpdates,
 )
-from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember, MemberState
 from coordinator_state.model.conversion import protocol_version
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.requests import (

@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.classic_member import ClassicMember
-from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.classic_group import ClassicGroup, ClassicMember, ClassicState
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import JoinGroupResponse, SyncGroupResponse

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from coordinator_state.model.consumer_member import ConsumerMember, MemberState
+from coordinator_state.model.consumer_group import ConsumerMember, MemberState
 from coordinator_state.model.topics import Assigned
 
 _NOBODY: frozenset[int] = frozenset()

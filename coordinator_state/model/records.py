@@ -16,11 +16,18 @@ from coordinator_state.records.record_types import (
     GROUP_METADATA_TYPE,
     NO_LEADER_EPOCH,
     RECORD_TYPES,
+    RecordType,
 )
 from coordinator_state.records.serde import encode_key, encode_value
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 from coordinator_state.wire.primitives import uuid_from_text
 
+GROUP: Final = RECORD_TYPES[3]
+PARTITIONS: Final = RECORD_TYPES[4]
+MEMBER: Final = RECORD_TYPES[5]
+TARGET_EPOCH: Final = RECORD_TYPES[6]
+TARGET: Final = RECORD_TYPES[7]
+CURRENT: Final = RECORD_TYPES[8]
 _OFFSET_COMMIT: Final = RECORD_TYPES[1]
 _GROUP_METADATA: Final = RECORD_TYPES[GROUP_METADATA_TYPE]
 _GROUP_METADATA_VERSION: Final = 3
@@ -56,13 +63,40 @@ def offset_tombstone(key: OffsetKey) -> KeyAndValue:
 
 def group_metadata(group_id: str, value: Mapping[str, Any] | None) -> KeyAndValue:
     """A GroupMetadata record; a tombstone if the value is None."""
-    key = encode_key(_GROUP_METADATA, {"group": group_id})
-    if value is None:
-        return key, None
-    return key, encode_value(_GROUP_METADATA, _GROUP_METADATA_VERSION, value)
+    return record(_GROUP_METADATA, {"group": group_id}, value, _GROUP_METADATA_VERSION)
 
 
 @lru_cache(maxsize=_CACHED_KEYS)
 def _offset_key(key: OffsetKey) -> bytes:
     fields = {"group": key.group_id, "topic": key.topic, "partition": key.partition}
     return encode_key(_OFFSET_COMMIT, fields)
+
+
+def removed_group(group_id: str, member_ids: list[str]) -> list[KeyAndValue]:
+    """The tombstones of a group and its members."""
+    members = [member_key(group_id, member_id) for member_id in member_ids]
+    group = {"groupId": group_id}
+    return [
+        *(record(CURRENT, key, None) for key in members),
+        *(record(TARGET, key, None) for key in members),
+        record(TARGET_EPOCH, group, None),
+        *(record(MEMBER, key, None) for key in members),
+        record(PARTITIONS, group, None),
+        record(GROUP, group, None),
+    ]
+
+
+def member_key(group_id: str, member_id: str) -> dict[str, str]:
+    """The key of a member's record."""
+    return {"groupId": group_id, "memberId": member_id}
+
+
+def record(
+    record_type: RecordType,
+    key: Mapping[str, Any],
+    value: Mapping[str, Any] | None,
+    version: int = 0,
+) -> KeyAndValue:
+    """A record of a type; a tombstone if the value is None."""
+    raw = None if value is None else encode_value(record_type, version, value)
+    return encode_key(record_type, key), raw

@@ -9,8 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from coordinator_state.log.record_batch import NO_SEQUENCE
-from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.classic_group import ClassicGroup, ClassicState
 from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer

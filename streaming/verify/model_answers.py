@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.classic_group import ClassicGroup, ClassicState
 from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
-from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.classic_group import ClassicGroup, ClassicState
 from coordinator_state.model.cleaner import clean
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator

@@ -13,8 +13,7 @@ from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.offsets import Semantics
 from streaming.lag.evaluation import Evaluation
 from streaming.local.scenario.brokers import LOG_PARTITIONS
-from streaming.local.scenario.cluster import Cluster
-from streaming.local.scenario.play import play
+from streaming.local.scenario.play import Cluster, play
 from streaming.local.scenario.scenario import LOOK_S, Scenario
 from streaming.local.simulation.tables import SimulatedTables, simulated_tables
 from streaming.run.evaluation import StatusEvaluation

@@ -16,8 +16,8 @@ from coordinator_state.model.members import (
     Place,
     ShareMembers,
 )
+from coordinator_state.model.records import record
 from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
-from coordinator_state.records.serde import encode_key, encode_value
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
@@ -345,9 +345,8 @@ class GroupClients:
                 "writeTimestamp": self._brokers.now_ms,
                 "stateBatches": self._deliveries(start_offset),
             }
-            snapshot = SHARE_STATE_RECORD_TYPES[0]
-            key = encode_key(snapshot, {**fields, "partition": partition})
-            records.append((key, encode_value(snapshot, 0, value)))
+            key = {**fields, "partition": partition}
+            records.append(record(SHARE_STATE_RECORD_TYPES[0], key, value))
         self._committed |= offsets
         self._brokers.share_log.append(records, self._brokers.now_ms)
 

@@ -15,8 +15,7 @@ from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.facts import Facts
 from streaming.alerts.rules import AlertRules, TablesStale
 from streaming.errors import ConfigurationError
-from streaming.local.scenario.cluster import Cluster
-from streaming.local.scenario.play import Look, play
+from streaming.local.scenario.play import Cluster, Look, play
 from streaming.local.scenario.scenario import BEGIN, LOOK_S, Expectation, Scenario
 from streaming.views.explanation import explained
 

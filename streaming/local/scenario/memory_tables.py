@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.parquet import filters_to_expression
 
-from coordinator_state.apply.columns import NOWHERE, columns_of, nullable, positions
+from coordinator_state.apply.columns import columns_of
+from coordinator_state.apply.merge import merged
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, OFFSET_COMMITS, Table
@@ -26,7 +27,6 @@ _KEPT: Final = 30
 """Snapshots: rates look back five minutes, and a look is half a minute."""
 _GROWING: Final = {LOG_OFFSETS.name: "sampled_at", OFFSET_COMMITS.name: "record_timestamp"}
 """A column of times of each large table. They seldom decrease from one row to the next."""
-_GUARDED: Final = "record_offset"
 EMPTY_TABLES: Final = {table.name: table.schema.empty_table() for table in ALL_TABLES}
 
 
@@ -58,22 +58,9 @@ class MemoryWriter(Writer):
     ) -> int:
         """See `Writer.merge`."""
         del replaced  # Nothing is reloaded.
-        schema, key = nullable(table.schema), list(table.key)
-        before, rows = self.rows_by_table[table.name].cast(schema), columns_of(source, schema)
-        place = positions(rows.select(key), before.select(key))
-        is_taken = pc.is_in(pa.array(place), pa.array([NOWHERE]))
-        if guard is not None:
-            known = before[_GUARDED].take(pa.array(place, mask=place == NOWHERE))
-            is_newer = pc.greater_equal(source[guard], known).fill_null(False)
-            is_taken = pc.or_(is_taken, is_newer.combine_chunks())
-        is_deletion = pa.repeat(False, rows.num_rows)
-        if deletes is not None:
-            is_deletion = source[deletes].fill_null(False).combine_chunks()
-        taken = rows.filter(is_taken)
-        is_kept = positions(before.select(key), taken.select(key)) == NOWHERE
-        inserted = rows.filter(pc.and_not(is_taken, is_deletion))
-        merged = pa.concat_tables([before.filter(pa.array(is_kept)), inserted])
-        return self._set(table, merged.combine_chunks().cast(table.schema))
+        before = self.rows_by_table[table.name]
+        after = merged(before, source, key=table.key, guard=guard, deletes=deletes)
+        return self._set(table, after.combine_chunks())
 
     def append(self, table: Table, rows: pa.Table, *, number: int | None = None) -> int:
         """Append rows."""

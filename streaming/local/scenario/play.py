@@ -20,17 +20,18 @@ from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.driver.tables_state import TablesState
 from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
-from streaming.kafka.partition_offsets import TopicPartition
+from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.paces import KnownPaces
 from streaming.lag.sample_runs import Sample, SampleRuns
 from streaming.lag.unwritten_samples import rows_of
-from streaming.local.scenario.brokers import LOG_PARTITIONS
-from streaming.local.scenario.cluster import Cluster
+from streaming.local.scenario.brokers import LOG_PARTITIONS, Brokers
+from streaming.local.scenario.group_clients import GroupClients
 from streaming.local.scenario.memory_tables import MemorySnapshots, MemoryWriter
 from streaming.local.scenario.scenario import BEGIN, LOOK_S, TICK_S, Scenario
+from streaming.local.scenario.topic_logs import TopicLogs
+from streaming.local.simulation.tables import CLUSTER_ID, simulated_progress
 from streaming.run.missed_sampling import MissedSampling
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     DEFAULT_OFFSETS_RETENTION_MS,
@@ -41,10 +42,54 @@ from streaming.tables.schemas import (
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
 )
-from streaming.tables.topic_progress import TopicProgress
 
-CLUSTER_ID: Final = "scenario"
 _QUERY: Final = "scenario"
+
+
+class Cluster:
+    """The brokers and the clients of scenarios that have the same `run`.
+
+    Attributes:
+        brokers: the brokers.
+        names: the name in the cluster of each group, by scenario and group. The names of several
+            scenarios are made distinct by a prefix.
+    """
+
+    def __init__(self, scenarios: Sequence[Scenario], begin: datetime) -> None:
+        self.brokers = Brokers(scenarios[0].run, begin)
+        self.names: dict[tuple[str, str], str] = {}
+        self._groups: list[GroupClients] = []
+        for scenario in scenarios:
+            self._add(scenario, f"{scenario.name}." if len(scenarios) > 1 else "")
+        self._read = {topic for group in self._groups for topic in group.members.topics}
+
+    def _add(self, scenario: Scenario, prefix: str) -> None:
+        names = {name: prefix + name for name in scenario.topics}
+        for name, topic in scenario.topics.items():
+            self.brokers.topics[names[name]] = TopicLogs(names[name], topic)
+        for name, group in scenario.groups.items():
+            self.names[scenario.name, name] = prefix + name
+            self._groups.append(GroupClients(self.brokers, prefix + name, group, names))
+
+    @property
+    def now(self) -> datetime:
+        """The time by the clock of `run`."""
+        return self.brokers.now
+
+    @property
+    def is_run_up(self) -> bool:
+        """Whether `run` writes."""
+        return not any(down.has(self.brokers.seconds) for down in self.brokers.run.down)
+
+    def tick(self, t: int) -> None:
+        """Everything that happens at a moment, in seconds since the begin."""
+        self.brokers.tick(t)
+        for group in self._groups:
+            group.tick(t)
+
+    def sample(self) -> list[LogOffsets]:
+        """The offsets of all logs of topics that groups read, and of the internal topics."""
+        return self.brokers.sample(self._read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +179,7 @@ class _Run:
         )
         self._apply = MicroBatchApply(
             DriverEngine(self._writer, rules, _state=state),
-            new_progress(),
+            simulated_progress(Semantics.COORDINATOR, [SHARE_STATE_TOPIC]),
             clock=lambda: cluster.now,
             compacted_versions=lambda _tables, _versions: {},
         )
@@ -164,20 +209,6 @@ class _Run:
         self._number += 1
         self.snapshots.add(self._cluster.now, self._writer)
         return written, samples
-
-
-def new_progress() -> LoadProgress:
-    """The progress of a `run` that follows share groups, before its first micro-batch."""
-    progress = LoadProgress.nothing(
-        cluster_id=CLUSTER_ID,
-        topic_id=CLUSTER_ID,
-        semantics=Semantics.COORDINATOR,
-        release=MODELLED_RELEASE,
-    )
-    progress.others[SHARE_STATE_TOPIC] = TopicProgress(
-        topic=SHARE_STATE_TOPIC, topic_id=SHARE_STATE_TOPIC
-    )
-    return progress
 
 
 _PROPERTIES: Final[Mapping[str, str]] = {

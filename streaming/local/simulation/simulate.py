@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,8 @@ from streaming.run.stderr import write_note
 _CLEAN_EVERY_MS: Final = 10 * MINUTE_MS
 _DELETE_RETENTION_MS: Final = 30 * MINUTE_MS
 _TRANSACTIONAL_SHARE: Final = 0.2
+_SEGMENT: Final = f"{0:020d}.log"
+"""`kafka-dump-log.sh` needs a file name that consists of the base offset and `.log`."""
 _STEPS: Final = 20
 """The number of micro-batches and of progress notes."""
 
@@ -95,8 +98,6 @@ def simulate(
 
 
 def _into_file(simulation: Simulation, file: str) -> Simulated:
-    from streaming.local.simulation.log_files import require_new, write_log_files
-
     source = _source(simulation, log_partitions=1)
     require_new(Path(file))
     source.run()
@@ -231,3 +232,44 @@ class _Commits:
 
     def logs(self) -> Iterator[tuple[int, bytes]]:
         return self._commits.logs()
+
+
+def require_new(file: Path) -> None:
+    """Check that the file does not exist, and create its folder.
+
+    Raises:
+        ConfigurationError: the file exists, or its folder cannot be created.
+    """
+    try:
+        if file.exists():
+            raise ConfigurationError(f"{file} already exists: remove it, or name another file")
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def write_log_files(file: Path, logs: Iterable[tuple[int, bytes]], *, log_partitions: int) -> int:
+    """Write one log partition as a file, or several as a folder; return the size in bytes.
+
+    In the folder each log partition has its own folder with one segment, as in a broker's
+    `log.dirs`. The file or folder appears only when it is complete.
+
+    Raises:
+        ConfigurationError: the file or folder exists, or cannot be written.
+    """
+    require_new(file)
+    size_bytes = 0
+    try:
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as folder:
+            beside = Path(folder, file.name)
+            for log_partition, log in logs:
+                segment = beside
+                if log_partitions > 1:
+                    segment = beside / f"{OFFSETS_TOPIC}-{log_partition}" / _SEGMENT
+                    segment.parent.mkdir(parents=True)
+                segment.write_bytes(log)
+                size_bytes += len(log)
+            beside.rename(file)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
+    return size_bytes

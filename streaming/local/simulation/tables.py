@@ -59,6 +59,18 @@ class SimulatedTables:
         self._number += 1
 
 
+def simulated_progress(semantics: Semantics, others: Iterable[str]) -> LoadProgress:
+    """The progress of a run that follows other internal topics, before its first micro-batch."""
+    progress = LoadProgress.nothing(
+        cluster_id=CLUSTER_ID,
+        topic_id=CLUSTER_ID,
+        semantics=semantics,
+        release=MODELLED_RELEASE,
+    )
+    progress.others |= {topic: TopicProgress(topic=topic, topic_id=CLUSTER_ID) for topic in others}
+    return progress
+
+
 @contextmanager
 def simulated_tables(
     tables: str,
@@ -83,15 +95,7 @@ def simulated_tables(
     with tables_folder.locked(tables):
         if tables_folder.has_tables(tables):
             raise ConfigurationError(f"{tables} already has tables: name another folder")
-        progress = LoadProgress.nothing(
-            cluster_id=CLUSTER_ID,
-            topic_id=CLUSTER_ID,
-            semantics=semantics,
-            release=MODELLED_RELEASE,
-        )
-        progress.others |= {
-            topic: TopicProgress(topic=topic, topic_id=CLUSTER_ID) for topic in others
-        }
+        progress = simulated_progress(semantics, others)
         tables_folder.create(
             tables,
             progress,

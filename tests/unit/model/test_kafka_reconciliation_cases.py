@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_state.model.consumer_member import ConsumerMember, MemberState
+from coordinator_state.model.consumer_group import ConsumerMember, MemberState
 from coordinator_state.model.reconciliation import Reconciliation
 from coordinator_state.model.topics import Assigned
 

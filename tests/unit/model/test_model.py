@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.model.classic_group import ClassicGroup, InvalidTransition
-from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
+from coordinator_state.model.classic_group import (
+    VALID_PREVIOUS_STATES,
+    ClassicGroup,
+    ClassicState,
+    InvalidTransition,
+)
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
