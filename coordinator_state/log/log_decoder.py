@@ -37,7 +37,7 @@ from coordinator_state.log.record_batch import (
     RecordBatch,
     read_frame,
 )
-from coordinator_state.log.record_set import END_OF_LOG, Rest, frame_record_set
+from coordinator_state.log.record_set import Bounds, Rest, frame_record_set
 from coordinator_state.records.offset_commit_value import offset_commit_values
 from coordinator_state.records.record_types import (
     GROUP_METADATA_TYPE,
@@ -83,40 +83,17 @@ class DecodedRecordSet:
 
 
 def decode_record_set(
-    buffer: bytes | memoryview,
-    *,
-    log_partition: int,
-    from_offset: int,
-    to_offset: int,
-    before: int = -1,
-    log_end: int = END_OF_LOG,
-    sampling: CommitSampling | None = None,
-    is_cut: bool = False,
-    log_topic: str | None = None,
+    buffer: bytes | memoryview, offsets: OffsetRange, sampling: CommitSampling | None = None
 ) -> DecodedRecordSet:
-    """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
+    """Decode the records of a range of record offsets, in log order.
 
-    `frame_record_set` describes `before`, `log_end` and `is_cut`; `OffsetRange` `log_topic`. With
-    `sampling`, superseded commits are dropped, see above.
+    With `sampling`, superseded commits are dropped, see above.
     """
-    offsets = OffsetRange(
-        log_partition=log_partition,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        log_topic=log_topic,
-    )
     rows: list[Row] = []
-    next_offset = from_offset
+    next_offset = offsets.from_offset
     bytes_read = 0
     view = memoryview(buffer)
-    frames, rest = frame_record_set(
-        view,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        before=before,
-        log_end=log_end,
-        is_cut=is_cut,
-    )
+    frames, rest = frame_record_set(view, offsets)
     for batch in (read_frame(view, frame) for frame in frames):
         next_offset = offsets.next_offset(batch, next_offset)
         if offsets.overlaps(batch):
@@ -151,15 +128,13 @@ def decode_corrupt_batch(batch: Batch, offsets: OffsetRange) -> DecodedRecordSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRange:
-    """The requested range of record offsets of one log partition.
+class OffsetRange(Bounds):
+    """The requested range of record offsets of one log partition: `from_offset` up to `to_offset`.
 
     `log_topic` is None for `__consumer_offsets`. Keys and values of other topics are not decoded.
     """
 
     log_partition: int
-    from_offset: int
-    to_offset: int
     log_topic: str | None = None
 
     def next_offset(self, batch: Batch, so_far: int) -> int:

@@ -28,6 +28,7 @@ from coordinator_state.log.record_set import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAX_BASE_OFFSET,
+    Bounds,
     Frame,
     Rest,
     frame_record_set,
@@ -109,7 +110,7 @@ def read_record_batches(buffer: bytes | memoryview) -> Iterator[RecordBatch | Co
     unknown last offset.
     """
     view = memoryview(buffer)
-    frames, rest = frame_record_set(view)
+    frames, rest = frame_record_set(view, Bounds())
     # If the first batch is damaged, its header is the only source of the first offset.
     next_offset = max(0, int.from_bytes(view[:8], "big", signed=True))
     for frame in frames:

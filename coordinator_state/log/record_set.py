@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -87,19 +88,11 @@ class Rest(NamedTuple):
     unconfirmed: Frame | None = None
 
 
-def frame_record_set(
-    view: memoryview,
-    *,
-    from_offset: int = 0,
-    to_offset: int = END_OF_LOG,
-    before: int = -1,
-    log_end: int = END_OF_LOG,
-    is_cut: bool = False,
-) -> tuple[list[Frame], Rest]:
-    """Find the batches of a record set, in order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is requested of a record set, and what is known of the log around it.
 
-    Args:
-        view: the record set.
+    Attributes:
         from_offset: the first requested record offset; all records before it were read.
         to_offset: the exclusive end of the request; a batch that reaches it is the last one.
         before: the last record offset before the record set, -1 if unknown.
@@ -108,7 +101,17 @@ def frame_record_set(
             an incomplete batch, a last batch after a gap, and damaged bytes with fewer than
             `SETTLED_BYTES` after them.
     """
-    framing = _Framing(view, before, from_offset, to_offset, log_end, is_cut=is_cut)
+
+    from_offset: int = 0
+    to_offset: int = END_OF_LOG
+    before: int = -1
+    log_end: int = END_OF_LOG
+    is_cut: bool = False
+
+
+def frame_record_set(view: memoryview, bounds: Bounds) -> tuple[list[Frame], Rest]:
+    """Find the batches of a record set, in order."""
+    framing = _Framing(view, bounds)
     rest = framing.run()
     return framing.frames, rest
 
@@ -178,24 +181,15 @@ def _misplaced(frame: Frame) -> str:
 class _Framing:
     """One pass over a record set; `frames` cover all bytes before `_position`."""
 
-    def __init__(
-        self,
-        view: memoryview,
-        before: int,
-        from_offset: int,
-        to_offset: int,
-        log_end: int,
-        *,
-        is_cut: bool,
-    ) -> None:
+    def __init__(self, view: memoryview, bounds: Bounds) -> None:
         self.frames: list[Frame] = []
         self._view = view
-        self._is_cut = is_cut
+        self._is_cut = bounds.is_cut
         self._position = 0
-        self._last_offset = before
-        self._next_offset = from_offset
-        self._to_offset = to_offset
-        self._log_end = log_end
+        self._last_offset = bounds.before
+        self._next_offset = bounds.from_offset
+        self._to_offset = bounds.to_offset
+        self._log_end = bounds.log_end
 
     def run(self) -> Rest:
         """Fill `frames`; return the rest."""

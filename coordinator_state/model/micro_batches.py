@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 
 from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_decoder import decode_record_set as decode_other_topic
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from coordinator_state.model.log import Written
@@ -24,15 +24,16 @@ def micro_batch(written: Iterable[Written], *, sampling: CommitSampling | None =
     """
     parts = []
     for part in written:
-        given: dict[str, Any] = {
-            "log_partition": part.log_partition,
-            "from_offset": part.from_offset,
-            "to_offset": part.to_offset,
-        }
+        offsets = OffsetRange(
+            log_partition=part.log_partition,
+            from_offset=part.from_offset,
+            to_offset=part.to_offset,
+            log_topic=part.log_topic,
+        )
         if part.log_topic is None:
-            decoded = decode_record_set(part.batches, sampling=sampling, **given)
+            decoded = decode_record_set(part.batches, offsets, sampling)
         else:
-            decoded = decode_other_topic(part.batches, log_topic=part.log_topic, **given)
+            decoded = decode_other_topic(part.batches, offsets)
         progress = {
             "row_kind": ROW_KIND_PROGRESS,
             "log_topic": part.log_topic,

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.collected import GroupId, collect, record_rows
 from coordinator_state.apply.group_rows import described_groups, group_rows, member_rows
 from coordinator_state.apply.groups import GroupChange
-from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import NO_TIMESTAMP
@@ -50,8 +50,6 @@ from streaming.tables.writer import Writer
 Row = dict[str, Any]
 Place = tuple[int, int]
 """Log partition and record offset."""
-
-_MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +141,7 @@ def _decoded(quarantined: list[Row]) -> pa.Table:
         batches[row["log_partition"]].append(write_record_batch(row["record_offset"], [record]))
     parts = [LOG_ROW_SCHEMA.empty_table()]
     for log_partition, raw in batches.items():
-        decoded = decode_record_set(
-            b"".join(raw), log_partition=log_partition, from_offset=0, to_offset=_MAX_OFFSET
-        )
+        decoded = decode_record_set(b"".join(raw), OffsetRange(log_partition=log_partition))
         parts.append(pa.Table.from_batches([decoded.rows]))
     rows = pa.concat_tables(parts)
     kinds = pa.array([ROW_KIND_RECORD, ROW_KIND_OFFSET])

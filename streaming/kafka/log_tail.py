@@ -16,7 +16,7 @@ from typing import Final
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
 from coordinator_state.log.record import read_control_key
 from coordinator_state.log.record_batch import CorruptBatch, read_batch_header, read_frame
-from coordinator_state.log.record_set import MAGIC_POSITION, Frame, frame_record_set
+from coordinator_state.log.record_set import MAGIC_POSITION, Bounds, Frame, frame_record_set
 
 _ABORT: Final = 0
 _FETCH_BYTES: Final = 16_384
@@ -57,7 +57,7 @@ class LogTail:
         begins = sorted(aborted, key=lambda transaction: transaction[1])
         aborting: set[int] = set()
         view = memoryview(records)
-        frames, rest = frame_record_set(view)
+        frames, rest = frame_record_set(view, Bounds())
         for frame in frames:
             if frame.damage:
                 raise CorruptRecordBatch(frame.damage, position=frame.start)

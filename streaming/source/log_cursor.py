@@ -20,7 +20,6 @@ Every answer moves the next offset, or goes one step down this list, or asks for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, NamedTuple
 
 from coordinator_state.errors import CorruptRecordBatch
@@ -34,6 +33,7 @@ from coordinator_state.log.log_decoder import (
 from coordinator_state.log.record_batch import CorruptBatch, read_rest
 from coordinator_state.log.record_set import (
     BATCH_HEADER_BYTES,
+    Bounds,
     Frame,
     Rest,
     first_offset,
@@ -230,22 +230,22 @@ class LogCursor:
     def _decoded(
         self, fetched: FetchedRecords, *, is_cut: bool, start: int = 0
     ) -> DecodedRecordSet:
-        if self._log_topic is None:
-            # Only workers decode, so planning does not wait until the compiler is loaded.
-            from coordinator_state.log import kernel
-
-            decode = partial(kernel.decode_record_set, sampling=self._sampling)
-        else:
-            decode = partial(decode_record_set, log_topic=self._log_topic)
-        return decode(
-            memoryview(fetched.records)[start:],
+        view = memoryview(fetched.records)[start:]
+        offsets = OffsetRange(
             log_partition=self._log_partition,
             from_offset=self.next_offset,
             to_offset=self._to_offset,
             before=self.next_offset - 1 if self._follows_segment else -1,
             log_end=self._log_end,
             is_cut=is_cut,
+            log_topic=self._log_topic,
         )
+        if self._log_topic is not None:
+            return decode_record_set(view, offsets)
+        # Only workers decode, so planning does not wait until the compiler is loaded.
+        from coordinator_state.log import kernel
+
+        return kernel.decode_record_set(view, offsets, self._sampling)
 
     # --- a damaged one
 
@@ -285,10 +285,12 @@ class LogCursor:
         """The first sound batch that reaches the next offset, unless it is in damaged bytes."""
         frames, rest = frame_record_set(
             memoryview(answer.fetched.records),
-            from_offset=self.next_offset,
-            to_offset=self.next_offset + 1,
-            log_end=self._log_end,
-            is_cut=not answer.is_whole,
+            Bounds(
+                from_offset=self.next_offset,
+                to_offset=self.next_offset + 1,
+                log_end=self._log_end,
+                is_cut=not answer.is_whole,
+            ),
         )
         for frame in (*frames, rest.unconfirmed):
             if frame and not frame.damage and frame.last_offset >= self.next_offset:

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.errors import ConfigurationError, LogTruncated
@@ -69,9 +69,11 @@ def test_fetched_bytes_hold_what_a_consumer_reads(
         assert answer.high_watermark >= ends[log_partition]
         decoded = decode_record_set(
             answer.records,
-            log_partition=log_partition,
-            from_offset=starts[log_partition],
-            to_offset=ends[log_partition],
+            OffsetRange(
+                log_partition=log_partition,
+                from_offset=starts[log_partition],
+                to_offset=ends[log_partition],
+            ),
         )
         assert decoded.next_offset == ends[log_partition]
         for row in decoded.rows.to_pylist():
@@ -91,9 +93,7 @@ def test_the_first_batch_comes_whole_whatever_the_limit(
     (answer,) = client.fetch({log_partition: position}, max_bytes=1, max_partition_bytes=1).values()
     decoded = decode_record_set(
         answer.records,
-        log_partition=log_partition,
-        from_offset=position,
-        to_offset=position + 3,
+        OffsetRange(log_partition=log_partition, from_offset=position, to_offset=position + 3),
     )
     assert decoded.next_offset == position + 1
 

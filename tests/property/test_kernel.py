@@ -25,7 +25,7 @@ from coordinator_state.log.commit_sampling import (
 from coordinator_state.log.kernel import checksum, windows
 from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, read_only
 from coordinator_state.log.kernel.utf8 import is_utf8
-from coordinator_state.log.log_decoder import DecodedRecordSet
+from coordinator_state.log.log_decoder import DecodedRecordSet, OffsetRange
 from coordinator_state.log.log_rows import MOST_STEPS_BACK
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_record_batch
@@ -67,11 +67,10 @@ def _assert_same(
     expected, actual = (
         decode_record_set(
             raw,
-            log_partition=3,
-            from_offset=from_offset,
-            to_offset=to_offset,
-            sampling=sampling,
-            is_cut=is_cut,
+            OffsetRange(
+                log_partition=3, from_offset=from_offset, to_offset=to_offset, is_cut=is_cut
+            ),
+            sampling,
         )
         for decode_record_set in (log_decoder.decode_record_set, kernel.decode_record_set)
     )
@@ -102,7 +101,7 @@ def test_same_rows_for_any_log(log: Log, seed: int, sampling: CommitSampling) ->
     # Compacting rows is compacting while decoding.
     all_rows, expected = (
         log_decoder.decode_record_set(
-            raw, log_partition=3, from_offset=0, to_offset=next_offset, sampling=each
+            raw, OffsetRange(log_partition=3, from_offset=0, to_offset=next_offset), each
         )
         for each in (None, sampling)
     )
@@ -329,10 +328,8 @@ def test_many_keys_make_the_table_of_keys_grow() -> None:
     records = [(index, 0, key, offset_value(index)) for index, key in enumerate(every)]
     decoded = kernel.decode_record_set(
         write_record_batch(0, records),
-        log_partition=0,
-        from_offset=0,
-        to_offset=20_000,
-        sampling=SAMPLED,
+        OffsetRange(log_partition=0, from_offset=0, to_offset=20_000),
+        SAMPLED,
     )
     # The first commit of each key, and the last one.
     assert decoded.rows.column("record_offset").to_pylist() == [*range(3000), *range(9000, 12_000)]
@@ -350,9 +347,9 @@ def test_each_of_many_keys_has_its_own_intervals() -> None:
     ]
     raw = write_record_batch(0, records)
     _assert_same(raw, 0, 9_000, sampling=SAMPLED)
-    whole: dict[str, Any] = {"log_partition": 0, "from_offset": 0, "to_offset": 9_000}
+    whole = OffsetRange(log_partition=0, to_offset=9_000)
     for _ in range(3):
-        decoded = kernel.decode_record_set(raw, **whole, sampling=SAMPLED)
+        decoded = kernel.decode_record_set(raw, whole, SAMPLED)
         assert decoded.records_superseded == 0
 
 
@@ -363,10 +360,8 @@ def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
     ]
     raw, next_offset = segment(commits)
     _assert_same(raw, 0, next_offset, sampling=SAMPLED)
-    whole_range: dict[str, Any] = {"log_partition": 0, "from_offset": 0, "to_offset": next_offset}
-    decoded = kernel.decode_record_set(raw, **whole_range, sampling=SAMPLED)
+    whole = OffsetRange(log_partition=0, to_offset=next_offset)
+    decoded = kernel.decode_record_set(raw, whole, SAMPLED)
     assert MOST_STEPS_BACK < decoded.rows.num_rows <= 2 * MOST_STEPS_BACK + 3 * 7
     with mock.patch.multiple(windows, WINDOW_BATCHES=1_000):
-        assert kernel.decode_record_set(raw, **whole_range, sampling=SAMPLED).rows.equals(
-            decoded.rows
-        )
+        assert kernel.decode_record_set(raw, whole, SAMPLED).rows.equals(decoded.rows)

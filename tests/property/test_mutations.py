@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.log import kernel, log_decoder
+from coordinator_state.log.log_decoder import OffsetRange
 from tests.support.logs.mutations import Mutations
 
 RECORDS = 100
@@ -24,7 +25,9 @@ def test_damaged_records_are_rows_and_the_same_ones_for_both_decoders() -> None:
         mutations = Mutations(seed)
         raw = mutations.batch(0, RECORDS // 2) + mutations.batch(RECORDS // 2, RECORDS // 2)
         readable, compiled = (
-            decoder.decode_record_set(raw, log_partition=0, from_offset=0, to_offset=RECORDS)
+            decoder.decode_record_set(
+                raw, OffsetRange(log_partition=0, from_offset=0, to_offset=RECORDS)
+            )
             for decoder in (log_decoder, kernel)
         )
         assert readable.rows.equals(compiled.rows)

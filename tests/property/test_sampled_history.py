@@ -15,6 +15,7 @@ from coordinator_state.log.commit_sampling import (
     Resolution,
 )
 from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.record_batch_writer import write_record_batch
 from tests.support.logs.logs import offset_key, offset_value
 
@@ -50,7 +51,7 @@ def test_each_interval_ends_with_the_committed_offsets_of_that_time(
     for start, end in pairwise(bounds):
         sampling = CommitSampling.at(times_ms[end - 1] + delays_ms[end], _RESOLUTION)
         read = decode_record_set(
-            raw, log_partition=0, from_offset=start, to_offset=end, sampling=sampling
+            raw, OffsetRange(log_partition=0, from_offset=start, to_offset=end), sampling
         )
         rows += read.rows.to_pylist()
         ends_ms += [sampling.interval(time_ms)[1] - 1 for time_ms in times_ms[start:end]]

@@ -15,6 +15,7 @@ the pieces that `record_set` finds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -57,34 +58,14 @@ _CRC_TABLES: Final = crc32c_tables()
 
 
 def decode_record_set(
-    buffer: bytes | memoryview,
-    *,
-    log_partition: int,
-    from_offset: int,
-    to_offset: int,
-    before: int = -1,
-    log_end: int = END_OF_LOG,
-    sampling: CommitSampling | None = None,
-    is_cut: bool = False,
+    buffer: bytes | memoryview, offsets: OffsetRange, sampling: CommitSampling | None = None
 ) -> DecodedRecordSet:
-    """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
-
-    `record_set.frame_record_set` describes `before`, `log_end` and `is_cut`.
-    """
-    offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
+    """Decode the records of a range of record offsets, in log order."""
     view = memoryview(buffer)
     try:
-        decoder = _RecordSetDecoder(view, offsets, sampling)
-        return decoder.decode(before=before, log_end=log_end, is_cut=is_cut)
+        return _RecordSetDecoder(view, offsets, sampling).decode()
     except Damaged:
-        frames, rest = frame_record_set(
-            view,
-            from_offset=from_offset,
-            to_offset=to_offset,
-            before=before,
-            log_end=log_end,
-            is_cut=is_cut,
-        )
+        frames, rest = frame_record_set(view, offsets)
         return _decode_frames(view, frames, rest, offsets, sampling)
 
 
@@ -96,6 +77,8 @@ def _decode_frames(
     sampling: CommitSampling | None,
 ) -> DecodedRecordSet:
     pieces: list[DecodedRecordSet] = []
+    # The frames are sound, so nothing has to be known of the log around them.
+    within = replace(offsets, before=-1, log_end=END_OF_LOG, is_cut=False)
     for is_damaged, run in groupby(frames, key=lambda frame: bool(frame.damage)):
         run_frames = list(run)
         if is_damaged:
@@ -104,8 +87,7 @@ def _decode_frames(
             )
         else:
             sound = view[run_frames[0].start : run_frames[-1].end]
-            decoder = _RecordSetDecoder(sound, offsets, sampling)
-            pieces.append(decoder.decode())
+            pieces.append(_RecordSetDecoder(sound, within, sampling).decode())
     rows_found = _one_batch([piece.rows for piece in pieces])
     if sampling is not None:
         rows_found, _ = compact(rows_found, sampling)
@@ -139,21 +121,19 @@ class _RecordSetDecoder:
         self._bytes_read = 0
         self._needs_final_compaction = False
 
-    def decode(
-        self, *, before: int = -1, log_end: int = END_OF_LOG, is_cut: bool = False
-    ) -> DecodedRecordSet:
+    def decode(self) -> DecodedRecordSet:
         """Decode the record set.
 
         Raises:
             Damaged: a batch is not sound.
         """
         windows: list[batches.Place] = []
-        count, place, has_more = 0, (0, -1, before, False), True
+        count, place, has_more = 0, (0, -1, self._offsets.before, False), True
         while has_more:
             windows.append(place)
             count, place, bytes_read, has_more = self._windows.index(place)
             self._bytes_read += bytes_read
-        rest = self._windows.rest(place, log_end=log_end, is_cut=is_cut)
+        rest = self._windows.rest(place)
         self._decode_window(count)
         for window in reversed(windows[:-1]):
             count, *_ = self._windows.index(window)

@@ -48,14 +48,15 @@ class Windows:
             self.table,
         )
 
-    def rest(self, place: batches.Place, *, log_end: int, is_cut: bool) -> Rest:
+    def rest(self, place: batches.Place) -> Rest:
         """Return the bytes after the last complete batch: none, or an incomplete batch.
 
         Raises:
             Damaged: the bytes are something else, or a base offset may be damaged.
         """
         position, _, last_offset, has_gap = place
-        if place == batches.NO_PLACE or last_offset >= log_end:
+        is_cut = self._offsets.is_cut
+        if place == batches.NO_PLACE or last_offset >= self._offsets.log_end:
             raise Damaged
         following = self._view[position : position + 8]
         is_followed = len(following) == 8 and int.from_bytes(following, "big") > last_offset

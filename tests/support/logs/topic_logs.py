@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.records.serde import encode_key, encode_value
@@ -114,10 +114,12 @@ class TopicLog:
         end = self.next_offset if end is None else end
         decoded = decode_record_set(
             bytes(self.raw),
-            log_partition=self.log_partition,
-            from_offset=start,
-            to_offset=end,
-            log_topic=self.topic,
+            OffsetRange(
+                log_partition=self.log_partition,
+                from_offset=start,
+                to_offset=end,
+                log_topic=self.topic,
+            ),
         )
         report = {
             **{"row_kind": ROW_KIND_PROGRESS, "log_topic": self.topic, "log_leader_epoch": 5},

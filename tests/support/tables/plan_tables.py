@@ -25,7 +25,7 @@ from coordinator_state.apply.log_partitions import Applied, apply_log_partitions
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.log.commit_sampling import CommitSampling
-from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
 from coordinator_state.replay.offsets import OffsetKey, Semantics
@@ -87,10 +87,12 @@ class PlanTables:
         for log_partition, (buffer, end) in logs.items():
             decoded = decode_record_set(
                 buffer,
-                log_partition=log_partition,
-                from_offset=self.next_offsets.get(log_partition, 0),
-                to_offset=end,
-                sampling=sampling,
+                OffsetRange(
+                    log_partition=log_partition,
+                    from_offset=self.next_offsets.get(log_partition, 0),
+                    to_offset=end,
+                ),
+                sampling,
             )
             batches.append(decoded.rows)
             superseded[log_partition] = decoded.records_superseded

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.replay.consumer_groups import ConsumerGroup
 from coordinator_state.replay.share_groups import ShareGroup
@@ -105,7 +105,9 @@ class Tables:
         start = len(self.log)
         self.log += records
         raw, end = segment([Event(key=key, value=value) for key, value in self.log])
-        decoded = decode_record_set(raw, log_partition=0, from_offset=start, to_offset=end)
+        decoded = decode_record_set(
+            raw, OffsetRange(log_partition=0, from_offset=start, to_offset=end)
+        )
         rows = [self._row(row, undecodable) for row in decoded.rows.to_pylist()]
         progress = progress_row(start, end, log_partition=0, records_read=len(rows))
         batch = pa.Table.from_pylist([*rows, progress], schema=LOG_ROW_SCHEMA)

@@ -31,7 +31,8 @@ from streaming.source.kernel_cache import ensure_kernel_cache
 ensure_kernel_cache()
 from coordinator_state.log import kernel
 from coordinator_state.log.kernel.batches import index_batches
-kernel.decode_record_set(b"", log_partition=0, from_offset=0, to_offset=1)
+from coordinator_state.log.log_decoder import OffsetRange
+kernel.decode_record_set(b"", OffsetRange(log_partition=0, from_offset=0, to_offset=1))
 assert ".zip" in kernel.__file__
 assert index_batches.signatures
 print(sum(index_batches.stats.cache_hits.values()), index_batches.stats.cache_path)

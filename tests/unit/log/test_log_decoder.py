@@ -13,6 +13,7 @@ from coordinator_state.log import log_decoder
 from coordinator_state.log.commit_sampling import DAY_MS, CommitSampling
 from coordinator_state.log.log_decoder import (
     DecodedRecordSet,
+    OffsetRange,
     decode_record_set,
 )
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
@@ -39,11 +40,8 @@ def decode(
 ) -> DecodedRecordSet:
     return decode_record_set(
         raw,
-        log_partition=7,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        sampling=sampling,
-        is_cut=is_cut,
+        OffsetRange(log_partition=7, from_offset=from_offset, to_offset=to_offset, is_cut=is_cut),
+        sampling,
     )
 
 

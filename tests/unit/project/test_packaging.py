@@ -55,9 +55,11 @@ for module in pkgutil.walk_packages(coordinator_state.__path__, "coordinator_sta
 DECODE_A_RECORD = """
 from coordinator_state import RECORD_TYPES, encode_key, write_record_batch
 from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange
 key = encode_key(RECORD_TYPES[1], {"group": "g", "topic": "t", "partition": 0})
 batch = write_record_batch(0, [(0, 1, key, None)])
-print(decode_record_set(batch, log_partition=0, from_offset=0, to_offset=1).records_read)
+offsets = OffsetRange(log_partition=0, to_offset=1)
+print(decode_record_set(batch, offsets).records_read)
 """
 
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.offsets import Semantics
@@ -109,7 +110,9 @@ def apply_micro_batch(
 ) -> None:
     whole, middle = log
     start, end = ((0, middle), (middle, whole.next_offset))[number]
-    decoded = decode_record_set(bytes(whole.raw), log_partition=0, from_offset=start, to_offset=end)
+    decoded = decode_record_set(
+        bytes(whole.raw), OffsetRange(log_partition=0, from_offset=start, to_offset=end)
+    )
     report = progress_row(
         start,
         end,
