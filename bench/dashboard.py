@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 
 import click
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from bench.hour import Shape, folder_option, read_hour
 from streaming.dashboard.app import create_app
 from streaming.views.output import output_of
+from tests.support.browser.html import client_of
 
 _PAGES = {
     "overview": "/c/tables/",
@@ -63,7 +64,7 @@ def bench(folder: str | None, groups: int | None, runs: int) -> None:
             micro_batches=_MICRO_BATCHES,
         )
     with read_hour(folder, shape) as tables:
-        client = create_app({"tables": tables}).test_client()
+        client = client_of(create_app({"tables": tables}))
         rows = [
             {"page": page, "seconds": _seconds(client, address)} for page, address in _FIRST.items()
         ]
@@ -73,7 +74,7 @@ def bench(folder: str | None, groups: int | None, runs: int) -> None:
     output_of("text").rows(rows, ["page", "seconds"])
 
 
-def _seconds(client: FlaskClient, address: str) -> float:
+def _seconds(client: TestClient, address: str) -> float:
     began = time.perf_counter()
     answer = client.get(address)
     if answer.status_code != 200:

@@ -18,7 +18,6 @@ import requests
 
 from bench.cluster import Cluster, create
 from streaming.dashboard.app import create_app
-from streaming.dashboard.queries import PROCESSES
 from streaming.http.server import serving
 from streaming.views.output import output_of
 
@@ -60,7 +59,7 @@ def bench(groups: int, asked: int) -> None:
                         stop.set()
                 for repeating in repeated:
                     repeating.result()
-            app.extensions[PROCESSES].close()
+            app.state.sql_processes.close()
     output_of("text").rows(rows, list(rows[0]))
 
 

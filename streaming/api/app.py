@@ -1,31 +1,31 @@
-"""The application of the API: its addresses, access control and limits."""
+"""The addresses of the API, and its application: access control, limits and errors."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
+from urllib.parse import unquote
 
-from flask import Flask, Response
-from werkzeug.routing import PathConverter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, Router
+from starlette.types import Receive, Scope, Send
 
 from streaming.api import alerts, events, groups, scaling, status, topics, transactions
-from streaming.api.burrow import add_burrow
+from streaming.api.burrow import burrow_views
 from streaming.api.endpoints import Clusters, Endpoint, json_response, query_of
-from streaming.api.kept_slashes import KeptSlashes, with_slashes
 from streaming.api.openapi import PREFIX, description
-from streaming.api.problems import handle_errors
-from streaming.http.access import Access
+from streaming.api.problems import PROBLEMS
+from streaming.http.access import Access, guarding
 from streaming.http.server import serving
 from streaming.served.cluster import Cluster
 from streaming.served.costly import costly_slots
 from streaming.views.sql.slots import Slots
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *status.ENDPOINTS,
@@ -36,45 +36,54 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *events.ENDPOINTS,
     *alerts.ENDPOINTS,
 )
-_PREFIXES: Final = (PREFIX, "/v3")
+PREFIXES: Final = (PREFIX, "/v3")
 """Burrow's addresses are below `/v3`; some of them do not exist here."""
+_View: TypeAlias = Callable[[Request], Response]
 
 
 def create_app(
     clusters: Mapping[str, Cluster], *, access: Access | None = None, slots: Slots | None = None
-) -> Flask:
-    """The WSGI application of the API.
+) -> Starlette:
+    """The ASGI application of the API.
 
     Args:
         clusters: the clusters by name.
         access: the access control; None allows only this machine.
         slots: the slots for costly answers.
     """
-    app = Flask(__name__, static_folder=None)
-    app.url_map.converters["name"] = _Name
-    (access or Access("127.0.0.1")).guard(app)
-    handle_errors(app)
-    slots = slots or costly_slots()
-    of_server = Clusters(clusters)
+    return Starlette(
+        routes=api_routes(clusters, slots or costly_slots()),
+        middleware=guarding(access or Access("127.0.0.1"), (), PROBLEMS),
+        exception_handlers={HTTPException: PROBLEMS[HTTPException]},
+    )
+
+
+def api_routes(clusters: Mapping[str, Cluster], slots: Slots) -> list[Mount]:
+    """The routes of the API and of Burrow's API, below `PREFIXES`."""
+    views: dict[str, _View] = {"/openapi.json": partial(_json, json.dumps(description(ENDPOINTS)))}
     for endpoint in ENDPOINTS:
-        path = re.sub(r"{(\w+)}", r"<name:\1>", endpoint.path)
-        view = partial(_answered, endpoint, of_server, slots)
-        app.add_url_rule(f"{PREFIX}{path}", endpoint.name, view, merge_slashes=False)
-    text = json.dumps(description(ENDPOINTS))
-    app.add_url_rule(f"{PREFIX}/openapi.json", "openapi", partial(json_response, text))
-    add_burrow(app, clusters)
-    app.wsgi_app = KeptSlashes(app.wsgi_app)  # type: ignore[method-assign]
-    return app
+        path = endpoint.path.replace("}", ":path}")
+        views[path] = partial(_answered, endpoint, Clusters(clusters), slots)
+    return [
+        Mount(prefix, _NamesRouter(views))
+        for prefix, views in zip(PREFIXES, (views, burrow_views(clusters)), strict=True)
+    ]
 
 
-class _Name(PathConverter):
-    """A group id or topic in a path: any text, also with slashes."""
+class _NamesRouter(Router):
+    """Routes the path as it was sent: there, a slash in a name is `%2F`.
 
-    regex = ".+?"
-    part_isolating = False
+    A name may have slashes as they are, too, unless the rest of the path then has a route.
+    """
 
-    def to_python(self, value: str) -> str:
-        return with_slashes(value)
+    def __init__(self, views: Mapping[str, _View]) -> None:
+        # The first route that matches answers, and `/groups/{group}` matches `/groups/g/lag`, too.
+        paths = sorted(views, key=lambda path: path.endswith("}"))
+        super().__init__([Route(path, views[path]) for path in paths], redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope, "path": scope["raw_path"].decode("ascii", "replace")}
+        await super().__call__(scope, receive, send)
 
 
 @contextmanager
@@ -97,20 +106,19 @@ def serving_api(
         yield address
 
 
-def beside(page: WSGIApplication, api: WSGIApplication) -> WSGIApplication:
-    """An application that answers the addresses of the API by `api`, and all others by `page`."""
-
-    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        is_api = any(path == prefix or path.startswith(f"{prefix}/") for prefix in _PREFIXES)
-        return (api if is_api else page)(environ, start_response)
-
-    return application
+def is_of_api(path: str) -> bool:
+    """Whether a path is below one of `PREFIXES`."""
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in PREFIXES)
 
 
-def _answered(endpoint: Endpoint, clusters: Clusters, slots: Slots, **path: str) -> Response:
-    query = query_of(endpoint.query)
+def _answered(endpoint: Endpoint, clusters: Clusters, slots: Slots, request: Request) -> Response:
+    query = query_of(request.query_params, endpoint.query)
+    names = {name: unquote(value) for name, value in request.path_params.items()}
     is_costly = endpoint.is_costly or query.is_costly
     with slots.taken() if is_costly else nullcontext():
-        answer = endpoint.view(clusters, query, **path)
-    return json_response(answer.model_dump_json())
+        answer = endpoint.view(clusters, query, **names)
+    return json_response(request, answer.model_dump_json())
+
+
+def _json(text: str, request: Request) -> Response:
+    return json_response(request, text)

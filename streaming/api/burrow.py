@@ -16,21 +16,21 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
-from flask import Flask, Response, request
+from starlette.requests import Request
+from starlette.responses import Response
 
 from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_status
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from streaming.api.endpoints import json_response
-from streaming.api.kept_slashes import with_slashes
 from streaming.errors import ConfigurationError
 from streaming.lag.burrow_status import OFFSET_REFRESH
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import Row, ServedSnapshot
 
-PREFIX: Final = "/v3/kafka"
 UNKNOWN_OFFSET: Final = -1
 _TOPIC_REFRESH_S: Final = 60
 """Burrow's default."""
@@ -41,63 +41,64 @@ class _NotFound(Exception):
 
 
 class _Asked(NamedTuple):
-    """The cluster of a request, and its newest snapshot."""
+    """The cluster of a request, and its newest snapshot; None if there is no such cluster."""
 
-    name: str
-    snapshot: ServedSnapshot
+    cluster: str
+    snapshot: ServedSnapshot | None
 
 
-def add_burrow(app: Flask, clusters: Mapping[str, Cluster]) -> None:
-    """Add the addresses to an application."""
-    app.add_url_rule(PREFIX, "burrow", partial(_clusters, clusters))
+def burrow_views(clusters: Mapping[str, Cluster]) -> dict[str, Callable[[Request], Response]]:
+    """The views by their path below `/v3`."""
     views: Mapping[str, Callable[..., dict[str, Any]]] = {
         "": _cluster,
         "/topic": _topics,
-        "/topic/<name:topic>": _topic,
-        "/topic/<name:topic>/consumers": _topic_consumers,
+        "/topic/{topic:path}": _topic,
+        "/topic/{topic:path}/consumers": _topic_consumers,
         "/consumer": _consumers,
-        "/consumer/<name:consumer>": _consumer,
-        "/consumer/<name:consumer>/status": partial(_status, is_whole=False),
-        "/consumer/<name:consumer>/lag": partial(_status, is_whole=True),
+        "/consumer/{consumer:path}": _consumer,
+        "/consumer/{consumer:path}/status": partial(_status, is_whole=False),
+        "/consumer/{consumer:path}/lag": partial(_status, is_whole=True),
     }
-    for path, view in views.items():
-        address = f"{PREFIX}/<cluster>{path}"
-        answer = partial(_answered, view, clusters)
-        app.add_url_rule(address, f"burrow {path}", answer, merge_slashes=False)
+    return {
+        "/kafka": partial(_clusters, clusters),
+        **{
+            f"/kafka/{{cluster}}{path}": partial(_answered, view, clusters)
+            for path, view in views.items()
+        },
+    }
 
 
 def _answered(
-    view: Callable[..., dict[str, Any]],
-    clusters: Mapping[str, Cluster],
-    cluster: str,
-    **path: str,
+    view: Callable[..., dict[str, Any]], clusters: Mapping[str, Cluster], request: Request
 ) -> Response:
-    served_cluster = clusters.get(cluster)
+    names = {name: unquote(value) for name, value in request.path_params.items()}
+    name = names.pop("cluster")
+    cluster = clusters.get(name)
     try:
-        asked = None if served_cluster is None else _Asked(cluster, served_cluster.snapshot())
-        return _answer(view(asked, **path))
+        asked = _Asked(name, None if cluster is None else cluster.snapshot())
+        return _answer(request, view(asked, **names))
     except _NotFound as error:
-        return _answer({"message": str(error)}, status=404)
+        return _answer(request, {"message": str(error)}, status=404)
     except ConfigurationError as error:
-        return _answer({"message": str(error)}, status=500)
+        return _answer(request, {"message": str(error)}, status=500)
 
 
-def _answer(fields: Mapping[str, Any], status: int = 200) -> Response:
-    asked = {"url": with_slashes(request.path), "host": socket.gethostname()}
+def _answer(request: Request, fields: Mapping[str, Any], status: int = 200) -> Response:
+    asked = {"url": unquote(request.scope["path"]), "host": socket.gethostname()}
     body = {"error": status != 200, **fields, "request": asked}
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
     if status == 200 and fields.get("status", {}).get("status") == "NOTFOUND":
         status = 404
     if status != 200:
-        return Response(text, status=status, content_type="application/json")
-    return json_response(text)
+        return Response(text, status, media_type="application/json")
+    return json_response(request, text)
 
 
-def _clusters(clusters: Mapping[str, Cluster]) -> Response:
-    return _answer({"message": "cluster list returned", "clusters": list(clusters)})
+def _clusters(clusters: Mapping[str, Cluster], request: Request) -> Response:
+    return _answer(request, {"message": "cluster list returned", "clusters": list(clusters)})
 
 
-def _cluster(asked: _Asked | None) -> dict[str, Any]:
+def _cluster(asked: _Asked) -> dict[str, Any]:
     _require(asked, "cluster module not found")
     profile = {"name": "", "client-id": "", "kafka-version": "", "tls": None, "sasl": None}
     module = {
@@ -110,12 +111,12 @@ def _cluster(asked: _Asked | None) -> dict[str, Any]:
     return {"message": "cluster module detail returned", "module": module}
 
 
-def _topics(asked: _Asked | None) -> dict[str, Any]:
+def _topics(asked: _Asked) -> dict[str, Any]:
     snapshot = _require(asked, "cluster not found")
     return {"message": "topic list returned", "topics": sorted(snapshot.log_ends)}
 
 
-def _topic(asked: _Asked | None, topic: str) -> dict[str, Any]:
+def _topic(asked: _Asked, topic: str) -> dict[str, Any]:
     missing = "cluster or topic not found"
     log_ends = _require(asked, missing).log_ends.get(topic)
     if log_ends is None:
@@ -125,7 +126,7 @@ def _topic(asked: _Asked | None, topic: str) -> dict[str, Any]:
     return {"message": "topic offsets returned", "offsets": offsets}
 
 
-def _topic_consumers(asked: _Asked | None, topic: str) -> dict[str, Any]:
+def _topic_consumers(asked: _Asked, topic: str) -> dict[str, Any]:
     snapshot = _require(asked, "cluster not found")
     consumers = [
         group
@@ -135,12 +136,12 @@ def _topic_consumers(asked: _Asked | None, topic: str) -> dict[str, Any]:
     return {"message": "consumers of topic returned", "consumers": sorted(consumers)}
 
 
-def _consumers(asked: _Asked | None) -> dict[str, Any]:
+def _consumers(asked: _Asked) -> dict[str, Any]:
     snapshot = _require(asked, "cluster not found")
     return {"message": "consumer list returned", "consumers": sorted(snapshot.burrow)}
 
 
-def _consumer(asked: _Asked | None, consumer: str) -> dict[str, Any]:
+def _consumer(asked: _Asked, consumer: str) -> dict[str, Any]:
     missing = "cluster or consumer not found"
     snapshot = _require(asked, missing)
     if consumer not in snapshot.burrow:
@@ -155,11 +156,12 @@ def _consumer(asked: _Asked | None, consumer: str) -> dict[str, Any]:
     return {"message": "consumer detail returned", "topics": topics}
 
 
-def _status(asked: _Asked | None, consumer: str, *, is_whole: bool) -> dict[str, Any]:
+def _status(asked: _Asked, consumer: str, *, is_whole: bool) -> dict[str, Any]:
     """The status of a group; with `is_whole` all partitions, otherwise those that are not OK."""
     message = "consumer status returned"
-    known = asked is not None and consumer in asked.snapshot.burrow
-    rows = _partitions(asked.snapshot, consumer) if asked is not None and known else []
+    snapshot = asked.snapshot
+    known = snapshot is not None and consumer in snapshot.burrow
+    rows = _partitions(snapshot, consumer) if snapshot is not None and known else []
     partitions = [_partition_status(row) for row in rows]
     complete = sum(partition["complete"] == 1 for partition in partitions)
     shown = [
@@ -167,7 +169,7 @@ def _status(asked: _Asked | None, consumer: str, *, is_whole: bool) -> dict[str,
     ]
     worst = group_status(Status(partition["status"]) for partition in partitions).value
     status = {
-        "cluster": request.view_args["cluster"] if request.view_args else "",
+        "cluster": asked.cluster,
         "group": consumer,
         "status": worst if known else "NOTFOUND",
         "complete": _float32(complete / len(partitions)) if partitions else int(not known),
@@ -179,8 +181,8 @@ def _status(asked: _Asked | None, consumer: str, *, is_whole: bool) -> dict[str,
     return {"message": message, "status": status}
 
 
-def _require(asked: _Asked | None, message: str) -> ServedSnapshot:
-    if asked is None:
+def _require(asked: _Asked, message: str) -> ServedSnapshot:
+    if asked.snapshot is None:
         raise _NotFound(message)
     return asked.snapshot
 

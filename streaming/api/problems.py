@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any, Final
 
-from flask import Flask, Response, current_app
 from pydantic import BaseModel
-from werkzeug.exceptions import HTTPException, NotFound, ServiceUnavailable
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from streaming.api.fields import described
 from streaming.errors import ConfigurationError
 from streaming.views.sql.slots import Busy
 
-MEDIA_TYPE = "application/problem+json"
-_RETRY_AFTER_S = 5
-_NO_ADDRESS = "There is no such address. /api/v1/openapi.json has the addresses of the API."
+MEDIA_TYPE: Final = "application/problem+json"
+_BUSY: Final = {"Retry-After": "5"}
+_NO_ADDRESS: Final = "There is no such address. /api/v1/openapi.json has the addresses of the API."
+_UNEXPECTED: Final = "The answer cannot be computed. The log of the server has the reason."
+logger = logging.getLogger(__name__)
 
 
 class Problem(BaseModel):
@@ -32,33 +38,27 @@ class Problem(BaseModel):
     """Cause in one sentence."""
 
 
-def handle_errors(app: Flask) -> None:
-    """Answer errors of an application with problems."""
-    app.register_error_handler(HTTPException, _of_http)
-    app.register_error_handler(ConfigurationError, lambda error: _problem(400, str(error)))
-    app.register_error_handler(Busy, _busy)
-    app.register_error_handler(Exception, _unexpected)
+def http_error(error: Exception) -> HTTPException:
+    """The status, the text and the headers that answer an error."""
+    if isinstance(error, HTTPException):
+        return error
+    if isinstance(error, ConfigurationError):
+        return HTTPException(400, str(error))
+    if isinstance(error, Busy):
+        return HTTPException(503, str(error), _BUSY)
+    logger.error("unexpected error", exc_info=error)
+    return HTTPException(500, _UNEXPECTED)
 
 
-def _of_http(error: HTTPException) -> Response:
-    is_no_address = isinstance(error, NotFound) and error.description == NotFound.description
-    detail = _NO_ADDRESS if is_no_address else error.description or ""
-    response = _problem(error.code or 500, detail)
-    kept = {"Allow", "Retry-After", "WWW-Authenticate", "Location"}
-    headers = error.get_headers()
-    response.headers.extend([header for header in headers if header[0] in kept])
-    return response
+def problem(_request: Request, error: Exception) -> Response:
+    """The answer to a request that failed."""
+    http = http_error(error)
+    title = HTTPStatus(http.status_code).phrase
+    # An address without a route has no text of its own.
+    detail = _NO_ADDRESS if http.detail == title == HTTPStatus.NOT_FOUND.phrase else http.detail
+    body = Problem(title=title, status=http.status_code, detail=detail).model_dump_json()
+    return Response(body, http.status_code, http.headers, MEDIA_TYPE)
 
 
-def _busy(error: Busy) -> Response:
-    return _of_http(ServiceUnavailable(str(error), retry_after=_RETRY_AFTER_S))
-
-
-def _unexpected(error: Exception) -> Response:
-    current_app.logger.error("unexpected error", exc_info=error)
-    return _problem(500, "The answer cannot be computed. The log of the server has the reason.")
-
-
-def _problem(status: int, detail: str) -> Response:
-    problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
-    return Response(problem.model_dump_json(), status=status, content_type=MEDIA_TYPE)
+PROBLEMS: Final[Mapping[Any, Any]] = {HTTPException: problem, Exception: problem}
+"""The handlers of all errors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from werkzeug.exceptions import ServiceUnavailable
+from starlette.exceptions import HTTPException
 
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.scaling_lag import PartitionLag, scaling_lag
@@ -13,7 +13,7 @@ from streaming.api.endpoints import Answer, ClusterQuery, Clusters, Endpoint
 from streaming.api.fields import described
 from streaming.tables.schemas import STATE_CURRENT
 
-_RETRY_AFTER_S = 30
+_RETRY_AFTER = {"Retry-After": "30"}
 
 
 class GroupScalingLag(Answer):
@@ -53,8 +53,8 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
     stale = snapshot.evaluation.stale
     if stale is not None:
         # An autoscaler must not act on old numbers: with an error it keeps the replicas.
-        raise ServiceUnavailable(
-            f"the lag of group {group} is unknown: {stale.reason}", retry_after=_RETRY_AFTER_S
+        raise HTTPException(
+            503, f"the lag of group {group} is unknown: {stale.reason}", _RETRY_AFTER
         )
     rows = snapshot.partitions_of(group)
     scaling = scaling_lag(
@@ -65,16 +65,18 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
         reader = snapshot.reader
         load = reader.load_states.get(partition_for(group, reader.log_partitions))
         if load is None or load.state != STATE_CURRENT:
-            raise ServiceUnavailable(
+            raise HTTPException(
+                503,
                 f"the lag of group {group} is unknown: its log partition is not loaded",
-                retry_after=_RETRY_AFTER_S,
+                _RETRY_AFTER,
             )
     if scaling.partitions_unknown and not scaling.scaling_lag:
         # A known lag of 0 beside unknown ones must not scale the group in.
-        raise ServiceUnavailable(
+        raise HTTPException(
+            503,
             f"the lag of group {group} is unknown in {scaling.partitions_unknown} of "
             f"{scaling.partitions} partitions",
-            retry_after=_RETRY_AFTER_S,
+            _RETRY_AFTER,
         )
     if not scaling.lag and all(row["committed_offset"] is None for row in rows):
         scaling = replace(scaling, scaling_lag=1, lag=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from werkzeug.exceptions import NotFound
+from starlette.exceptions import HTTPException
 
 from coordinator_state.insight.group_status import Status
 from streaming.api.cursors import page_of
@@ -57,7 +57,7 @@ def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> Topi
     shown = clusters.snapshot(query)
     groups = rows_of(shown.snapshot.listed(topic_groups(topic)))
     if not groups:
-        raise NotFound(f"no group reads topic {topic}")
+        raise HTTPException(404, f"no group reads topic {topic}")
     fields = page_of(groups, lambda row: (row["group_id"],), query.cursor, query.limit)
     about = {"topic": topic, "topic_state": groups[0]["topic_state"]}
     return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})

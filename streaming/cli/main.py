@@ -60,10 +60,11 @@ COMMANDS = {
 """The module of `streaming.cli` that defines each command, under its name with `_` for `-`."""
 
 STREAMING_EXTRA = {
+    "anyio",
     "delta",
     "deltalake",
     "duckdb",
-    "flask",
+    "jinja2",
     "kafka",
     "markupsafe",
     "mcp",
@@ -74,10 +75,9 @@ STREAMING_EXTRA = {
     "requests",
     "rich",
     "ruamel",
+    "starlette",
     "tenacity",
     "uvicorn",
-    "waitress",
-    "werkzeug",
 }
 """Modules that only `pip install 'coordinator-state[streaming]'` installs."""
 

@@ -36,7 +36,7 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 
 
 class AccessOptions(NamedTuple):
-    """The arguments of `AccessRules`."""
+    """The arguments of `Access`."""
 
     host: str
     token: str | None
@@ -213,7 +213,7 @@ def api(*, tables: tuple[str, ...], port: int, access: AccessOptions) -> None:
     does. The API reads the tables without Spark and never writes. On an address other than
     127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in the --config file), as
     a bearer token or as the password of HTTP Basic. `dashboard` serves the same API beside the
-    page. Python API: streaming.api.app.create_app, a WSGI application.
+    page. Python API: streaming.api.app.create_app, an ASGI application.
 
     \b
     Examples:
@@ -252,7 +252,7 @@ def dashboard(
     The page reads the tables without Spark and never writes. It loads nothing from other hosts. On
     an address other than 127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in
     the --config file). The HTTP API is at /api/v1 of the same address; the command api serves
-    only the API. Python API: streaming.dashboard.app.create_app, a WSGI application.
+    only the API. Python API: streaming.dashboard.app.create_app, an ASGI application.
 
     \b
     Examples:
@@ -295,14 +295,14 @@ def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> 
     """
     from streaming.agents.http import serving_agents
     from streaming.agents.server import opened_server
-    from streaming.http.access_rules import AccessRules
+    from streaming.http.access import Access
 
     clusters = opened_clusters(tables)
     if port is None:
         with opened_server(clusters) as server:
             server.run("stdio")
         return
-    allowed = AccessRules(*access)
+    allowed = Access(*access)
 
     @contextmanager
     def serving_clusters() -> Iterator[str]:
@@ -365,7 +365,7 @@ def metrics(
     While scrapes arrive, the command reads the tables every five seconds (--collect-interval). A
     scrape gets the cached result of the last read. deploy/ has a Grafana dashboard and Prometheus
     alert rules.
-    Python API: streaming.metrics.endpoint.create_app, a WSGI application, and
+    Python API: streaming.metrics.endpoint.create_app, an ASGI application, and
     streaming.metrics.collector.TablesCollector, for your own registry.
 
     \b

@@ -1,4 +1,4 @@
-"""The pages and their addresses.
+"""The application of the page and the API.
 
 A page shows one cluster, as of now or as of the moment `at` in its address. The address also holds
 the sort order and the filters, so that users can share a view.
@@ -6,18 +6,23 @@ the sort order and the filters, so that users can share a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from functools import wraps
-from typing import Any
-from urllib.parse import urlencode
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, urlencode
 
-from flask import Flask, abort, current_app, g, jsonify, redirect, render_template, request, url_for
-from werkzeug.exceptions import HTTPException, ServiceUnavailable
-from werkzeug.wrappers import Response
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
 
-from streaming.api.app import beside
-from streaming.api.app import create_app as create_api
+from streaming.api.app import api_routes, is_of_api
+from streaming.api.problems import http_error, problem
 from streaming.dashboard import (
     changes,
     charts,
@@ -38,37 +43,30 @@ from streaming.dashboard import (
     topics,
     transactions,
 )
-from streaming.dashboard.addresses import here
-from streaming.dashboard.assets import add_hashes
-from streaming.dashboard.login import guard
-from streaming.dashboard.moments import moment_of, moment_text
-from streaming.dashboard.period import around
-from streaming.dashboard.queries import PROCESSES, sql_processes
-from streaming.dashboard.shown import add_filters
+from streaming.dashboard.queries import sql_processes
+from streaming.dashboard.rendered import HashedFiles, Page, render_template
+from streaming.dashboard.request import STATIC, NotedRequest, moment_of, request, url_for
 from streaming.errors import ConfigurationError
-from streaming.http.access import Access
-from streaming.http.compression import add_compression
+from streaming.http.access import Access, GuardedRoute, Rules, guarding
+from streaming.http.compression import Compression
 from streaming.http.server import serving
 from streaming.http.streams import Streams
-from streaming.served import lists
 from streaming.served.cluster import Cluster
 from streaming.served.costly import costly_slots
-from streaming.views.sql.slots import Busy, Slots
+from streaming.views.sql.slots import Slots
 
-DEFAULT_REFRESH_S = 5.0
-_PAGES = (
+DEFAULT_REFRESH_S: Final = 5.0
+_MODULES: Final = (
     *(overview, sparklines, compare, group, story, charts, timeline, group_alert, group_plan),
     *(topics, topic, transactions, changes, queries, health, live),
 )
-_RETRY_AFTER_S = 5
-_JSON = frozenset({"group_chart", "group_statuses"})
-_COSTLY = {
-    *("sparklines", "compare", "changes", "group_chart"),
-    *("group_why", "group_ticket", "group_timeline", "group_alert", "group_plan"),
-    *("group_records", "group_record", "group_transactions"),
+PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
+_OWN_PAGE: Final = re.compile(r"/c/[!-\[\]-~]*")
+"""Printable ASCII without the backslash, which browsers treat as a slash."""
+_NO_TEXT: Final = {
+    404: "The address was not found on this server.",
+    405: "The address does not take requests of this method.",
 }
-"""Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
-_BOUNDED_ELSEWHERE = "sql"
 
 
 def create_app(
@@ -76,41 +74,42 @@ def create_app(
     *,
     access: Access | None = None,
     refresh_s: float = DEFAULT_REFRESH_S,
-) -> Flask:
-    """The WSGI application of the page and the API.
+) -> Starlette:
+    """The ASGI application of the page and the API.
 
     Args:
         clusters: tables folders by the name of the cluster.
         access: the access control; None allows only this machine.
         refresh_s: seconds between two refreshes of a page that shows the current state.
     """
-    app = Flask(__name__)
-    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     access = access or Access("127.0.0.1")
-    guard(app, access)
-    add_compression(app)
-    add_hashes(app)
-    add_filters(app)
     known = {name: Cluster(name, tables) for name, tables in clusters.items()}
-    app.extensions[PROCESSES] = sql_processes(clusters.values())
-    app.extensions[live.STREAMS] = Streams(live.AT_MOST)
-    app.before_request(lambda: _find_cluster(known, refresh_s))
-    app.url_value_preprocessor(_set_cluster_name)
-    app.url_defaults(_keep_cluster_and_moment)
-    app.add_template_global(here)
-    app.add_template_global(around)
-    app.jinja_env.globals["lists"] = lists
-    app.add_url_rule("/", "index", _index)
-    app.add_url_rule("/styleguide", "styleguide", styleguide.page)
     slots = costly_slots()
-    for page in _PAGES:
-        for address, name, view in page.PAGES:
-            app.add_url_rule(f"/c/<cluster>/{address}", name, _bounded(name, view, slots))
-    app.register_error_handler(ConfigurationError, _refused)
-    app.register_error_handler(Busy, _busy)
-    app.register_error_handler(HTTPException, _failed)
-    api = create_api(known, access=access, slots=slots)
-    app.wsgi_app = beside(app.wsgi_app, api)  # type: ignore[assignment, method-assign]
+    login = partial(_login, access)
+    guarded: list[GuardedRoute] = [
+        (Route("/", _index, name="index"), Rules(may_be_linked=True)),
+        (Route("/styleguide", _styleguide, name="styleguide"), Rules(may_be_linked=True)),
+        (Route("/login", login, methods=["GET", "POST"], name="login"), Rules(is_open=True)),
+        (Mount("/static", HashedFiles(directory=STATIC)), Rules(is_open=True)),
+    ]
+    for page in PAGES:
+        view = partial(_answered, page, slots)
+        route = Route(f"/c/{{cluster}}/{page.address}", view, name=page.name)
+        guarded.append((route, Rules(may_be_linked=page.may_be_linked)))
+    routes = [route for route, _ in guarded]
+    errors: Mapping[Any, Any] = {HTTPException: _failed, Exception: _failed}
+    app = Starlette(
+        routes=[*api_routes(known, slots), *routes],
+        middleware=guarding(
+            access, guarded, errors, Middleware(Compression), Middleware(NotedRequest)
+        ),
+        exception_handlers={HTTPException: _failed},
+    )
+    app.state.addresses = {route.name: route.path for route in routes if isinstance(route, Route)}
+    app.state.clusters = known
+    app.state.refresh_s = refresh_s
+    app.state.sql_processes = sql_processes(clusters.values())
+    app.state.streams = Streams(live.AT_MOST)
     return app
 
 
@@ -131,74 +130,75 @@ def serving_page(
     app = create_app(clusters, access=access, refresh_s=refresh_s)
     # End the queries and the streams first: it releases the threads that wait for them.
     with (
-        serving(app, host=access.host, port=port, streams=live.AT_MOST) as address,
-        closing(app.extensions[PROCESSES]),
-        closing(app.extensions[live.STREAMS]),
+        serving(app, host=access.host, port=port) as address,
+        closing(app.state.sql_processes),
+        closing(app.state.streams),
     ):
         yield address
 
 
-def _bounded(name: str, view: Callable[[], Any], slots: Slots) -> Callable[[], Any]:
-    """The view; costly requests take one of the slots."""
-    if name == _BOUNDED_ELSEWHERE:
-        return view
-
-    @wraps(view)
-    def bounded() -> Any:
-        if name not in _COSTLY and g.at is None:
-            return view()
-        with slots.taken():
-            return view()
-
-    return bounded
-
-
-def _set_cluster_name(_endpoint: str | None, values: dict[str, Any] | None) -> None:
-    """Note the cluster name of an address. `_find_cluster` checks it after the access control."""
-    g.clusters, g.cluster, g.at = {}, None, None
-    g.cluster_name = values.pop("cluster", None) if values is not None else None
-
-
-def _find_cluster(known: Mapping[str, Cluster], refresh_s: float) -> None:
-    """Set the cluster and the moment of an address."""
-    g.clusters, g.refresh_s = known, refresh_s
-    if g.cluster_name is not None:
-        g.cluster = known.get(g.cluster_name)
-        if g.cluster is None:
-            abort(404, "Unknown cluster.")
-        if "as_of" in request.args:
+def _answered(page: Page, slots: Slots, http_request: Request) -> Response:
+    """The answer of a page; costly requests take one of the slots."""
+    request.page = page.name
+    cluster = request.clusters.get(http_request.path_params["cluster"])
+    if cluster is None:
+        raise HTTPException(404, "Unknown cluster.")
+    request.cluster = cluster
+    try:
+        if "as_of" in request.query_params:
             raise ConfigurationError("unknown argument as_of: use at, such as ?at=5m")
-        g.at = moment_of("at")
+        request.at = moment_of("at")
+        is_costly = page.is_costly or (request.at is not None and not page.has_own_limit)
+        with slots.taken() if is_costly else nullcontext():
+            answer = page.view()
+    except ConfigurationError as error:
+        if page.is_json:
+            return JSONResponse({"error": str(error)}, 400)
+        raise
+    return answer if isinstance(answer, Response) else HTMLResponse(answer)
 
 
-def _keep_cluster_and_moment(endpoint: str, values: dict[str, Any]) -> None:
-    """Make links lead to the same cluster and moment."""
-    if not g.get("cluster") or not current_app.url_map.is_endpoint_expecting(endpoint, "cluster"):
-        return
-    if values.setdefault("cluster", g.cluster.name) == g.cluster.name and g.at:
-        values.setdefault("at", moment_text(g.at))
-
-
-def _index() -> str | Response:
+def _index(_request: Request) -> Response:
     """The overview of a single cluster, or the list of all clusters."""
-    if len(g.clusters) == 1:
-        address = url_for("overview", cluster=next(iter(g.clusters)))
-        query = urlencode(list(request.args.items(multi=True)))
-        return redirect(f"{address}?{query}" if query else address)
-    return several_clusters.page()
+    if len(request.clusters) > 1 or not request.clusters:
+        return HTMLResponse(several_clusters.page())
+    address = url_for("overview", cluster=next(iter(request.clusters)))
+    query = urlencode(request.query_params.multi_items())
+    return RedirectResponse(f"{address}?{query}" if query else address, 302)
 
 
-def _refused(error: ConfigurationError) -> tuple[Any, int]:
-    if request.endpoint in _JSON:
-        return jsonify({"error": str(error)}), 400
-    return render_template("error.html", title="Cannot show this page", message=str(error)), 400
+def _styleguide(_request: Request) -> Response:
+    return HTMLResponse(styleguide.page())
 
 
-def _busy(error: Busy) -> tuple[str, int, dict[str, str]]:
-    return _failed(ServiceUnavailable(str(error), retry_after=_RETRY_AFTER_S))
+async def _login(access: Access, http_request: Request) -> Response:
+    """The page on which visitors enter the token."""
+    to = request.query_params.get("to", "/")
+    signed_in = RedirectResponse(to if _OWN_PAGE.fullmatch(to) else "/", 302)
+    if access.token is None:
+        return RedirectResponse("/", 302)
+    if http_request.method != "POST":
+        return HTMLResponse(render_template("login.html", is_wrong=False))
+    form = parse_qs((await http_request.body()).decode("utf-8", "replace"))
+    if not access.sign_in(http_request, form.get("token", [""])[0], signed_in):
+        return HTMLResponse(render_template("login.html", is_wrong=True), 403)
+    return signed_in
 
 
-def _failed(error: HTTPException) -> tuple[str, int, dict[str, str]]:
-    shown = render_template("error.html", title=error.name, message=error.description)
-    wait_s = getattr(error, "retry_after", None)
-    return shown, error.code or 500, {} if wait_s is None else {"Retry-After": str(wait_s)}
+def _failed(http_request: Request, error: Exception) -> Response:
+    """The answer to a request that failed: a page, or a problem of the API."""
+    path = http_request.scope["path"]
+    if is_of_api(path):
+        return problem(http_request, error)
+    http = http_error(error)
+    accepted = http_request.headers.get("Accept", "")
+    is_visitor = "Authorization" not in http_request.headers and (
+        "text/html" in accepted or "*/*" in accepted
+    )
+    if http.status_code == HTTPStatus.UNAUTHORIZED and is_visitor:
+        return RedirectResponse(url_for("login", to=f"{quote(path)}?{http_request.url.query}"), 302)
+    name = HTTPStatus(http.status_code).phrase
+    title = "Cannot show this page" if isinstance(error, ConfigurationError) else name
+    text = http.detail if http.detail != name else _NO_TEXT.get(http.status_code, name)
+    page = render_template("error.html", title=title, message=text)
+    return HTMLResponse(page, http.status_code, http.headers)

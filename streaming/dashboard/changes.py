@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from flask import g, render_template, request
-
 from streaming.dashboard.events import EVENT_NAMES, events_page
-from streaming.dashboard.moments import moment_of
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import moment_of, request
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.changes import group_changes, offset_changes
 
@@ -18,11 +17,11 @@ _MOST_ROWS = 300
 
 def page() -> str:
     """Show groups that appeared, disappeared or changed, changed offsets, and events."""
-    until: ServedSnapshot = g.cluster.snapshot(moment_of("until") or g.at)
-    since: ServedSnapshot = g.cluster.snapshot(moment_of("since") or _default_since(until))
+    until: ServedSnapshot = request.cluster.snapshot(moment_of("until") or request.at)
+    since: ServedSnapshot = request.cluster.snapshot(moment_of("since") or _default_since(until))
     if since.at > until.at:
         since, until = until, since
-    group_id = request.args.get("group") or None
+    group_id = request.query_params.get("group") or None
     return render_template(
         "changes.html",
         snapshot=until,
@@ -45,4 +44,4 @@ def _default_since(until: ServedSnapshot) -> datetime:
     return max(since, until.reader.begins_at)
 
 
-PAGES = (("changes", "changes", page),)
+PAGES = (Page("changes", "changes", page, is_costly=True),)

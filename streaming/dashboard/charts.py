@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from flask import g, jsonify, request, url_for
-from werkzeug.wrappers import Response
+from starlette.responses import JSONResponse, Response
 
 from streaming.dashboard.event_marks import event_marks
 from streaming.dashboard.period import around, period_of
+from streaming.dashboard.rendered import Page
+from streaming.dashboard.request import request, url_for
 from streaming.dashboard.shown import level
 from streaming.lag.lag_history import lag_history, reader_of_groups
 from streaming.lag.status_history import status_history
@@ -21,13 +22,13 @@ def chart() -> Response:
     The period of the address is cut to the time from the first sample or commit of the group:
     `begin` is the first point.
     """
-    group_id = request.args.get("group", "")
+    group_id = request.query_params.get("group", "")
     reader, since, until = _spanned()
-    source = reader_of_groups(reader, [group_id], since, until, is_past=g.at is not None)
+    source = reader_of_groups(reader, [group_id], since, until, is_past=request.at is not None)
     history = lag_history(source, group_id, since=since, until=until, begins_with_data=True)
     begin = history.at[0]
     marks = event_marks(source, group_id, begin, until)
-    return jsonify(
+    return JSONResponse(
         {
             "since": since.timestamp(),
             "begin": begin.timestamp(),
@@ -49,10 +50,10 @@ def chart() -> Response:
 
 def statuses() -> Response:
     """Status over time, from the changes that `run` recorded."""
-    group_id = request.args.get("group", "")
+    group_id = request.query_params.get("group", "")
     reader, since, until = _spanned()
     history = status_history(reader, group_id, since=since, until=until)
-    return jsonify(
+    return JSONResponse(
         {
             "periods": [
                 {
@@ -86,12 +87,12 @@ def _shown(status: str | None, no_status: str) -> dict[str, str]:
 
 def _spanned() -> tuple[TableReader, datetime, datetime]:
     """The tables, and the begin and the end of the period of the charts."""
-    reader: TableReader = g.cluster.opened(g.at).reader
+    reader: TableReader = request.cluster.opened(request.at).reader
     period = period_of(reader.moment)
     return reader, period.since, period.until
 
 
 PAGES = (
-    ("group/chart", "group_chart", chart),
-    ("group/statuses", "group_statuses", statuses),
+    Page("group/chart", "group_chart", chart, is_costly=True, may_be_linked=False, is_json=True),
+    Page("group/statuses", "group_statuses", statuses, may_be_linked=False, is_json=True),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from flask import make_response, request
-from werkzeug.wrappers import Response
+from starlette.responses import HTMLResponse, Response
+
+from streaming.dashboard.request import request
 
 COLUMNS: Final = {
     "why": "Why",
@@ -30,22 +31,16 @@ def chosen_columns() -> Collection[str]:
     An address has one argument `columns` per column. An empty one stands for the form itself, so
     that no column can be chosen.
     """
-    names = request.args.getlist("columns")
+    names = request.query_params.getlist("columns")
     if not names and _COOKIE in request.cookies:
         names = request.cookies[_COOKIE].split(".")
     return [name for name in COLUMNS if name in names] if names else list(COLUMNS)
 
 
-def keeping_columns(page: str) -> Response | str:
+def keeping_columns(page: str) -> Response:
     """The page; if its address chooses columns, they are kept for the next visit."""
-    if "columns" not in request.args:
-        return page
-    response: Response = make_response(page)
-    response.set_cookie(
-        _COOKIE,
-        ".".join(chosen_columns()),
-        max_age=_KEPT_FOR_S,
-        samesite="Lax",
-        httponly=True,
-    )
+    response = HTMLResponse(page)
+    if "columns" in request.query_params:
+        names = ".".join(chosen_columns())
+        response.set_cookie(_COOKIE, names, max_age=_KEPT_FOR_S, samesite="lax", httponly=True)
     return response

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from flask import g, render_template, request
-
 from coordinator_state.insight.event_digest import FoldedEvents
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.sparklines import first_known, greatest, last_hour, lines
 from streaming.lag.judged_partitions import rows_of
 from streaming.lag.lag_history import LagHistory
@@ -40,8 +40,8 @@ class Compared:
 
 def page() -> str:
     """Compare the groups that the address names."""
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    asked = list(dict.fromkeys(request.args.getlist("group")))
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    asked = list(dict.fromkeys(request.query_params.getlist("group")))
     rows = snapshot.groups(asked[:_MOST])
     group_ids = list(rows)
     histories = last_hour(snapshot, group_ids)
@@ -89,4 +89,4 @@ def _highest(history: LagHistory) -> int | None:
     return max((round(lag) for lag in history.lag if lag is not None), default=None)
 
 
-PAGES = (("compare", "compare", page),)
+PAGES = (Page("compare", "compare", page, is_costly=True),)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from flask import url_for
-
 from coordinator_state.insight.event_digest import BY_WEIGHT, FoldedEvents, folded_events
 from coordinator_state.insight.event_text import Labels, Row
 from coordinator_state.insight.group_events import EventName
 from streaming.dashboard.period import around
+from streaming.dashboard.request import url_for
 from streaming.tables.reader import TableReader
 from streaming.views.event_summary import event_summary
 from streaming.views.text import printable
@@ -81,7 +80,7 @@ def _mark(folded: FoldedEvents, first_at: datetime, last_at: datetime) -> dict[s
         event=names,
         tab="events",
         **around(first_at, last_at),
-        _anchor="events",
+        fragment="events",
     )
     return {
         "at": first_at.timestamp(),

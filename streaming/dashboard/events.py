@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from flask import request
-
 from coordinator_state.insight.event_digest import BY_WEIGHT
 from coordinator_state.insight.event_text import Labels
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import RowsPage, rows_page
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.event_summary import event_summary, newest_first
@@ -54,8 +53,8 @@ def events_page(
     Raises:
         ConfigurationError: a name in the address is not an event.
     """
-    names = [name for name in request.args.get("event", "").split(",") if name]
-    is_folded = request.args.get("folded") != "no"
+    names = [name for name in request.query_params.get("event", "").split(",") if name]
+    is_folded = request.query_params.get("folded") != "no"
     summary = event_summary(
         snapshot.reader, group=group, events=names, since=since, until=until, is_folded=is_folded
     )
@@ -65,7 +64,7 @@ def events_page(
         rows = sorted(rows[:_PAGE_ROWS], key=newest_first)
     page = rows_page(
         [{"order": order, "events": folded} for order, folded in enumerate(rows)],
-        request.args if is_ranked else {},
+        request.query_params if is_ranked else {},
         sort="order",
         columns=["order"],
         page_rows=_PAGE_ROWS,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from flask import abort, g, render_template, request
+from starlette.exceptions import HTTPException
 
 from streaming.dashboard.group_tabs import records, transactions
 from streaming.dashboard.group_tabs.shown_group import ShownGroup, named_period
 from streaming.dashboard.group_tabs.tabs import chosen_of, shown, tab_address, tabs_of
 from streaming.dashboard.period import SPANS, period_of
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.properties import history_interval_ms
 from streaming.views.history import history
@@ -15,8 +17,8 @@ from streaming.views.history import history
 
 def page() -> str:
     """Show one group."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
     details = snapshot.reader.own("groups", _GROUP_COLUMNS, [group_id]).to_pylist()
     group = ShownGroup(
         group_id=group_id,
@@ -26,7 +28,9 @@ def page() -> str:
         period=named_period(snapshot),
     )
     if not (group.exists or _has_events(group)):
-        abort(404, f"Group {group_id!r} does not exist at this moment and has no events.")
+        raise HTTPException(
+            404, f"Group {group_id!r} does not exist at this moment and has no events."
+        )
     tabs = tabs_of(group)
     chosen = chosen_of(tabs)
     period, reader = period_of(snapshot.reader.moment), snapshot.reader
@@ -63,7 +67,7 @@ def _has_events(group: ShownGroup) -> bool:
 
 
 PAGES = (
-    ("group", "group", page),
+    Page("group", "group", page),
     *transactions.PAGES,
     *records.PAGES,
 )

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
-from flask import g, render_template, request
 
 from coordinator_state.insight.group_status import Status
 from streaming.alerts.firings import Firing, firings
@@ -17,6 +16,8 @@ from streaming.alerts.proposals import WITHOUT_RULE, GroupHabits, proposals
 from streaming.alerts.replay import replay
 from streaming.alerts.rules import AlertRules, Rule, fits, rules_without_sinks
 from streaming.dashboard.period import SPANS
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import RATE_WINDOWS
@@ -54,18 +55,18 @@ class RuleTest:
 
 def page() -> str:
     """Propose a rule, or test the rule in the address."""
-    group_id = request.args.get("group", "")
-    snapshot = g.cluster.opened(g.at)
-    span = request.args.get("span", _DEFAULT_SPAN)
+    group_id = request.query_params.get("group", "")
+    snapshot = request.cluster.opened(request.at)
+    span = request.query_params.get("span", _DEFAULT_SPAN)
     span = span if span in TEST_SPANS else _DEFAULT_SPAN
-    rule = request.args.get("rule", "").replace("\r\n", "\n")
+    rule = request.query_params.get("rule", "").replace("\r\n", "\n")
     proposed, test, fault = {}, None, ""
     try:
         if rule.strip():
             test = _tested(rule, snapshot.reader, group_id, SPANS[span])
         else:
             proposed = proposals(_habits(snapshot.reader, group_id))
-            rule = proposed.get(request.args.get("by", ""), proposed["status"])
+            rule = proposed.get(request.query_params.get("by", ""), proposed["status"])
     except ConfigurationError as error:
         fault = str(error)
     return render_template(
@@ -167,4 +168,4 @@ def _usual_lag(reader: TableReader, group_id: str, since: datetime) -> float | N
     return float(np.percentile(known, _SELDOM)) if known else None
 
 
-PAGES = (("group/alert", "group_alert", page),)
+PAGES = (Page("group/alert", "group_alert", page, is_costly=True, may_be_linked=False),)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from werkzeug.datastructures import MultiDict
+from starlette.datastructures import QueryParams
 
 from coordinator_state.insight.lag_trend import Trend
 from streaming.dashboard.tables_of_rows import chosen_values
@@ -45,7 +45,7 @@ class GroupFilters:
     topics: Sequence[str]
 
 
-def group_filters(snapshot: ServedSnapshot, arguments: MultiDict[str, str]) -> GroupFilters:
+def group_filters(snapshot: ServedSnapshot, arguments: QueryParams) -> GroupFilters:
     """The filters of an address."""
     statuses = snapshot.evaluation.statuses
     return GroupFilters(
@@ -56,7 +56,7 @@ def group_filters(snapshot: ServedSnapshot, arguments: MultiDict[str, str]) -> G
     )
 
 
-def selected_groups(arguments: MultiDict[str, str]) -> ListQuery:
+def selected_groups(arguments: QueryParams) -> ListQuery:
     """The groups that the arguments of an address select."""
     return groups(
         search=arguments.get("search", ""),
@@ -69,7 +69,7 @@ def selected_groups(arguments: MultiDict[str, str]) -> ListQuery:
     )
 
 
-def _chips(arguments: MultiDict[str, str]) -> Iterator[Chip]:
+def _chips(arguments: QueryParams) -> Iterator[Chip]:
     for name, label in _ONE.items():
         if arguments.get(name):
             yield Chip(label, arguments[name], name, None)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from flask import g, redirect, render_template, request
-from werkzeug.wrappers import Response
+from starlette.responses import RedirectResponse, Response
 
 from coordinator_state.insight.group_events import EventName
 from streaming.clock import utc_now
-from streaming.dashboard.addresses import here
-from streaming.dashboard.moments import moment_of, moment_text
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import here, moment_of, moment_text, request
 from streaming.errors import ConfigurationError
 from streaming.plans.group_plan import GroupPlan
 from streaming.plans.plan_file import plan_text
@@ -38,16 +37,16 @@ _ONE_REWIND: Final = timedelta(seconds=5)
 
 def page() -> Response | str:
     """Show or send the plan of the address; it begins with the newest committed offsets."""
-    group_id = request.args.get("group", "")
-    if g.at is not None:
+    group_id = request.query_params.get("group", "")
+    if request.at is not None:
         # A plan changes the offsets of now: the moment of a page is the state to go back to.
-        moment, g.at = g.at, None
-        return redirect(here(at=None, to="state", moment=moment_text(moment)))
-    snapshot = g.cluster.opened(None)
-    goal = request.args.get("to", "state")
+        at, request.at = request.at, None
+        return RedirectResponse(here(at=None, to="state", moment=moment_text(at)), 302)
+    snapshot = request.cluster.opened(None)
+    goal = request.query_params.get("to", "state")
     goal = goal if goal in GOALS else "state"
-    servers = request.args.get("servers", "").strip()
-    is_file = request.args.get("format") == "csv"
+    servers = request.query_params.get("servers", "").strip()
+    is_file = request.query_params.get("format") == "csv"
     moment, plan, commands, fault = None, None, [], ""
     try:
         moment = _moment(snapshot.reader, group_id)
@@ -61,7 +60,7 @@ def page() -> Response | str:
     text = plan_text(plan.to_offsets, with_groups=False) if plan is not None else ""
     if is_file:
         headers = {"Content-Disposition": f'attachment; filename="{PLAN_FILE}"'}
-        return Response(text, content_type="text/csv; charset=utf-8", headers=headers)
+        return Response(text, media_type="text/csv", headers=headers)
     return render_template(
         "group_plan.html",
         snapshot=snapshot,
@@ -78,13 +77,13 @@ def page() -> Response | str:
 
 
 def _plan(reader: TableReader, group_id: str, goal: str, moment: datetime | None) -> GroupPlan:
-    selection = TopicSelection.of(request.args.get("topics", "").replace(",", " ").split())
+    selection = TopicSelection.of(request.query_params.get("topics", "").replace(",", " ").split())
     if moment is None or goal == "earliest":
         plan = reset_to_earliest_kept(reader, group_id, selection)
     elif goal == "time":
         plan = reset_to_time(reader, group_id, moment, selection)
     else:
-        plan = reset_to_state(reader, g.cluster.opened(moment).reader, group_id, selection)
+        plan = reset_to_state(reader, request.cluster.opened(moment).reader, group_id, selection)
     if plan is None:
         unknown = unknown_group(reader, group_id, all_groups="the overview", events="its page")
         raise ConfigurationError(unknown or f"{group_id} has no committed offsets")
@@ -124,4 +123,4 @@ def before_last_rewind(reader: TableReader, group_id: str) -> datetime | None:
     return (first - timedelta(milliseconds=1)).replace(microsecond=0)
 
 
-PAGES = (("group/plan", "group_plan", page),)
+PAGES = (Page("group/plan", "group_plan", page, is_costly=True),)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flask import g, render_template, request
-
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import list_page
 from streaming.lag.topic_loads import topic_loads
 from streaming.served import lists
@@ -19,12 +19,12 @@ _MOST_QUARANTINED = 50
 
 def page() -> str:
     """Show whether the tables are complete and correct."""
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
     rows = [_accounted(row) for row in snapshot.progress]
     query = lists.load_progress(
-        is_all=request.args.get("all") == "yes", sort=request.args.get("sort", "")
+        is_all=request.query_params.get("all") == "yes", sort=request.query_params.get("sort", "")
     )
-    progress = list_page(snapshot, query, request.args, has_status=False, page_rows=100)
+    progress = list_page(snapshot, query, request.query_params, has_status=False, page_rows=100)
     quarantined = list_page(
         snapshot, lists.quarantine(), {}, has_status=False, page_rows=_MOST_QUARANTINED
     )
@@ -46,7 +46,7 @@ def page() -> str:
 
 def alerts() -> str:
     """Show the alerts of `alert run`."""
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
     return render_template("alerts.html", snapshot=snapshot, alerts=current_alerts(snapshot))
 
 
@@ -65,4 +65,4 @@ def _batches(snapshot: ServedSnapshot) -> Sequence[dict[str, Any]]:
     return [{"version": version, "at": written_at} for version, written_at in commits]
 
 
-PAGES = (("health", "health", page), ("alerts", "alerts", alerts))
+PAGES = (Page("health", "health", page), Page("alerts", "alerts", alerts))

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow.compute as pc
-from flask import g, render_template, request
-from werkzeug.datastructures import MultiDict
-from werkzeug.wrappers import Response
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.dashboard.chosen_columns import COLUMNS, chosen_columns, keeping_columns
 from streaming.dashboard.group_filters import group_filters, selected_groups
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import RowsPage, list_page
 from streaming.lag.freshness import Freshness
@@ -21,13 +22,13 @@ from streaming.served.snapshot import ServedSnapshot, current_alerts
 from streaming.tables.schemas import STATE_CURRENT
 
 
-def page() -> Response | str:
+def page() -> Response:
     """Show all groups, worst first."""
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
     shown = render_template(
         "overview.html",
-        groups=groups_page(snapshot, request.args),
-        filters=group_filters(snapshot, request.args),
+        groups=groups_page(snapshot, request.query_params),
+        filters=group_filters(snapshot, request.query_params),
         columns=chosen_columns(),
         all_columns=COLUMNS,
         tiles=tiles_of(snapshot),
@@ -38,7 +39,7 @@ def page() -> Response | str:
     return keeping_columns(shown)
 
 
-def groups_page(snapshot: ServedSnapshot, arguments: MultiDict[str, str]) -> RowsPage:
+def groups_page(snapshot: ServedSnapshot, arguments: QueryParams) -> RowsPage:
     """The groups that the arguments of an address select: those of its page, worst first."""
     shown = list_page(snapshot, selected_groups(arguments), arguments)
     # With their reasons, which an evaluation makes only of the rows that are asked for.
@@ -61,7 +62,7 @@ def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
     lag = pc.sum(groups["lag"]).as_py()
     time_lag_ms = pc.max(groups["max_time_lag_at_least_ms"]).as_py()
     # Alerts are always read as of now, so a page of the past has no count.
-    alerts = () if g.at else current_alerts(snapshot)
+    alerts = () if request.at else current_alerts(snapshot)
     firing = sum(row["state"] == "firing" for row in alerts) if alerts else None
     return {
         "lag": Tile(lag, _level_of_lag(snapshot)),
@@ -106,4 +107,4 @@ def _level_of_lag(snapshot: ServedSnapshot) -> str:
     return next((worst for worst in ("bad", "warning", "unknown") if worst in levels), known)
 
 
-PAGES = (("", "overview", page),)
+PAGES = (Page("", "overview", page),)

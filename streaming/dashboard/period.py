@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from flask import request
-
-from streaming.dashboard.moments import moment_of, moment_text
+from streaming.dashboard.request import moment_of, moment_text, request
 from streaming.errors import ConfigurationError
 
 SPANS: Final = {
@@ -45,7 +43,7 @@ def period_of(moment: datetime) -> Period:
     """
     since, until = moment_of("since"), moment_of("until")
     if since is None:
-        span = request.args.get("span", DEFAULT_SPAN)
+        span = request.query_params.get("span", DEFAULT_SPAN)
         span = span if span in SPANS else DEFAULT_SPAN
         return Period(moment - SPANS[span], moment, span)
     until = min(until or moment, moment)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import BinaryIO, Final, NamedTuple
 
-from flask import current_app, g, render_template, request
-from werkzeug.wrappers import Response
-from werkzeug.wsgi import wrap_file
+from starlette.background import BackgroundTask
+from starlette.responses import Response, StreamingResponse
 
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.definitions import SCHEMAS
@@ -20,9 +22,8 @@ from streaming.views.sql.processes import SqlProcesses
 from streaming.views.sql.question import Form, Question, SqlLimits
 from streaming.views.sql.slots import Slots
 
-PROCESSES: Final = "sql_processes"
-"""The key of the query processes in the extensions of the application."""
 AT_ONCE: Final = 3
+_PART_BYTES: Final = 1 << 20
 SHOWN_LIMITS: Final = SqlLimits(
     within_s=20.0, memory_bytes=1 << 30, answer_bytes=64 << 20, most_rows=1_000
 )
@@ -54,9 +55,9 @@ def sql_processes(tables: Collection[str]) -> SqlProcesses:
 
 def page() -> str | Response:
     """Show or send the result of the query in the address."""
-    select = request.args.get("query", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
-    as_file = _FILES.get(request.args.get("format", ""))
+    select = request.query_params.get("query", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    as_file = _FILES.get(request.query_params.get("format", ""))
     shown_answer, fault = None, ""
     if not select.strip():
         _processes().warm()
@@ -86,18 +87,20 @@ def _answer(sql: str, snapshot: ServedSnapshot, form: Form, limits: SqlLimits) -
 
 
 def _processes() -> SqlProcesses:
-    processes: SqlProcesses = current_app.extensions[PROCESSES]
+    processes: SqlProcesses = request.app.state.sql_processes
     return processes
 
 
 def _sent(answer: BinaryIO, file: _File) -> Response:
-    sent = Response(
-        wrap_file(request.environ, answer), content_type=file.media_type, direct_passthrough=True
-    )
-    sent.content_length = answer.seek(0, os.SEEK_END)
+    size_bytes = answer.seek(0, os.SEEK_END)
     answer.seek(0)
-    sent.headers["Content-Disposition"] = f'attachment; filename="{file.name}"'
-    return sent
+    headers = {
+        "Content-Length": str(size_bytes),
+        "Content-Disposition": f'attachment; filename="{file.name}"',
+    }
+    parts = iter(partial(answer.read, _PART_BYTES), b"")
+    close = BackgroundTask(answer.close)
+    return StreamingResponse(parts, 200, headers, file.media_type, close)
 
 
-PAGES = (("sql", "sql", page),)
+PAGES = (Page("sql", "sql", page, has_own_limit=True, may_be_linked=False),)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flask import g, render_template, request
-
 from coordinator_state.insight.group_status import Status
 from streaming.dashboard.overview import Tile, tiles_of
+from streaming.dashboard.rendered import render_template
+from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
 from streaming.lag.group_facts import UNHEALTHY
 from streaming.served import lists
@@ -47,14 +47,14 @@ class Found:
 def page() -> str:
     """Show all clusters, or the matches of a search in them."""
     known, faults = [], {}
-    for cluster in g.clusters.values():
+    for cluster in request.clusters.values():
         try:
             known.append(_known(cluster))
         except ConfigurationError as error:
             faults[cluster.name] = str(error)
     worst = [(known_cluster.name, row) for known_cluster in known for row in known_cluster.worst]
     worst.sort(key=lambda pair: (-Status(pair[1]["status"]).rank, -(pair[1]["lag"] or 0)))
-    search = request.args.get("search", "")
+    search = request.query_params.get("search", "")
     return render_template(
         "clusters.html",
         clusters=known,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final
 
-from flask import Flask
 from markupsafe import Markup
 
 from coordinator_state.insight.group_status import Status, count_text, time_text
@@ -168,10 +167,8 @@ def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
     return printable(tasks_text(of_member))
 
 
-def add_filters(app: Flask) -> None:
-    """Register these functions as template filters."""
-    for function in (
-        *(number, lag, count, duration, time_lag, trend, moment, ago, age_ms),
-        *(text, plain, cell, level, meaning, assignment, tasks),
-    ):
-        app.template_filter(function.__name__)(function)
+FILTERS: Final[tuple[Callable[..., object], ...]] = (
+    *(number, lag, count, duration, time_lag, trend, moment, ago, age_ms),
+    *(text, plain, cell, level, meaning, assignment, tasks),
+)
+"""The filters of the templates, by their names."""

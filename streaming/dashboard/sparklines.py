@@ -7,10 +7,10 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
-from flask import g, render_template, request
-
 from coordinator_state.insight.lag_trend import IN_FLIGHT_S
 from streaming.dashboard.overview import groups_page
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.lag.lag_history import LagHistory, lag_histories, reader_of_groups
 from streaming.served.snapshot import ServedSnapshot
 
@@ -23,8 +23,8 @@ _FEWEST_POINTS: Final = 6
 
 def page() -> str:
     """The sparklines of the groups on one page of the overview, which loads them after itself."""
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    group_ids = [row["group_id"] for row in groups_page(snapshot, request.args).rows]
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    group_ids = [row["group_id"] for row in groups_page(snapshot, request.query_params).rows]
     histories = last_hour(snapshot, group_ids)
     begin = first_known([history.lag for history in histories.values()])
     return render_template(
@@ -47,7 +47,9 @@ def last_hour(snapshot: ServedSnapshot, group_ids: Sequence[str]) -> Mapping[str
     if missing:
         until = snapshot.reader.moment
         since = until - SPAN
-        source = reader_of_groups(snapshot.reader, missing, since, until, is_past=g.at is not None)
+        source = reader_of_groups(
+            snapshot.reader, missing, since, until, is_past=request.at is not None
+        )
         known |= lag_histories(source, missing, since=since, until=until, points=_POINTS)
     return {group_id: known[group_id] for group_id in group_ids if group_id in known}
 
@@ -97,4 +99,4 @@ def _y(share: float, height: int) -> float:
     return height - 1 - share * (height - 2)
 
 
-PAGES = (("overview/sparklines", "sparklines", page),)
+PAGES = (Page("overview/sparklines", "sparklines", page, is_costly=True),)

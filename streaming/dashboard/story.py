@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from flask import Response, abort, g, render_template, request, url_for
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from coordinator_state.insight.story import Story, StoryLine
-from streaming.dashboard.moments import moment_text
 from streaming.dashboard.period import around
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import moment_text, request, url_for
 from streaming.dashboard.ticket import place_text, ticket_of
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.story import group_story
@@ -33,8 +35,8 @@ class LinkedLine:
 
 def why() -> str:
     """Explain one group; the page of the group loads it after itself."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
     story = group_story(snapshot.reader, group_id, at=snapshot.at)
     return render_template(
         "why.html",
@@ -49,22 +51,24 @@ def why() -> str:
 
 def ticket() -> Response:
     """The story as Markdown, to be pasted into a ticket."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
     story = group_story(snapshot.reader, group_id, at=snapshot.at)
     if story is None:
-        abort(404, f"No data about group {group_id!r} in the hour before this moment.")
-    return Response(_ticket(story), content_type="text/markdown; charset=utf-8")
+        raise HTTPException(
+            404, f"No data about group {group_id!r} in the hour before this moment."
+        )
+    return Response(_ticket(story), media_type="text/markdown")
 
 
 def _ticket(story: Story) -> str:
     """The Markdown; its links show everything as of the moment of the story."""
-    lines = _linked(story, story.lines, at=_text(story.at), _external=True)
+    lines = _linked(story, story.lines, at=_text(story.at), external=True)
     return ticket_of(
         story,
-        cluster=g.cluster.name,
+        cluster=request.cluster.name,
         lines=[(linked.line, linked.moment, linked.records) for linked in lines],
-        address=url_for("group", group=story.group_id, at=_text(story.at), _external=True),
+        address=url_for("group", group=story.group_id, at=_text(story.at), external=True),
     )
 
 
@@ -96,4 +100,7 @@ def _text(at: datetime) -> str:
     return moment_text(at, "milliseconds")
 
 
-PAGES = (("group/why", "group_why", why), ("group/ticket", "group_ticket", ticket))
+PAGES = (
+    Page("group/why", "group_why", why, is_costly=True),
+    Page("group/ticket", "group_ticket", ticket, is_costly=True),
+)

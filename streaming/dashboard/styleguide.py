@@ -10,9 +10,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
-from flask import render_template, request
-
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
+from streaming.dashboard.rendered import render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.served.statuses import worst_first
 
@@ -37,7 +37,9 @@ def page() -> str:
         at=_AT,
         moments=[_AT - timedelta(seconds=seconds) for seconds in (4, 312, 7_200)],
         table=replace(
-            rows_page(_ROWS, request.args, sort="-lag", columns=("group_id", "lag", "time_lag_ms")),
+            rows_page(
+                _ROWS, request.query_params, sort="-lag", columns=("group_id", "lag", "time_lag_ms")
+            ),
             statuses=worst_first(Counter(str(row["status"]) for row in _ROWS)),
         ),
     )

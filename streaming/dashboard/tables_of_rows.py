@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from werkzeug.datastructures import MultiDict
+from starlette.datastructures import QueryParams
 
 from streaming.lag.judged_partitions import rows_of
 from streaming.served.list_query import ListQuery
@@ -38,7 +38,7 @@ class RowsPage:
     sql: str = ""
 
 
-def chosen_values(arguments: MultiDict[str, str], name: str) -> list[str]:
+def chosen_values(arguments: QueryParams, name: str) -> list[str]:
     """The values of an argument without empty ones: forms send them for fields without a choice."""
     return [value for value in dict.fromkeys(arguments.getlist(name)) if value]
 

@@ -8,8 +8,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from flask import g, render_template, request
-
 from coordinator_state.insight.assignment_timeline import (
     AssignmentTimeline,
     Lane,
@@ -27,6 +25,8 @@ from coordinator_state.insight.timeline_text import (
     timeline_sentence,
 )
 from streaming.dashboard.period import SPANS, period_of
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.timeline_bars import Axis, Bar, bars_of
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.assignment_timeline import GroupTimeline, group_timeline
@@ -44,8 +44,8 @@ _CHANGE_PLACES: Final = 16
 
 def page() -> str:
     """Show the timeline of one group; the page of the group loads it after itself."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
     timeline = group_timeline(snapshot.reader, group_id, since=period.since, until=period.until)
     return render_template(
@@ -252,4 +252,4 @@ class ShownTimeline:
         return self.timeline.rebalances[: -_MOST_ROWS - 1 : -1]
 
 
-PAGES = (("group/timeline", "group_timeline", page),)
+PAGES = (Page("group/timeline", "group_timeline", page, is_costly=True),)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow.compute as pc
-from flask import abort, g, render_template, request
+from starlette.exceptions import HTTPException
 
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page
 from streaming.dashboard.topic_matrix import MAX_CELLS, Matrix
 from streaming.dashboard.topic_partitions import AT_ONCE, TopicPartitions
@@ -15,23 +17,25 @@ from streaming.served.snapshot import ServedSnapshot
 
 def page() -> str:
     """Show one topic."""
-    name = request.args.get("topic", "")
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    name = request.query_params.get("topic", "")
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
     known = rows_of(snapshot.topics.filter(pc.field("topic") == name))
     if not known:
-        abort(404, f"No group reads topic {name!r} at this moment, and it is not sampled.")
+        raise HTTPException(
+            404, f"No group reads topic {name!r} at this moment, and it is not sampled."
+        )
     (topic,) = known
     rows = snapshot.partitions_of_topic(name)
     partitions = TopicPartitions(topic, rows, snapshot.unread)
-    columns = partitions.shown(request.args.get("first", "0"))
+    columns = partitions.shown(request.query_params.get("first", "0"))
     query = topic_groups(
         name,
-        search=request.args.get("search", ""),
-        statuses=chosen_values(request.args, "status"),
-        sort=request.args.get("sort", ""),
+        search=request.query_params.get("search", ""),
+        statuses=chosen_values(request.query_params, "status"),
+        sort=request.query_params.get("sort", ""),
     )
     page_rows = min(PAGE_ROWS, MAX_CELLS // max(len(columns), 1))
-    groups = list_page(snapshot, query, request.args, page_rows=page_rows)
+    groups = list_page(snapshot, query, request.query_params, page_rows=page_rows)
     return render_template(
         "topic.html",
         snapshot=snapshot,
@@ -54,4 +58,4 @@ def _silent_groups(snapshot: ServedSnapshot, topic: str, known: set[str]) -> lis
     ]
 
 
-PAGES = (("topic", "topic", page),)
+PAGES = (Page("topic", "topic", page),)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow.compute as pc
-from flask import g, render_template, request
 
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import chosen_values, list_page
 from streaming.served import lists
 from streaming.served.snapshot import ServedSnapshot
@@ -17,15 +18,15 @@ _NOT_READ: Final = {"topics": "No readers", "partitions": "Some partitions not r
 
 def page() -> str:
     """Show all topics, the worst first."""
-    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
-    only = request.args.get("unread", "")
+    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    only = request.query_params.get("unread", "")
     query = lists.topics(
-        search=request.args.get("search", ""),
-        statuses=chosen_values(request.args, "status"),
+        search=request.query_params.get("search", ""),
+        statuses=chosen_values(request.query_params, "status"),
         readers=only,
-        sort=request.args.get("sort", ""),
+        sort=request.query_params.get("sort", ""),
     )
-    topics = list_page(snapshot, query, request.args)
+    topics = list_page(snapshot, query, request.query_params)
     readers, unread = snapshot.topics["readers"], snapshot.topics["partitions_unread"]
     has_none = pc.equal(readers, 0)
     numbers = {
@@ -42,4 +43,4 @@ def page() -> str:
     )
 
 
-PAGES = (("topics", "topics", page),)
+PAGES = (Page("topics", "topics", page),)

@@ -7,21 +7,21 @@ requests. An endpoint therefore answers only if `Host` is one of these:
 - localhost
 - a name that the operator allowed
 - any IP address: the browser then connects to that address without DNS. Probes of Kubernetes, and
-  Prometheus, use the address of a pod.
+  Prometheus, use the address of a pod. Starlette's `TrustedHostMiddleware` has no pattern for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.errors import ConfigurationError
 from streaming.views.text import printable
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 _LOOPBACK_NAME = "localhost"
 
@@ -69,21 +69,22 @@ class HostNames:
 
 
 class OwnNames:
-    """A WSGI application that answers only to allowed names in `Host`."""
+    """An ASGI application that answers only to allowed names in `Host`."""
 
-    def __init__(self, app: WSGIApplication, names: HostNames) -> None:
+    def __init__(self, app: ASGIApp, names: HostNames) -> None:
         self._app, self._names = app, names
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it with 403."""
-        refusal = self._names.refusal(environ.get("HTTP_HOST"))
-        if refusal is None:
-            return self._app(environ, start_response)
-        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"{refusal}\n".encode()]
+        app, refusal = self._app, None
+        if scope["type"] == "http":
+            refusal = self._names.refusal(Headers(scope=scope).get("host"))
+        if refusal is not None:
+            app = PlainTextResponse(f"{refusal}\n", 403)
+        await app(scope, receive, send)
 
 
-def on_loopback(app: WSGIApplication, host: str) -> WSGIApplication:
+def on_loopback(app: ASGIApp, host: str) -> ASGIApp:
     """The application, with the check of `Host` if it listens on a loopback address.
 
     On another address the operator has opened the endpoint to the network, and Prometheus reaches

@@ -1,183 +1,224 @@
-"""The HTTP server for the page, the API and the metrics."""
+"""The HTTP server of the page, the API, the metrics and the agents: uvicorn, with limits."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
-from waitress.channel import HTTPChannel
-from waitress.server import create_server
-from waitress.task import ThreadedTaskDispatcher
-from waitress.wasyncore import close_all
+import anyio
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streaming.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
-
-_SHUTDOWN_S = 5
+MOST_BODY_BYTES: Final = (16 << 10) - 1
+"""Only the form of the token has a body."""
+_SHUTDOWN_S: Final = 5
+_JOIN_S: Final = 10.0
 _THREADS = 16
 """More than all running and waiting queries and expensive pages use together."""
-_MOST_BODY_BYTES = 16 << 10
-"""Only the form of the token has a body."""
+_MOST_HEADER_BYTES: Final = 256 << 10
+"""The address of the SQL page holds the query."""
 _CONNECTIONS = 512
 """A browser keeps up to six connections open."""
 _MORE_IF_BUSY = _CONNECTIONS
 """Connections beyond the limit, while the server answers a request of each other one."""
 _REQUEST_S = 10.0
-"""For a whole request to arrive."""
+"""For the headers of a request to arrive, and for its body."""
 _UNREAD_S = 60.0
 """For a client to go on with reading its answer."""
-_PROBES = frozenset({"/health", "/ready"})
-_FILES = 4_096
+_FILES: Final = 4_096
 """Of each connection, the socket and maybe a file of its answer is open."""
 
 
-class _Channel(HTTPChannel):
+class _Connection(H11Protocol):
     """A connection, which is closed if it is too slow to send a request or to read its answer.
 
-    With too many connections, the one without a request for the longest time is closed: whoever
-    opens many does not keep out others, such as probes of `/health`. Those that do not read their
-    answer come last, and those whose request is being answered are not closed.
+    With too many connections, the one with the earliest deadline is closed: whoever opens many does
+    not keep out others, such as probes of `/health`. A connection whose request is being answered
+    has no deadline.
 
     A client may send requests before it has read the answers to earlier ones. Each of them waits
-    until then, so that a connection holds one answer, and one place in the queue of requests.
+    until then, so that a connection holds one answer.
     """
 
-    def __init__(self, server: Any, sock: socket.socket, addr: Any, *arguments: Any, **named: Any):
-        super().__init__(server, sock, addr, *arguments, **named)
-        self._began_at = time.monotonic()
-        self._not_parsed = b""
-        channels = [other for other in server.active_channels.values() if other is not self]
-        waiting = [other for other in channels if not other.requests]
-        if len(channels) >= _CONNECTIONS and waiting:
-            min(waiting, key=_Channel._turn).handle_close()
+    _deadline: asyncio.TimerHandle | None = None
+    _is_answer_unread = False
 
-    def _turn(self) -> tuple[bool, float]:
-        return self.total_outbufs_len > 0, self._began_at
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_request()
+        if len(self.connections) <= _CONNECTIONS:
+            return
+        waiting = {
+            other: other._deadline.when()
+            for other in self.connections
+            if isinstance(other, _Connection) and other is not self and other._deadline is not None
+        }
+        if waiting:
+            min(waiting, key=waiting.__getitem__)._abort()
+        elif len(self.connections) > _CONNECTIONS + _MORE_IF_BUSY:
+            self._abort()
 
-    def received(self, data: bytes) -> bool:
-        """Parse one request; the bytes after it wait."""
-        lock: threading.Lock = self.requests_lock  # type: ignore[attr-defined]
-        with lock:
-            if self.will_close or self.close_when_flushed:
-                return False
-            while data and not self.requests:
-                if self.request is None:
-                    self._began_at = time.monotonic()
-                    self.request = self.parser_class(self.adj)
-                data = data[self.request.received(data) :]
-                self._parsed()
-            self._not_parsed += data
-        return True
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self._is_answering and not self.flow.write_paused:
+            self._stop_waiting()
 
-    def _parsed(self) -> None:
-        request: Any = self.request
-        if request.expect_continue and request.headers_finished and not self.sent_continue:
-            self.send_continue()
-        if request.completed:
-            self.sent_continue = False
-            self.request = None
-            if not request.empty:
-                self.requests = [request]
-                server: Any = self.server
-                server.add_task(self)
+    def on_response_complete(self) -> None:
+        if self.flow.write_paused:
+            self._is_answer_unread = True
+            return
+        self._wait_for_request()
+        super().on_response_complete()
 
-    def readable(self) -> bool:
-        """Called at least once a second."""
-        if self.request is not None and time.monotonic() - self._began_at > _REQUEST_S:
-            self.will_close = True
-        if self.total_outbufs_len:
-            if time.time() - self.last_activity > _UNREAD_S:
-                self.handle_close()
-        elif self._not_parsed and not self.requests:
-            data, self._not_parsed = self._not_parsed, b""
-            try:
-                self.received(data)
-            except Exception:  # noqa: BLE001 - whatever a parser raises for bytes of a client
-                # The loop of the server does not expect an error here, and would end.
-                self.handle_error()
-                return False
-        return not self._not_parsed and bool(super().readable())
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._is_answering:
+            self._stop_waiting()
+        elif self._is_answer_unread:
+            self._is_answer_unread = False
+            self.on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _abort(self) -> None:
+        self.connections.discard(self)
+        self._stop_waiting()
+        self.transport.abort()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(_REQUEST_S, self.transport.abort)
+
+    def _wait_for_reading(self) -> None:
+        self._stop_waiting()
+        unread_bytes = self.transport.get_write_buffer_size()
+        self._deadline = self.loop.call_later(_UNREAD_S, self._require_reading, unread_bytes)
+
+    def _require_reading(self, unread_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unread_bytes:
+            self._wait_for_reading()
+        else:
+            self.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
-class _Dispatcher(ThreadedTaskDispatcher):
-    """Threads that answer requests in their order, but probes first."""
+class LimitedBody:
+    """An ASGI application that gets whole bodies of requests, none of which is large or slow."""
 
-    def add_task(self, task: Any) -> None:
-        # A thread may end the request as soon as it is in the queue.
-        is_probe = getattr(task.requests[0], "path", None) in _PROBES
-        super().add_task(task)
-        if is_probe:
-            with self.lock:
-                if task in self.queue:
-                    self.queue.remove(task)
-                    self.queue.appendleft(task)
+    def __init__(self, app: ASGIApp, most_bytes: int = MOST_BODY_BYTES) -> None:
+        self._app, self._most_bytes = app, most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, or refuse it with 408 or 413."""
+        headers = Headers(raw=scope.get("headers", []))
+        length = headers.get("content-length")
+        if length is None and "transfer-encoding" not in headers:
+            await self._app(scope, receive, send)
+            return
+        refusal = 413, f"A request has at most {self._most_bytes} bytes."
+        body = None
+        try:
+            if length is None or int(length) <= self._most_bytes:
+                body = await asyncio.wait_for(self._body(receive), _REQUEST_S)
+        except asyncio.TimeoutError:
+            refusal = 408, f"The request did not arrive within {_REQUEST_S:g} s."
+        if body is None:
+            status, text = refusal
+            response = PlainTextResponse(f"{text}\n", status, {"Connection": "close"})
+            await response(scope, receive, send)
+            return
+        messages: list[Message] = [{"type": "http.request", "body": body}]
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, receive_again, send)
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The body of a request; None if it is too large."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self._most_bytes:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+        await super().startup(sockets)
 
 
 @contextmanager
 def serving(
-    app: WSGIApplication,
+    app: ASGIApp,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     option: str = "--port",
-    streams: int = 0,
+    most_body_bytes: int | None = MOST_BODY_BYTES,
 ) -> Iterator[str]:
     """Serve while the block runs, and yield the address; port 0 means any free port.
 
-    `option` is the option that sets another port, and `streams` the number of responses that may
-    stay open; each of them holds a thread.
+    `option` is the option that sets another port. `most_body_bytes` is None for an application that
+    limits bodies itself.
 
     Raises:
         ConfigurationError: the server cannot listen on the address.
     """
     listening = listening_socket(host, port, option)
-    sockets: dict[int, Any] = {}
-    dispatcher = _Dispatcher()
-    dispatcher.set_thread_count(_THREADS + streams)
-    server: Any = create_server(
-        app,
-        map=sockets,
-        _dispatcher=dispatcher,
-        sockets=[listening],
-        connection_limit=_CONNECTIONS + _MORE_IF_BUSY,
-        max_request_body_size=_MOST_BODY_BYTES,
-        # select() cannot wait for so many.
-        asyncore_use_poll=True,
-        # Reads on during a response and so notices that the client of a stream has left. A client
-        # that ends only its sending side counts as gone, too.
-        channel_request_lookahead=1 if streams else 0,
-        ident=None,
+    config = uvicorn.Config(
+        app if most_body_bytes is None else LimitedBody(app, most_body_bytes),
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # A client must not choose the address or the scheme of its request.
+        proxy_headers=False,
+        ws="none",
+        http=_Connection,
+        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
     )
-    server.channel_class = _Channel
-    thread = threading.Thread(target=server.run, name="page", daemon=True)
+    server = _Server(config)
+    # In a thread of its own it leaves the signals to the command.
+    thread = threading.Thread(target=server.run, args=([listening],), name="page", daemon=True)
     thread.start()
     try:
         yield address_of(listening, host)
     finally:
-        # Worker threads wake the server thread by a descriptor, so they must stop first.
-        server.task_dispatcher.shutdown(timeout=_SHUTDOWN_S)
-        # Only the server thread can close the sockets while it waits for them. A worker thread may
-        # wake it, too: the lock keeps it from closing the trigger before the trigger is pulled.
-        with server.trigger.lock:
-            server.trigger.thunks.append(lambda: _close(server, sockets))
-            server.pull_trigger()
-        thread.join(_SHUTDOWN_S)
-
-
-def _close(server: Any, sockets: dict[int, Any]) -> None:
-    for channel in list(server.active_channels.values()):
-        # Also closes the temporary files of its answer.
-        channel.handle_close()
-    close_all(sockets, ignore_all=True)
+        server.should_exit = True
+        thread.join(_JOIN_S)
+        listening.close()
 
 
 def address_of(listening: socket.socket, host: str) -> str:

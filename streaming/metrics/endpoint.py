@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from io import BytesIO
+from collections.abc import Mapping
 from typing import Final
 
-from flask import Flask, Response, request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
-from werkzeug.datastructures import Headers
-from werkzeug.wsgi import wrap_file
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
+from streaming.http.compression import accepts_gzip
 from streaming.metrics.scrapes import Scrapes
 
 _LONGEST_WAIT_S: Final = 9.0
@@ -21,36 +23,29 @@ _SCRAPE_TIMEOUT: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
-def create_app(scrapes: Scrapes) -> Flask:
-    """The WSGI application; its server needs more than 4 threads."""
-    app = Flask(__name__)
+def create_app(scrapes: Scrapes) -> Starlette:
+    """The ASGI application; its server needs more than 4 threads."""
 
-    @app.get("/")
-    @app.get("/metrics")
-    def metrics() -> Response:
+    def metrics(request: Request) -> Response:
         collection = scrapes.latest(_wait_s(request.headers))
         if collection is None:
-            return Response(
-                "the tables are still being read; retry in 5 s\n", 503, {"Retry-After": "5"}
-            )
+            reason = "the tables are still being read; retry in 5 s\n"
+            return PlainTextResponse(reason, 503, {"Retry-After": "5"})
         is_openmetrics = _OPENMETRICS in request.headers.get("Accept", "")
-        is_gzip = request.accept_encodings["gzip"] > 0
-        text = collection.text(is_openmetrics=is_openmetrics, is_gzip=is_gzip)
-        # The server sends a file without blocking a thread while a slow client reads it.
-        response = Response(wrap_file(request.environ, BytesIO(text)), direct_passthrough=True)
-        response.content_length = len(text)
-        response.headers["Content-Type"] = (
-            CONTENT_TYPE_LATEST if is_openmetrics else CONTENT_TYPE_PLAIN_0_0_4
-        )
-        response.headers["Vary"] = "Accept, Accept-Encoding"
+        is_gzip = accepts_gzip(request.headers)
+        headers = {
+            "Content-Type": CONTENT_TYPE_LATEST if is_openmetrics else CONTENT_TYPE_PLAIN_0_0_4,
+            "Vary": "Accept, Accept-Encoding",
+        }
         if is_gzip:
-            response.headers["Content-Encoding"] = "gzip"
-        return response
+            headers["Content-Encoding"] = "gzip"
+        text = collection.text(is_openmetrics=is_openmetrics, is_gzip=is_gzip)
+        return Response(text, headers=headers)
 
-    return app
+    return Starlette(routes=[Route("/", metrics), Route("/metrics", metrics)])
 
 
-def _wait_s(headers: Headers) -> float:
+def _wait_s(headers: Mapping[str, str]) -> float:
     """The time that this scrape can wait for a collection."""
     try:
         timeout_s = float(headers.get(_SCRAPE_TIMEOUT, ""))

@@ -6,12 +6,11 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from flask import request
-
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import topics_text
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.judged_partitions import rows_of
 from streaming.served.lists import group_totals
@@ -43,7 +42,9 @@ def members(group: ShownGroup) -> dict[str, Any]:
         row["subscribed_text"] = topics_text(row["subscribed_topics"] or ())
         # Not every assigned partition has a committed offset.
         row["partitions"] = None if row["assignment"] is None else len(row["assignment"])
-    page = rows_page(rows, request.args, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS)
+    page = rows_page(
+        rows, request.query_params, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS
+    )
     return {
         "members": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flask import request
-
 from coordinator_state.insight.member_labels import labels_of
 from streaming.dashboard.group_tabs.shown_group import ShownGroup
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import chosen_values, list_page
 from streaming.lag.judged_partitions import rows_of
 from streaming.served import lists
@@ -20,21 +19,21 @@ _MOST_TOTALS: Final = 8
 
 def partitions(group: ShownGroup) -> dict[str, Any]:
     """Totals by topic and by member, and the page of partitions that the address selects."""
-    topic, member_id = request.args.get("topic"), request.args.get("member")
+    topic, member_id = request.query_params.get("topic"), request.query_params.get("member")
     query = lists.group_partitions(
         group.group_id,
         topic=topic or "",
         member_id=member_id or "",
-        search=request.args.get("search", ""),
-        statuses=chosen_values(request.args, "status"),
-        sort=request.args.get("sort", ""),
+        search=request.query_params.get("search", ""),
+        statuses=chosen_values(request.query_params, "status"),
+        sort=request.query_params.get("sort", ""),
     )
     totals = [
         (name, label, rows_of(group.snapshot.listed(lists.group_totals([group.group_id], name))))
         for name, label in (("topic", "Topic"), ("member_id", "Member"))
     ]
     return {
-        "partitions": list_page(group.snapshot, query, request.args, page_rows=PAGE_ROWS),
+        "partitions": list_page(group.snapshot, query, request.query_params, page_rows=PAGE_ROWS),
         "labels": member_labels(group),
         "topic": topic,
         "member_id": member_id,

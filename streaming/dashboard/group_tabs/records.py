@@ -6,12 +6,14 @@ from base64 import b64decode
 from datetime import date, datetime
 from typing import Final
 
-from flask import abort, g, render_template, request
+from starlette.exceptions import HTTPException
 
 from coordinator_state.records.member_json import assignment_json, subscription_json
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from streaming.dashboard.group_tabs.shown_group import Row
 from streaming.dashboard.period import SPANS, period_of
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.group_log import LogRecord, newest_records, record_at
@@ -28,8 +30,8 @@ _MOST_SHOWN: Final = 100_000
 
 def records() -> str:
     """Show the newest records of a group; its page loads them after itself."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
     log_records = newest_records(
         snapshot.reader, group_id, since=period.since, until=period.until, limit=MOST_RECORDS
@@ -47,12 +49,12 @@ def records() -> str:
 
 def record() -> str:
     """Show one record: its JSON, the decoded bytes of its members, and its own bytes."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
     log_partition, record_offset = _number("log_partition"), _number("record_offset")
     log_record = record_at(snapshot.reader, group_id, log_partition, record_offset, _day())
     if log_record is None:
-        abort(404, f"The history has no such record of group {group_id!r}.")
+        raise HTTPException(404, f"The history has no such record of group {group_id!r}.")
     document = log_record.document
     return render_template(
         "group/record.html",
@@ -114,14 +116,14 @@ def _hex(raw: bytes | None) -> str:
 
 
 def _number(argument: str) -> int:
-    text = request.args.get(argument, "")
+    text = request.query_params.get(argument, "")
     if not (text.isdecimal() and len(text) < 19):
         raise ConfigurationError(f"{argument} is not a number: {text!r}")
     return int(text)
 
 
 def _day() -> date | None:
-    text = request.args.get("day", "")
+    text = request.query_params.get("day", "")
     try:
         return datetime.strptime(text, "%Y-%m-%d").date() if text else None  # noqa: DTZ007 - a day
     except ValueError as error:
@@ -129,6 +131,6 @@ def _day() -> date | None:
 
 
 PAGES = (
-    ("group/records", "group_records", records),
-    ("group/record", "group_record", record),
+    Page("group/records", "group_records", records, is_costly=True),
+    Page("group/record", "group_record", record, is_costly=True),
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flask import request
-
 from coordinator_state.records.member_json import CONNECT
 from coordinator_state.replay.groups import EXTERNAL, SHARE, STREAMS
 from streaming.dashboard.period import Period, period_of
+from streaming.dashboard.request import request
 from streaming.lag.group_facts import HEALTHY
 from streaming.served.snapshot import ServedSnapshot
 
@@ -86,5 +85,5 @@ def named_period(snapshot: ServedSnapshot) -> Period | None:
     Raises:
         ConfigurationError: a limit is not a time, or the period does not end after its begin.
     """
-    is_named = request.args.get("span") or request.args.get("since")
+    is_named = request.query_params.get("span") or request.query_params.get("since")
     return period_of(snapshot.reader.moment) if is_named else None

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from flask import g, render_template, request
 from markupsafe import Markup
 
-from streaming.dashboard.addresses import here
 from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.group_tabs.deliveries import deliveries
 from streaming.dashboard.group_tabs.members import members
@@ -20,6 +18,8 @@ from streaming.dashboard.group_tabs.tasks import tasks
 from streaming.dashboard.group_tabs.transactions import open_of, transactions
 from streaming.dashboard.group_tabs.workers import workers
 from streaming.dashboard.period import SPANS
+from streaming.dashboard.rendered import render_template
+from streaming.dashboard.request import here, request
 
 PLACE: Final = "tables"
 """The id of the tabs: links of their tables lead there, so that the reader stays where they are."""
@@ -50,7 +50,7 @@ def tabs_of(group: ShownGroup) -> list[Tab]:
 
 def chosen_of(tabs: Sequence[Tab]) -> Tab:
     """The tab of the address, or else the first."""
-    return next((tab for tab in tabs if tab.name == request.args.get("tab")), tabs[0])
+    return next((tab for tab in tabs if tab.name == request.query_params.get("tab")), tabs[0])
 
 
 def shown(tab: Tab, group: ShownGroup) -> str:
@@ -80,7 +80,7 @@ def _events(group: ShownGroup) -> dict[str, Any]:
         group.snapshot,
         group=group.group_id,
         since=None if period is None else period.since,
-        until=g.at if period is None else period.until,
+        until=request.at if period is None else period.until,
         is_ranked=False,
     )
     return {"events": events, "event_names": EVENT_NAMES}

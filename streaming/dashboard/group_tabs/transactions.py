@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flask import g, render_template, request
-
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.period import SPANS, period_of
+from streaming.dashboard.rendered import Page, render_template
+from streaming.dashboard.request import request
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.group_transactions import group_transactions
 
@@ -26,8 +26,8 @@ def open_of(group: ShownGroup) -> list[Row]:
 
 def ended() -> str:
     """Show the ended transactions of a group; its page loads them after itself."""
-    group_id = request.args.get("group", "")
-    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    group_id = request.query_params.get("group", "")
+    snapshot: ServedSnapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
     ended_transactions = group_transactions(
         snapshot.reader,
@@ -47,4 +47,4 @@ def ended() -> str:
     )
 
 
-PAGES = (("group/transactions", "group_transactions", ended),)
+PAGES = (Page("group/transactions", "group_transactions", ended, is_costly=True),)

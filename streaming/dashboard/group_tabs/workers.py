@@ -7,12 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from flask import request
-
 from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import ranges_text
 from streaming.dashboard.group_tabs.members import PAGE_ROWS, joined_at
 from streaming.dashboard.group_tabs.shown_group import SINK_PREFIX, Row, ShownGroup
+from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 
 CONNECTOR: Final = -1
@@ -32,7 +31,7 @@ def workers(group: ShownGroup) -> dict[str, Any]:
         group_id = f"{SINK_PREFIX}{row['connector']}"
         row["group_id"] = group_id if group_id in sinks else None
     page = rows_page(
-        rows, request.args, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS
+        rows, request.query_params, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS
     )
     return {
         # The address has one order and page; it is that of the workers.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
-from flask import Flask, Response, jsonify
-from prometheus_client import make_wsgi_app
-from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from streaming.http.compression import Compression
 from streaming.http.own_names import on_loopback
 from streaming.http.server import serving
 from streaming.kafka.client import TRIES_ONCE_MS
@@ -28,23 +33,30 @@ _READY_WITHIN: Final = timedelta(seconds=10)
 """The age, plus a trigger's interval, of the oldest high watermarks that `/ready` compares with."""
 
 
-def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> Flask:
-    """Create the WSGI application for the address to listen on."""
-    app = Flask(__name__)
-    app.add_url_rule("/health", "health", _answering(monitor.health))
-    app.add_url_rule("/ready", "ready", _answering(monitor.readiness))
-    metrics = make_wsgi_app(monitor.metrics.registry)
-    every = DispatcherMiddleware(app.wsgi_app, {"/metrics": metrics})
-    app.wsgi_app = on_loopback(every, host)  # type: ignore[assignment, method-assign]
-    return app
+def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> ASGIApp:
+    """Create the ASGI application for the address to listen on."""
+
+    def metrics(request: Request) -> Response:
+        registry, names = monitor.metrics.registry, request.query_params.getlist("name[]")
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        text = encode(registry.restricted_registry(names) if names else registry)
+        return Response(text, headers={"Content-Type": content_type})
+
+    routes = [
+        Route("/health", _answering(monitor.health)),
+        Route("/ready", _answering(monitor.readiness)),
+        Route("/metrics", metrics),
+    ]
+    return on_loopback(Starlette(routes=routes, middleware=[Middleware(Compression)]), host)
 
 
-def _answering(check: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Response]:
-    def answer() -> Response:
+def _answering(
+    check: Callable[[], tuple[bool, dict[str, Any]]],
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def answer(_request: Request) -> Response:
+        # Needs no thread, so probes do not wait behind other requests.
         is_ok, facts = check()
-        response = jsonify(facts)
-        response.status_code = 200 if is_ok else 503
-        return response
+        return JSONResponse(facts, 200 if is_ok else 503)
 
     return answer
 

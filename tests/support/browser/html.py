@@ -8,27 +8,34 @@ from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 
-def page_of(client: FlaskClient, address: str, /, **arguments: str) -> str:
+def client_of(app: ASGIApp) -> TestClient:
+    """A client of an application, which follows no redirects."""
+    as_is = {"Accept-Encoding": "identity"}
+    return TestClient(app, base_url="http://localhost", headers=as_is, follow_redirects=False)
+
+
+def page_of(client: TestClient, address: str, /, **arguments: str) -> str:
     """A page of the cluster `prod`, without the white space of its template."""
     path = f"/c/prod/{address}"
     if arguments:
         path += f"{'&' if '?' in path else '?'}{urlencode(arguments)}"
-    answer = client.get(path, buffered=True)
+    answer = client.get(path)
     assert answer.status_code == 200, answer.text
     return " ".join(unescape(answer.text).split())
 
 
-def json_of(client: FlaskClient, path: str, status: int = 200, /, **arguments: Any) -> Any:
+def json_of(client: TestClient, path: str, status: int = 200, /, **arguments: Any) -> Any:
     """The JSON of an answer that has a status."""
-    answer = client.get(path, query_string=arguments or None)
+    answer = client.get(path, params=arguments or None)
     assert answer.status_code == status, answer.text[:1_000]
-    return answer.json
+    return answer.json()
 
 
-def pages_of(client: FlaskClient, path: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
+def pages_of(client: TestClient, path: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
     """The items of each page of a list of the API."""
     cursor: str | None = ""
     while cursor is not None:

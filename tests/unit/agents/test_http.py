@@ -16,10 +16,10 @@ import pytest
 import requests
 from mcp import StdioServerParameters
 
-from streaming.agents import http
 from streaming.agents.http import serving_agents
 from streaming.agents.server import opened_server
-from streaming.http.access_rules import AccessRules
+from streaming.http import server
+from streaming.http.access import Access
 from tests.support.clients.agent import Agent, connected, with_token
 from tests.support.clients.command_line import call
 from tests.support.clients.installed_command import command_of, run_command
@@ -41,8 +41,8 @@ def post(address: str, **headers: str) -> requests.Response:
 def served(tables: DashboardTables, host: str = "127.0.0.1", **access: Any) -> Iterator[str]:
     """The address of a server in this process."""
     with (
-        opened_server({"prod": tables.folder}) as server,
-        serving_agents(server, AccessRules(host, **access), 0) as address,
+        opened_server({"prod": tables.folder}) as agents,
+        serving_agents(agents, Access(host, **access), 0) as address,
     ):
         yield address.replace(EVERY_ADDRESS, "127.0.0.1")
 
@@ -58,10 +58,10 @@ def require_an_answer(agent: Agent, tables: DashboardTables) -> None:
 @pytest.mark.long
 def test_a_client_starts_the_command(tables: DashboardTables, repository: Path) -> None:
     command, *arguments = command_of("mcp", "--tables", tables.folder)
-    server = StdioServerParameters(
+    stdio = StdioServerParameters(
         command=command, args=arguments, env={"PYTHONPATH": str(repository)}
     )
-    with connected(server) as agent:
+    with connected(stdio) as agent:
         require_an_answer(agent, tables)
 
 
@@ -135,8 +135,8 @@ def test_a_large_body_is_refused(tables: DashboardTables) -> None:
 def test_slow_clients_leave_room_for_others(
     tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(http, "_CONNECTIONS", 16)
-    monkeypatch.setattr(http, "_REQUEST_S", 600.0)
+    monkeypatch.setattr(server, "_CONNECTIONS", 16)
+    monkeypatch.setattr(server, "_REQUEST_S", 600.0)
     with served(tables) as address, ExitStack() as stack:
         clients = []
         for _ in range(64):
@@ -159,7 +159,7 @@ def test_slow_clients_leave_room_for_others(
 def test_a_request_that_does_not_arrive_has_a_deadline(
     tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(http, "_REQUEST_S", 0.1)
+    monkeypatch.setattr(server, "_REQUEST_S", 0.1)
     with (
         served(tables) as address,
         socket.create_connection(place_of(address), timeout=60) as client,
@@ -176,8 +176,8 @@ def test_an_answer_that_nobody_reads_has_a_deadline(
     tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client sends further requests meanwhile, without the token."""
-    monkeypatch.setattr(http, "_UNREAD_S", 0.3)
-    monkeypatch.setattr(http, "_REQUEST_S", 600.0)
+    monkeypatch.setattr(server, "_UNREAD_S", 0.3)
+    monkeypatch.setattr(server, "_REQUEST_S", 600.0)
     with served(tables, EVERY_ADDRESS, token=TOKEN) as address:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
@@ -194,7 +194,7 @@ def test_an_answer_that_nobody_reads_has_a_deadline(
 def test_a_client_that_reads_slowly_keeps_its_connection(unread_bytes: int, is_read: bool) -> None:
     connection = Mock()
     connection.transport.get_write_buffer_size.return_value = 999
-    http._Connection._require_reading(connection, unread_bytes)
+    server._Connection._require_reading(connection, unread_bytes)
     assert connection._wait_for_reading.called is is_read
     assert connection.transport.abort.called is not is_read
 

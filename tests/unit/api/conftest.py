@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.api.app import create_app
 from streaming.served.cluster import Cluster
+from tests.support.browser.html import client_of
 from tests.support.tables.dashboard_tables import DashboardTables
 
 
@@ -16,5 +17,5 @@ def tables(dashboard_tables: DashboardTables) -> DashboardTables:
 
 
 @pytest.fixture(scope="session")
-def client(tables: DashboardTables) -> FlaskClient:
-    return create_app({"prod": Cluster("prod", tables.folder)}).test_client()
+def client(tables: DashboardTables) -> TestClient:
+    return client_of(create_app({"prod": Cluster("prod", tables.folder)}))

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.api.app import create_app
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.served.cluster import Cluster
-from tests.support.browser.html import json_of
+from tests.support.browser.html import client_of, json_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.sample_rows import offset_row
 from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
@@ -52,7 +52,7 @@ def assert_same_shape(ours: Any, burrow: Any, name: str = "") -> None:
 
 
 @pytest.mark.parametrize("path", GOLDEN)
-def test_an_answer_has_the_shape_of_burrows(client: FlaskClient, path: str) -> None:
+def test_an_answer_has_the_shape_of_burrows(client: TestClient, path: str) -> None:
     named = {"demo": "prod", "orders": HOSTILE, "invoices": HOSTILE, "nope": "nope"}
     kept = {"v3", "kafka", "topic", "consumer", "consumers", "status", "lag"}
     asked = "/".join(
@@ -71,7 +71,7 @@ def test_statuses_are_those_of_burrows_rules(tables: DashboardTables) -> None:
     snapshot = cluster.snapshot()
     # Statuses change with time: all of them are of this moment.
     cluster._computed_at_s = math.inf
-    client = create_app({"prod": cluster}).test_client()
+    client = client_of(create_app({"prod": cluster}))
     reader, at = snapshot.reader, snapshot.at
     groups = {row["group_id"]: row for row in burrow_group_statuses(reader, at=at).to_pylist()}
     rows = burrow_partition_statuses(reader, at=at).to_pylist()
@@ -107,7 +107,7 @@ def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path, grou
         groups=[{"group_id": group_id, "state": "Stable", "member_count": 1}],
         group_offsets=[offset_row(group_id, 7, NOW, "t", partition) for partition in (1, 3)],
     )
-    client = create_app({"prod": Cluster("prod", folder)}).test_client()
+    client = client_of(create_app({"prod": Cluster("prod", folder)}))
     name = quote(group_id, safe="")
     for part in ("", "/lag", "/explanation"):
         json_of(client, f"/api/v1/groups/{name}{part}")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from streaming.api.app import create_app
 from streaming.api.cursors import read_cursor, slice_of, write_cursor
@@ -16,7 +16,7 @@ from streaming.api.events import Event
 from streaming.served.cluster import Cluster
 from streaming.tables.schemas import GROUP_EVENTS
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.browser.html import pages_of
+from tests.support.browser.html import client_of, pages_of
 from tests.support.tables.event_rows import event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -40,8 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def client(folder: str) -> FlaskClient:
-    return create_app({"prod": Cluster("prod", folder)}).test_client()
+def client(folder: str) -> TestClient:
+    return client_of(create_app({"prod": Cluster("prod", folder)}))
 
 
 def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
@@ -51,7 +51,7 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("limit", [1, 3, 13, 14])
 @pytest.mark.parametrize("arguments", [{}, {"group": "g"}, {"event": ["group_emptied"]}])
 def test_pages_of_any_size_are_the_history(
-    client: FlaskClient, folder: str, limit: int, arguments: dict[str, Any]
+    client: TestClient, folder: str, limit: int, arguments: dict[str, Any]
 ) -> None:
     history = CoordinatorTables(folder).events(
         arguments.get("group"), event=arguments.get("event", ())
@@ -62,7 +62,7 @@ def test_pages_of_any_size_are_the_history(
     assert [place for page in collected for place in places(page)] == wanted[::-1]
 
 
-def test_a_period(client: FlaskClient) -> None:
+def test_a_period(client: TestClient) -> None:
     (reset,), (rewind,) = pages_of(client, "events", limit=1, group="h")
     assert (reset["event"], rewind["event"]) == ("offset_reset", "offset_rewind")
     at = rewind["record_timestamp"]
@@ -77,7 +77,7 @@ def test_an_event_has_every_column_of_the_table_but_its_day() -> None:
 def test_no_events(tmp_path: Path) -> None:
     folder = create_tables(tmp_path)
     apply_micro_batch(folder, progress=[{"next_offset": 1}])
-    client = create_app({"prod": Cluster("prod", folder)}).test_client()
+    client = client_of(create_app({"prod": Cluster("prod", folder)}))
     assert list(pages_of(client, "events")) == [[]]
 
 

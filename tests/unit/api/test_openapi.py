@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import pytest
 import schemathesis
-from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -20,9 +19,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
+from starlette.testclient import TestClient
 
-from streaming.api.app import ENDPOINTS
-from tests.support.tables.dashboard_tables import HOSTILE, REWOUND
+from streaming.api.app import ENDPOINTS, create_app
+from streaming.http.access import Access
+from streaming.served.cluster import Cluster
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 
 CHECKS = [
     not_a_server_error,
@@ -40,8 +42,10 @@ FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(Health
 
 
 @pytest.fixture(scope="module")
-def described(client: FlaskClient) -> Any:
-    return schemathesis.openapi.from_wsgi("/api/v1/openapi.json", client.application)
+def described(tables: DashboardTables) -> Any:
+    access = Access("127.0.0.1", allowed_hosts=("testserver",))
+    app = create_app({"prod": Cluster("prod", tables.folder)}, access=access)
+    return schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
@@ -69,8 +73,8 @@ def test_random_requests_about_a_group_that_exists(described: Any, path: str, da
 
 
 @pytest.fixture(scope="module")
-def document(client: FlaskClient) -> Any:
-    return client.get("/api/v1/openapi.json").json
+def document(client: TestClient) -> Any:
+    return client.get("/api/v1/openapi.json").json()
 
 
 def test_every_endpoint_and_field_is_described(document: Any) -> None:

@@ -16,6 +16,7 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS, TABLES
 from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.browser.html import client_of
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
@@ -363,6 +364,6 @@ def test_a_part_that_is_current_exits_with_status_0(tmp_path: Path) -> None:
 
 
 def test_the_page_says_so_on_each_page(first_load: str) -> None:
-    page = create_app({"prod": first_load}).test_client().get("/c/prod/").text
+    page = client_of(create_app({"prod": first_load})).get("/c/prod/").text
 
     assert "Loading: 0 of 4 log partitions are current;" in page

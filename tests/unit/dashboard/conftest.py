@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.dashboard.app import create_app
-from streaming.dashboard.queries import PROCESSES
 from streaming.views.sql.processes import SqlProcesses
 from streaming.views.sql.slots import Slots
+from tests.support.browser.html import client_of
 from tests.support.tables.dashboard_tables import DashboardTables
 from tests.support.tables.demo_incidents import END, create_demo_tables
 from tests.support.tables.held_moment import held_at
@@ -29,18 +29,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield tables
 
 
-def page_over(folder: str) -> FlaskClient:
+def page_over(folder: str) -> TestClient:
     app = create_app({"prod": folder})
     # Each query in a process of its own is for `test_dashboard_limits.py`: starting takes a second.
-    app.extensions[PROCESSES] = SqlProcesses(Slots("queries", 2), [folder], is_reused=True)
-    return app.test_client()
+    app.state.sql_processes = SqlProcesses(Slots("queries", 2), [folder], is_reused=True)
+    return client_of(app)
 
 
 @pytest.fixture(scope="session")
-def client(tables: DashboardTables) -> FlaskClient:
+def client(tables: DashboardTables) -> TestClient:
     return page_over(tables.folder)
 
 
 @pytest.fixture(scope="session")
-def demo_client(demo: str) -> FlaskClient:
+def demo_client(demo: str) -> TestClient:
     return page_over(demo)

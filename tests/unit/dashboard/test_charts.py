@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.dashboard.app import create_app
-from streaming.dashboard.moments import moment_text
 from streaming.dashboard.period import around
+from streaming.dashboard.request import moment_text
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from tests.support.browser.html import json_of
+from tests.support.browser.html import client_of, json_of
 from tests.support.tables.dashboard_tables import REWOUND, DashboardTables
 from tests.support.tables.demo_incidents import END
 from tests.support.tables.status_tables import NOW, create_status_tables
@@ -25,11 +25,11 @@ START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 STEP = timedelta(seconds=160)
 
 
-def chart_of(client: FlaskClient, path: str, status: int = 200, /, **arguments: str) -> Any:
+def chart_of(client: TestClient, path: str, status: int = 200, /, **arguments: str) -> Any:
     return json_of(client, f"/c/prod/group/{path}", status, **{"group": REWOUND, **arguments})
 
 
-def test_the_charts_of_a_group(client: FlaskClient, tables: DashboardTables) -> None:
+def test_the_charts_of_a_group(client: TestClient, tables: DashboardTables) -> None:
     # As of the last micro-batch: no look before that falls between it and the one before.
     at = tables.after.isoformat()
     chart = chart_of(client, "chart", span="1h", at=at)
@@ -58,7 +58,7 @@ def test_the_charts_of_a_group(client: FlaskClient, tables: DashboardTables) -> 
 def test_the_statuses_of_a_group(tmp_path: Path) -> None:
     """As `run` recorded them; where it did not evaluate, they are not known."""
     folder = create_status_tables(tmp_path)
-    client = create_app({"prod": folder}).test_client()
+    client = client_of(create_app({"prod": folder}))
 
     def statuses() -> Any:
         until = moment_text(NOW + timedelta(minutes=7))
@@ -71,7 +71,7 @@ def test_the_statuses_of_a_group(tmp_path: Path) -> None:
     for seconds in range(0, 401, 100):
         evaluation = Evaluation.of(TableReader(folder), at=NOW + timedelta(seconds=seconds))
         kept.keep(evaluation)
-    client = create_app({"prod": folder}).test_client()
+    client = client_of(create_app({"prod": folder}))
     answer = statuses()
     assert [(period["status"], period["level"]) for period in answer["periods"]] == [
         ("not known", "none"),
@@ -100,7 +100,7 @@ def test_the_statuses_of_a_group(tmp_path: Path) -> None:
     ],
 )
 def test_heavy_events_and_few_rebalances_have_marks(
-    demo_client: FlaskClient, group: str, minutes: int, marks: list[tuple[str, int]], more: int
+    demo_client: TestClient, group: str, minutes: int, marks: list[tuple[str, int]], more: int
 ) -> None:
     since = (END - timedelta(minutes=minutes)).isoformat()
     chart = chart_of(demo_client, "chart", group=group, since=since, until=END.isoformat())

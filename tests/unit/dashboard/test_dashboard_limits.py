@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
-from flask import Flask
+from starlette.applications import Starlette
 
 from streaming.dashboard import queries
 from streaming.dashboard.app import create_app
@@ -26,6 +26,7 @@ from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
 from tests.support.brokers.processes import children, is_there
+from tests.support.browser.html import client_of
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import GROUPS, DashboardTables
@@ -38,7 +39,7 @@ HOSTILE_QUERIES = (
 
 
 def require_room_beside(
-    app: Flask, asked: list[str], taken: int, refusal: str, end: Callable[[], None]
+    app: Starlette, asked: list[str], taken: int, refusal: str, end: Callable[[], None]
 ) -> None:
     """Ask eight times for costly pages: `taken` are computed until `end`, and others answered."""
     with serving(app) as address, ThreadPoolExecutor(8) as pool:
@@ -71,9 +72,7 @@ def test_hostile_queries_hold_up_no_page(
     app = create_app({"prod": tables.folder})
     asked = [f"sql?{urlencode({'query': query})}" for query in HOSTILE_QUERIES]
     refusal = "queries: at most 3 are computed at once"
-    require_room_beside(
-        app, asked, queries.AT_ONCE, refusal, app.extensions[queries.PROCESSES].close
-    )
+    require_room_beside(app, asked, queries.AT_ONCE, refusal, app.state.sql_processes.close)
     assert children() == before
 
 
@@ -95,7 +94,7 @@ def test_pages_of_the_past_hold_up_no_other(
     ]
     refusal = "costly answers: at most 2 are computed at once"
     require_room_beside(app, asked, COSTLY_AT_ONCE + MAX_WAITING, refusal, go_on.set)
-    app.extensions[queries.PROCESSES].close()
+    app.state.sql_processes.close()
 
 
 def test_sql_of_the_past_computes_nothing_here(
@@ -104,9 +103,9 @@ def test_sql_of_the_past_computes_nothing_here(
     app = create_app({"prod": tables.folder})
     monkeypatch.setattr(Snapshot, "lags", property(lambda _: pytest.fail("computed here")))
     asked = {"at": tables.before.isoformat(), "query": "SELECT count(*) FROM group_status"}
-    page = app.test_client().get(f"/c/prod/sql?{urlencode(asked)}")
+    page = client_of(app).get(f"/c/prod/sql?{urlencode(asked)}")
     assert f'<td class="number">{GROUPS + 2}</td>' in page.text
-    app.extensions[queries.PROCESSES].close()
+    app.state.sql_processes.close()
 
 
 def test_ctrl_c_ends_it_with_the_queries_it_answers(

@@ -9,14 +9,14 @@ from pathlib import Path
 from urllib.parse import unquote_plus
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from coordinator_state.insight.lag import NO_START_OFFSET
 from streaming.dashboard.app import create_app
 from streaming.tables.reader import TableReader
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
-from tests.support.browser.html import page_of, part_of, rows_of, text_of
+from tests.support.browser.html import client_of, page_of, part_of, rows_of, text_of
 from tests.support.tables.held_moment import held_at
 from tests.support.tables.share_tables import GROUP, TOPIC, create_share_tables, share_partition
 from tests.support.tables.tabbed_tables import (
@@ -39,16 +39,16 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def client(tables: str) -> FlaskClient:
-    return create_app({"prod": tables}).test_client()
+def client(tables: str) -> TestClient:
+    return client_of(create_app({"prod": tables}))
 
 
-def page(client: FlaskClient, group: str, path: str = "group", /, **arguments: str) -> str:
+def page(client: TestClient, group: str, path: str = "group", /, **arguments: str) -> str:
     """A page of a group."""
     return page_of(client, path, group=group, **arguments)
 
 
-def tabs(client: FlaskClient, group: str, **arguments: str) -> list[str]:
+def tabs(client: TestClient, group: str, **arguments: str) -> list[str]:
     """The labels of the tabs; the chosen one begins with a star."""
     shown = part_of(page(client, group, "group", **arguments), '<nav id="tables"', "</nav>")
     return [
@@ -70,14 +70,12 @@ def tabs(client: FlaskClient, group: str, **arguments: str) -> list[str]:
         (GONE, ["*Events", "Raw records"]),
     ],
 )
-def test_each_type_of_group_has_its_tabs(
-    client: FlaskClient, group: str, labels: list[str]
-) -> None:
+def test_each_type_of_group_has_its_tabs(client: TestClient, group: str, labels: list[str]) -> None:
     assert tabs(client, group) == labels
     assert tabs(client, group, tab="nonsense") == labels
 
 
-def test_only_the_chosen_table_is_sent(client: FlaskClient) -> None:
+def test_only_the_chosen_table_is_sent(client: TestClient) -> None:
     for tab in ("partitions", "members", "events"):
         html = page(client, BILLING, "group", tab=tab, span="15m", sort="lag", fragment="x")
         sections = re.findall('<section[^>]* aria-labelledby="(.*?)"', html)
@@ -89,7 +87,7 @@ def test_only_the_chosen_table_is_sent(client: FlaskClient) -> None:
     assert f"group={BILLING}&tab=partitions&sort=lag&topic=invoices#tables" in sorted_page
 
 
-def test_the_lag_of_each_topic_and_member(client: FlaskClient) -> None:
+def test_the_lag_of_each_topic_and_member(client: TestClient) -> None:
     html = page(client, BILLING)
     assert re.search(r'<dt>Trend</dt><dd><span class="(trend \w+|none)"', html)
     topics, members = rows_of(html, "By topic"), rows_of(html, "By member")
@@ -106,7 +104,7 @@ def test_the_lag_of_each_topic_and_member(client: FlaskClient) -> None:
     assert f"tab=partitions&member={CONSUMERS[1]}#tables" in html
 
 
-def test_partitions_of_a_topic_and_of_a_member(client: FlaskClient) -> None:
+def test_partitions_of_a_topic_and_of_a_member(client: TestClient) -> None:
     member = CONSUMERS[1]
     for filters, partitions in (
         ({"topic": "refunds"}, ["refunds:0", "refunds:1"]),
@@ -123,7 +121,7 @@ def test_partitions_of_a_topic_and_of_a_member(client: FlaskClient) -> None:
     assert "No partition matches." in page(client, BILLING, "group", topic="nothing")
 
 
-def test_tasks_of_a_streams_group(client: FlaskClient) -> None:
+def test_tasks_of_a_streams_group(client: TestClient) -> None:
     html = page(client, PIPELINE, "group", tab="tasks")
     (subtopology,) = rows_of(html, "Topology")
     assert subtopology == [
@@ -140,7 +138,7 @@ def test_tasks_of_a_streams_group(client: FlaskClient) -> None:
     assert "active 0_0" in page(client, PIPELINE, "group", tab="members")
 
 
-def test_workers_and_connectors_of_kafka_connect(client: FlaskClient) -> None:
+def test_workers_and_connectors_of_kafka_connect(client: TestClient) -> None:
     html = page(client, WORKERS)
     (connector,) = rows_of(html, "Connectors")
     assert connector == ["sink", "biller-w1", "1 on biller-w1", SINK]
@@ -153,7 +151,7 @@ def test_workers_and_connectors_of_kafka_connect(client: FlaskClient) -> None:
     assert "<dt>Connector</dt>" not in html
 
 
-def test_transactions_that_are_open_and_that_ended(client: FlaskClient) -> None:
+def test_transactions_that_are_open_and_that_ended(client: TestClient) -> None:
     html = page(client, LEDGER, "group", tab="transactions")
     pending = rows_of(html, "Pending offsets")[0]
     assert pending[0].endswith("producer 9, epoch 2")
@@ -167,7 +165,7 @@ def test_transactions_that_are_open_and_that_ended(client: FlaskClient) -> None:
     assert "No transaction with offsets" in page(client, BILLING, "group/transactions")
 
 
-def test_raw_records_newest_first(client: FlaskClient) -> None:
+def test_raw_records_newest_first(client: TestClient) -> None:
     records = rows_of(page(client, BILLING, "group/records"), "Raw records")
     assert [row[2] for row in records] == [*["OffsetCommit"] * 6, "GroupMetadata"]
     assert records[0][3] == '{"group": "billing", "topic": "refunds", "partition": 1}'
@@ -180,7 +178,7 @@ def test_raw_records_newest_first(client: FlaskClient) -> None:
     assert "no record of the group in this period" in nothing
 
 
-def test_a_record_is_shown_whole(client: FlaskClient) -> None:
+def test_a_record_is_shown_whole(client: TestClient) -> None:
     html = page(client, BILLING, "group/records")
     links = re.findall('<a href="/c/prod/(group/record[?][^"]*)" title="The whole', html)
     metadata = page_of(client, links[-1])
@@ -206,7 +204,7 @@ def test_the_page_of_a_share_group(tmp_path: Path) -> None:
         share_partition(0, 0, at=now, partition=2, topic=None, topic_id="unnamed"),
     ]
     tables = create_share_tables(tmp_path / "tables", now, partitions)
-    client = create_app({"prod": tables}).test_client()
+    client = client_of(create_app({"prod": tables}))
     html = page(client, GROUP, "group", sort="-committed_offset")
     assert "Start offsets and lag by partition" in html
     assert '<td class="number">60</td>' in html
@@ -227,7 +225,7 @@ def test_the_page_of_a_share_group(tmp_path: Path) -> None:
     assert last[0] == "unnamed"
 
 
-def test_events_are_of_the_period_of_the_address(client: FlaskClient) -> None:
+def test_events_are_of_the_period_of_the_address(client: TestClient) -> None:
     every = rows_of(page(client, BILLING, "group", tab="events"), "Events")
     assert every != [["No events."]]
     within = page(client, BILLING, "group", tab="events", span="15m")
@@ -248,7 +246,7 @@ def test_events_are_of_the_period_of_the_address(client: FlaskClient) -> None:
     ],
 )
 def test_each_table_has_its_query(
-    client: FlaskClient, tables: str, group: str, path: str, tab: str, counts: list[int]
+    client: TestClient, tables: str, group: str, path: str, tab: str, counts: list[int]
 ) -> None:
     html = page(client, group, path, tab=tab)
     queries = re.findall('href="/c/prod/sql[?]query=([^"&]*)" aria-label="SQL of', html)

@@ -10,11 +10,12 @@ from datetime import datetime, timedelta, timezone
 from html import unescape
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlencode
 
 import pytest
-from flask import Flask, template_rendered
-from flask.testing import FlaskClient
+from jinja2 import Template
+from starlette.testclient import TestClient
 
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
@@ -23,21 +24,24 @@ from streaming.lag.topic_loads import topic_loads
 from streaming.served import lists
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.browser.html import text_of
+from tests.support.browser.html import client_of, text_of
 from tests.support.tables.dashboard_tables import HOSTILE, MEMBER, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 Row = dict[str, Any]
 
 
-def shown(client: FlaskClient, page: str, **arguments: Any) -> tuple[str, Row]:
+def shown(client: TestClient, page: str, **arguments: Any) -> tuple[str, Row]:
     """A page, and the variables of its template."""
     contexts: list[Row] = []
 
-    def note(_app: Flask, context: Row, **_: Any) -> None:
-        contexts.append(dict(context))
+    render = Template.render
 
-    with template_rendered.connected_to(note, client.application):
+    def note(template: Template, values: Row) -> str:
+        contexts.append(values)
+        return render(template, values)
+
+    with patch.object(Template, "render", note):
         answer = client.get(f"/c/prod/{page}?{urlencode(arguments, doseq=True)}")
     assert answer.status_code == 200, answer.text
     return answer.text, contexts[0]
@@ -49,16 +53,16 @@ def links_of(page: str, label: str, name: str = "JSON") -> list[str]:
     return [unescape(link) for link in links]
 
 
-def rows_of(client: FlaskClient, page: str, label: str) -> list[Row]:
+def rows_of(client: TestClient, page: str, label: str) -> list[Row]:
     """The rows of the JSON file of a table."""
     (link,) = links_of(page, label)
     return rows_at(client, link)
 
 
-def rows_at(client: FlaskClient, link: str) -> list[Row]:
-    answer = client.get(link, buffered=True)
+def rows_at(client: TestClient, link: str) -> list[Row]:
+    answer = client.get(link)
     assert answer.status_code == 200, answer.text
-    assert answer.content_type == "application/x-ndjson; charset=utf-8"
+    assert answer.headers["Content-Type"] == "application/x-ndjson; charset=utf-8"
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
@@ -82,7 +86,7 @@ def values(rows: Any, *names: str) -> list[tuple[Any, ...]]:
     ],
 )
 def test_the_groups_of_all_pages_of_a_table(
-    client: FlaskClient, tables: DashboardTables, page: str, arguments: dict[str, Any]
+    client: TestClient, tables: DashboardTables, page: str, arguments: dict[str, Any]
 ) -> None:
     html, of = shown(client, page, at=tables.after.isoformat(), **arguments)
     in_file, rows = rows_of(client, html, "groups"), of["groups"].rows
@@ -123,7 +127,7 @@ PROGRESS = "log_partition state next_offset behind records_read unaccounted"
     ],
 )
 def test_the_file_of_a_table_has_its_rows(
-    client: FlaskClient,
+    client: TestClient,
     tables: DashboardTables,
     page: str,
     arguments: dict[str, str],
@@ -141,13 +145,13 @@ def test_the_file_of_a_table_has_its_rows(
     [("", [100]), ("offset_rewind", [100]), ("rebalance,offset_reset", [])],
 )
 def test_the_file_of_events_has_those_of_the_filter(
-    client: FlaskClient, event: str, offsets_after: list[int]
+    client: TestClient, event: str, offsets_after: list[int]
 ) -> None:
     page, _ = shown(client, "group", group=REWOUND, tab="events", event=event)
     assert [row["offset_after"] for row in rows_of(client, page, "events")] == offsets_after
 
 
-def test_the_file_of_transactions_has_a_row_for_each_offset(client: FlaskClient) -> None:
+def test_the_file_of_transactions_has_a_row_for_each_offset(client: TestClient) -> None:
     page, of = shown(client, "transactions")
     (row,) = rows_of(client, page, "pending offsets")
     (pending,) = of["snapshot"].transactions
@@ -159,7 +163,7 @@ def test_the_file_of_transactions_has_a_row_for_each_offset(client: FlaskClient)
 
 
 def test_two_moments_give_the_changes_between_them(
-    client: FlaskClient, tables: DashboardTables
+    client: TestClient, tables: DashboardTables
 ) -> None:
     since, until = tables.before.isoformat(), tables.after.isoformat()
     for group in ("", REWOUND):
@@ -199,7 +203,7 @@ def test_the_file_of_alerts_has_every_alert(tmp_path: Path, tables: DashboardTab
         for number, state in enumerate(states)
     ]
     write_alerts(open_alerts(folder), {alert.key: alert for alert in alerts})
-    client = create_app({"prod": folder}).test_client()
+    client = client_of(create_app({"prod": folder}))
     page, of = shown(client, "alerts")
     names = ("rule", "group_id", "topic", "partition", "state", "reason")
     assert values(rows_of(client, page, "alerts"), *names) == values(of["alerts"], *names)

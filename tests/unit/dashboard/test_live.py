@@ -20,6 +20,7 @@ from streaming.dashboard.app import create_app, serving_page
 from streaming.http import streams
 from streaming.served.watch import Watch
 from streaming.tables import delta
+from tests.support.browser.html import client_of
 from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables, set_back
 
@@ -114,7 +115,7 @@ def test_open_streams_do_not_hold_up_the_end(tables: DashboardTables, opened: Ex
 
 
 def test_the_past_has_no_stream(tables: DashboardTables) -> None:
-    client = create_app({"prod": tables.folder}).test_client()
+    client = client_of(create_app({"prod": tables.folder}))
     for address in (f"/c/prod/live?{urlencode({'at': tables.after.isoformat()})}", "/c/nope/live"):
         assert client.get(address).status_code == 404
 
@@ -149,6 +150,6 @@ def test_a_change_during_a_read_makes_the_page_old(
 
     monkeypatch.setattr(delta, "open_version", opened_slowly)
     app = create_app({"prod": tables.folder})
-    page = app.test_client().get("/c/prod/").text
+    page = client_of(app).get("/c/prod/").text
     read_at = re.findall(r'data-read-at="(\d+)"', page)[0]
     assert int(read_at) / 1000 < changed[0] < watch.changed_at(0).timestamp()

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.api.app import create_app as create_api
 from streaming.dashboard.app import create_app
 from streaming.served.cluster import Cluster
+from tests.support.browser.html import client_of
 from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -58,10 +59,10 @@ def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
 )
 def test_every_page_answers(tmp_path: Path, partition: int, committed_offset: int) -> None:
     tables = tables_with(tmp_path / "tables", partition, committed_offset)
-    page: FlaskClient = create_app({"prod": tables}).test_client()
+    page: TestClient = client_of(create_app({"prod": tables}))
     for path in PAGES:
         answer = page.get(f"/c/prod/{path}")
         assert answer.status_code == 200, (path, answer.text)
-    api = create_api({"prod": Cluster("prod", tables)}).test_client()
+    api = client_of(create_api({"prod": Cluster("prod", tables)}))
     for path in ("groups/odd/lag", "groups/odd/explanation", "topics/t/groups"):
         assert api.get(f"/api/v1/{path}").status_code == 200, path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.dashboard.app import create_app
 from streaming.dashboard.tables_of_rows import RowsPage, rows_page
@@ -20,7 +20,7 @@ from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.text import printable
-from tests.support.browser.html import page_of, part_of, rows_of, text_of
+from tests.support.browser.html import client_of, page_of, part_of, rows_of, text_of
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.held_moment import held_at
@@ -111,14 +111,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def app(folder: str) -> FlaskClient:
-    return create_app({"prod": folder}).test_client()
+def app(folder: str) -> TestClient:
+    return client_of(create_app({"prod": folder}))
 
 
 @pytest.fixture
-def client(app: FlaskClient) -> FlaskClient:
+def client(app: TestClient) -> TestClient:
     """A browser without cookies."""
-    return app.application.test_client()
+    return client_of(app.app)
 
 
 def groups_of(page: str) -> list[str]:
@@ -132,7 +132,7 @@ def heads_of(page: str) -> list[str]:
 
 def tiles_of(folder: str) -> dict[str, tuple[str, str]]:
     """The colour and the value of each tile by its caption."""
-    page = page_of(create_app({"prod": folder}).test_client(), "")
+    page = page_of(client_of(create_app({"prod": folder})), "")
     tiles = re.findall(
         r'<li class="(\w*)">(?:<a [^>]*>)?<b>(.*?)</b> ([\w ]+)',
         part_of(page, '<ul class="tiles">', "</ul>"),
@@ -174,16 +174,14 @@ def test_tiles_have_the_colour_of_their_value(
         ("status=nothing", []),
     ],
 )
-def test_the_address_filters_and_sorts(
-    client: FlaskClient, address: str, groups: list[str]
-) -> None:
+def test_the_address_filters_and_sorts(client: TestClient, address: str, groups: list[str]) -> None:
     assert groups_of(page_of(client, f"?{address}")) == groups
 
 
 def test_groups_in_trouble_come_first_and_odd_addresses_select_nothing_else(
     tables: DashboardTables,
 ) -> None:
-    client = create_app({"prod": tables.folder}).test_client()
+    client = client_of(create_app({"prod": tables.folder}))
     for odd in ("", "page=x", "page=99", f"page={'9' * 5000}", "sort=-", "endpoint=x&_method=POST"):
         page = page_of(client, f"?{odd}")
         assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
@@ -195,7 +193,7 @@ def test_groups_in_trouble_come_first_and_odd_addresses_select_nothing_else(
     assert "No group matches." in page_of(client, "", search="nobody")
 
 
-def test_each_active_filter_can_be_removed(client: FlaskClient) -> None:
+def test_each_active_filter_can_be_removed(client: TestClient) -> None:
     page = page_of(client, "?status=OK&status=STALL&topic=ord&sort=lag&page=2")
     chips = part_of(page, '<ul class="chips"', "</ul>")
     links = {
@@ -210,20 +208,20 @@ def test_each_active_filter_can_be_removed(client: FlaskClient) -> None:
     }
 
 
-def test_statuses_are_counted_under_the_other_filters(client: FlaskClient) -> None:
+def test_statuses_are_counted_under_the_other_filters(client: TestClient) -> None:
     page = page_of(client, "", topic="invoices", status="WARN")
     counts = part_of(page, '<ul class="counts"', "</ul>")
     assert re.findall(r'href="([^"]*)"', counts) == ["/c/prod/?topic=invoices&status=OK"]
     assert groups_of(page) == []
 
 
-def test_chosen_columns_are_kept_for_the_next_visit(client: FlaskClient) -> None:
+def test_chosen_columns_are_kept_for_the_next_visit(client: TestClient) -> None:
     assert "Members" in heads_of(page_of(client, ""))
     answer = client.get("/c/prod/?columns=&columns=lag&columns=trend&columns=password")
-    (cookie,) = answer.headers.getlist("Set-Cookie")
+    (cookie,) = answer.headers.get_list("Set-Cookie")
     assert "columns=lag.trend;" in cookie
     assert "HttpOnly" in cookie
-    assert "SameSite=Lax" in cookie
+    assert "SameSite=lax" in cookie
     for page in (answer.text, page_of(client, "")):
         assert heads_of(page)[-2:] == ["Lag", "Trend"]
         assert "Members" not in heads_of(page)
@@ -234,7 +232,7 @@ def test_chosen_columns_are_kept_for_the_next_visit(client: FlaskClient) -> None
     assert "Lag" not in heads_of(page_of(client, ""))
 
 
-def test_trends_are_words_and_sparklines_those_of_the_shown_page(client: FlaskClient) -> None:
+def test_trends_are_words_and_sparklines_those_of_the_shown_page(client: TestClient) -> None:
     page = page_of(client, "", search="orders", columns="trend")
     # The arrow is for the eye only.
     assert [row[-1] for row in rows_of(page, "groups")] == [
@@ -256,7 +254,7 @@ def test_trends_are_words_and_sparklines_those_of_the_shown_page(client: FlaskCl
     assert heights[-1] < heights[0]
 
 
-def test_groups_are_compared_on_one_scale(client: FlaskClient) -> None:
+def test_groups_are_compared_on_one_scale(client: TestClient) -> None:
     page = page_of(client, f"compare?group={GROWING}&group={STEADY}&group=nobody&group={NEW}")
     heads = re.findall(r'<th scope="col"><a [^>]*>([^<]*)<', page)
     assert heads == [GROWING, STEADY, NEW]
@@ -271,7 +269,7 @@ def test_groups_are_compared_on_one_scale(client: FlaskClient) -> None:
 
 def test_several_clusters_have_totals_and_one_search(folder: str, tmp_path: Path) -> None:
     clusters = {"prod": folder, "stage": folder, "gone": str(tmp_path / "gone")}
-    several = create_app(clusters).test_client()
+    several = client_of(create_app(clusters))
     page = unescape(several.get("/").text)
     for tile in ("<b>2 of 3</b> clusters", "<b>8</b> groups", "<b>94,000</b> records behind"):
         assert tile in page
@@ -300,7 +298,7 @@ def test_the_worst_groups_of_several_clusters_have_the_greatest_lags(
     rows = pa.Table.from_pylist(statuses, GROUP_STATUS_ROW)
     snapshot.__dict__["evaluation"] = Evaluation(snapshot.at, snapshot.status_rules, rows, lags)
     monkeypatch.setattr(Cluster, "snapshot", lambda *_: snapshot)
-    page = create_app({"prod": folder, "stage": folder}).test_client().get("/").text
+    page = client_of(create_app({"prod": folder, "stage": folder})).get("/").text
     worst = part_of(page, '<table id="worst-groups">', "</table>")
     groups = re.findall(r"group=(g\d\d)", worst)
     assert groups == [f"g{n}" for n in (19, 19, 18, 18, 17, 17, 16, 16, 15, 15)]
@@ -310,7 +308,7 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
     folder = create_tables(tmp_path / "tables")
     groups: list[Row] = [{"group_id": "", "state": "Empty", "member_count": 0}]
     apply_micro_batch(folder, progress=[{}], groups=groups)
-    client = create_app({"prod": folder}).test_client()
+    client = client_of(create_app({"prod": folder}))
     assert 'value="" form="compare" aria-label="Compare (empty)"' in page_of(client, "")
     assert '<span class="none">(empty)</span>' in page_of(client, "group", group="")
 

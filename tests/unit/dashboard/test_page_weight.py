@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from datetime import datetime, timedelta, timezone
 from urllib.parse import urlencode
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.dashboard.app import create_app
 from streaming.dashboard.topic_matrix import MAX_CELLS
-from tests.support.browser.html import page_of, part_of
+from tests.support.browser.html import client_of, page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
@@ -61,7 +60,7 @@ def members_of(name: str, members: list[str], places: list[tuple[str, int]]) -> 
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """The page of 3,000 groups that read one topic, one of them all its partitions; and `HUGE`."""
     folder = create_tables(
         tmp_path_factory.mktemp("large") / "tables", log_partitions=str(LOG_PARTITIONS)
@@ -114,29 +113,29 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
         sample(now - timedelta(seconds=ago), 1_000, *place) for ago in (60, 0) for place in places
     ]
     write_rows(folder, "log_offsets", samples)
-    return create_app({"prod": folder}).test_client()
+    return client_of(create_app({"prod": folder}))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
-def test_no_page_is_heavy(client: FlaskClient, page: str) -> None:
+def test_no_page_is_heavy(client: TestClient, page: str) -> None:
     answer = client.get(f"/c/prod/{page}")
     assert answer.status_code == 200
-    assert len(answer.data) < MOST_BYTES or page.startswith("sql?")
+    assert len(answer.content) < MOST_BYTES or page.startswith("sql?")
     files = re.findall(r'(?:href|src)="(/static/[^"]+)"', answer.text)
     bytes_sent = 0
     for address in (f"/c/prod/{page}", *files):
-        answer = client.get(address, headers={"Accept-Encoding": "gzip"}, buffered=True)
+        answer = client.get(address, headers={"Accept-Encoding": "gzip"})
         assert answer.status_code == 200
-        bytes_sent += len(answer.data)
+        bytes_sent += answer.num_bytes_downloaded
     assert bytes_sent < MOST_BYTES_SENT
 
 
 @pytest.mark.parametrize(("path", "tab"), PAGES_OF_HUGE)
-def test_no_page_of_a_huge_group_is_heavy(client: FlaskClient, path: str, tab: str) -> None:
+def test_no_page_of_a_huge_group_is_heavy(client: TestClient, path: str, tab: str) -> None:
     answer = client.get(f"/c/prod/{path}?{urlencode({'group': HUGE, 'tab': tab})}")
     assert answer.status_code == 200
-    assert len(answer.data) < MOST_BYTES
+    assert len(answer.content) < MOST_BYTES
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_no_page_of_a_huge_group_is_heavy(client: FlaskClient, path: str, tab: s
     ],
 )
 def test_a_matrix_has_at_most_64_partitions(
-    client: FlaskClient, first: str, range_: tuple[int, int]
+    client: TestClient, first: str, range_: tuple[int, int]
 ) -> None:
     shown = page_of(client, "topic", topic=TOPIC, first=first)
     headings = part_of(shown, '"matrix">', "</tr>")
@@ -164,20 +163,20 @@ def test_a_matrix_has_at_most_64_partitions(
     assert 0 < len(re.findall(r'<td class="\w+" title=', shown)) <= MAX_CELLS
 
 
-def test_a_matrix_has_partitions_without_samples_or_commits(client: FlaskClient) -> None:
+def test_a_matrix_has_partitions_without_samples_or_commits(client: TestClient) -> None:
     shown = page_of(client, "topic", topic=TOPICS_OF_HUGE[-1])
     assert shown.count('title="assigned, nothing committed; lag unknown"') == 1
     assert "the log was not sampled yet; committed 1; owner" in shown
 
 
-def test_static_files_are_kept_as_long_as_they_are_the_same(client: FlaskClient) -> None:
+def test_static_files_are_kept_as_long_as_they_are_the_same(client: TestClient) -> None:
     overview = client.get("/c/prod/")
     assert overview.headers["Cache-Control"] == "no-store"
     address = re.findall(r'"(/static/page.css[^"]+)"', overview.text)[0]
     forever = "public, max-age=31536000, immutable"
-    assert client.get(address, buffered=True).headers["Cache-Control"] == forever
+    assert client.get(address).headers["Cache-Control"] == forever
     for other in ("/static/page.css", f"{address[:-1]}x"):
-        assert client.get(other, buffered=True).headers["Cache-Control"] == "no-cache"
+        assert client.get(other).headers["Cache-Control"] == "no-cache"
     assert client.get("/static/nothing.css").status_code == 404
     # Only pages with charts load their script.
     group = client.get(f"/c/prod/group?group={LARGE}").text
@@ -186,25 +185,26 @@ def test_static_files_are_kept_as_long_as_they_are_the_same(client: FlaskClient)
 
 
 @pytest.mark.parametrize("address", ["/c/prod/", "/static/page.css"])
-def test_text_is_compressed_if_the_client_accepts_it(client: FlaskClient, address: str) -> None:
-    plain = client.get(address, buffered=True)
-    small = client.get(address, headers={"Accept-Encoding": "br, gzip"}, buffered=True)
+def test_text_is_compressed_if_the_client_accepts_it(client: TestClient, address: str) -> None:
+    plain = client.get(address)
+    small = client.get(address, headers={"Accept-Encoding": "br, gzip"})
     assert "Content-Encoding" not in plain.headers
     assert small.headers["Content-Encoding"] == "gzip"
-    assert int(small.headers["Content-Length"]) == len(small.data) < len(plain.data) / 2
+    sent_bytes = small.num_bytes_downloaded
+    assert int(small.headers["Content-Length"]) == sent_bytes < len(plain.content) / 2
     assert plain.headers["Vary"] == small.headers["Vary"] == "Accept-Encoding"
-    refused = client.get(address, headers={"Accept-Encoding": "gzip;q=0"}, buffered=True)
+    refused = client.get(address, headers={"Accept-Encoding": "gzip;q=0"})
     assert "Content-Encoding" not in refused.headers
     if address == "/static/page.css":
-        assert gzip.decompress(small.data) == plain.data
+        assert small.content == plain.content
         again = {"Accept-Encoding": "gzip", "If-None-Match": small.headers["ETag"]}
-        assert client.get(address, headers=again, buffered=True).status_code == 304
+        assert client.get(address, headers=again).status_code == 304
 
 
-def test_small_and_binary_answers_are_not_compressed(client: FlaskClient) -> None:
+def test_small_and_binary_answers_are_not_compressed(client: TestClient) -> None:
     accepts = {"Accept-Encoding": "gzip"}
     for address in ("/static/icon.svg", "/c/prod/sql?query=SELECT+1&format=parquet"):
-        answer = client.get(address, headers=accepts, buffered=True)
+        answer = client.get(address, headers=accepts)
         assert answer.status_code == 200
         assert "Content-Encoding" not in answer.headers
     assert client.get("/", headers=accepts).status_code == 302

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
+from starlette.testclient import TestClient
 
 from streaming.views.questions import QUESTIONS
 from tests.support.browser.html import page_of
@@ -16,12 +16,11 @@ from tests.support.browser.html import page_of
 WIDE = ", ".join(f"range AS c{number}" for number in range(500))
 
 
-def file_of(client: FlaskClient, query: str, form: str) -> TestResponse:
-    # The file is closed as a server does it.
-    return client.get("/c/prod/sql", query_string={"query": query, "format": form}, buffered=True)
+def file_of(client: TestClient, query: str, form: str) -> Any:
+    return client.get("/c/prod/sql", params={"query": query, "format": form})
 
 
-def test_examples_are_on_the_page_and_are_answered(client: FlaskClient) -> None:
+def test_examples_are_on_the_page_and_are_answered(client: TestClient) -> None:
     page = page_of(client, "sql")
     texts = [question.text for question in QUESTIONS]
     assert [text for text in texts if f">{text}</a>" not in page] == []
@@ -30,19 +29,19 @@ def test_examples_are_on_the_page_and_are_answered(client: FlaskClient) -> None:
     assert "<caption>" in answer
 
 
-def test_an_answer_is_a_table_or_a_file(client: FlaskClient) -> None:
+def test_an_answer_is_a_table_or_a_file(client: TestClient) -> None:
     select = "SELECT 'payments' AS group_id"
     assert "<td>payments</td>" in page_of(client, "sql", query=select)
     csv = file_of(client, select, "csv")
     assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
     assert csv.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert csv.text == "group_id\r\npayments\r\n"
-    assert csv.headers["Content-Length"] == str(len(csv.data))
+    assert csv.headers["Content-Length"] == str(len(csv.content))
     parquet = file_of(client, select, "parquet")
-    assert pq.read_table(io.BytesIO(parquet.data)).to_pylist() == [{"group_id": "payments"}]
+    assert pq.read_table(io.BytesIO(parquet.content)).to_pylist() == [{"group_id": "payments"}]
 
 
-def test_a_spreadsheet_computes_no_formulas(client: FlaskClient) -> None:
+def test_a_spreadsheet_computes_no_formulas(client: TestClient) -> None:
     formulas = "SELECT '=1+1' AS \"@a\", -1 AS b, '-1' AS c"
     assert file_of(client, formulas, "csv").text == "@a,b,c\r\n=1+1,-1,-1\r\n"
     safe = file_of(client, formulas, "spreadsheet")
@@ -67,7 +66,7 @@ def test_a_spreadsheet_computes_no_formulas(client: FlaskClient) -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_an_answer_on_the_page(client: FlaskClient, select: str, shown: str) -> None:
+def test_an_answer_on_the_page(client: TestClient, select: str, shown: str) -> None:
     assert shown in page_of(client, "sql", query=select)
 
 
@@ -81,9 +80,7 @@ def test_an_answer_on_the_page(client: FlaskClient, select: str, shown: str) -> 
         ("FROM nothing", "Table with name nothing does not exist!"),
     ],
 )
-def test_an_error_is_on_the_page_and_is_no_file(
-    client: FlaskClient, query: str, error: str
-) -> None:
+def test_an_error_is_on_the_page_and_is_no_file(client: TestClient, query: str, error: str) -> None:
     page = page_of(client, "sql", query=query)
     assert re.search(rf'role="alert">[^<]*{error}', page)
     # A program that downloads a file does not get a page with status 200.

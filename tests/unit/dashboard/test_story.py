@@ -7,8 +7,8 @@ from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from flask.testing import FlaskClient
 from markdown_it import MarkdownIt
+from starlette.testclient import TestClient
 
 from coordinator_state.insight.story import Part, story_of
 from streaming.lag.group_facts import group_facts
@@ -58,7 +58,7 @@ def test_a_story_has_at_most_five_lines_with_their_queries(demo: str, group: str
 
 
 def test_a_page_begins_with_its_story_and_links_to_moments_and_records(
-    demo_client: FlaskClient,
+    demo_client: TestClient,
 ) -> None:
     page = page_of(demo_client, "group", group=GROUP)
     verdict, story = page.index('class="verdict"'), page.index('data-part="/c/prod/group/why?')
@@ -76,9 +76,9 @@ def test_a_page_begins_with_its_story_and_links_to_moments_and_records(
     assert "3 commands" in why
 
 
-def test_the_ticket_is_the_story_as_markdown(demo_client: FlaskClient) -> None:
+def test_the_ticket_is_the_story_as_markdown(demo_client: TestClient) -> None:
     answer = demo_client.get(f"/c/prod/group/ticket?group={GROUP}")
-    assert answer.content_type == "text/markdown; charset=utf-8"
+    assert answer.headers["Content-Type"] == "text/markdown; charset=utf-8"
     shown = answer.text.replace(f"http://localhost/c/prod/group?group={GROUP}", "GROUP")
     shown = shown.replace("2026-03-02T08:34:05.000Z", "NOW")
     shown = re.sub(r"http://localhost/c/prod/sql\?[^)&]+&at", "SQL&at", shown)
@@ -102,7 +102,7 @@ def test_the_command_of_a_plan_names_the_moment_before(demo: str) -> None:
     ]
 
 
-def test_names_in_a_ticket_are_only_text(client: FlaskClient) -> None:
+def test_names_in_a_ticket_are_only_text(client: TestClient) -> None:
     named = rendered(client, HOSTILE)
     assert f"<h1><code>{printable(HOSTILE)}</code>" in named
     # Its topic and the client that set it back have such names.
@@ -111,9 +111,9 @@ def test_names_in_a_ticket_are_only_text(client: FlaskClient) -> None:
     assert f"by {printable(HOSTILE)}" in rewound
 
 
-def rendered(client: FlaskClient, group: str) -> str:
+def rendered(client: TestClient, group: str) -> str:
     """The text of a ticket as a reader of Markdown shows it, with our own elements only."""
-    ticket = client.get("/c/prod/group/ticket", query_string={"group": group}).text
+    ticket = client.get("/c/prod/group/ticket", params={"group": group}).text
     assert "\x1b" not in ticket
     html = MarkdownIt("commonmark").enable(["strikethrough", "table"]).render(ticket)
     elements = {"h1", "p", "ul", "ol", "li", "strong", "code", "pre", "a"}

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from coordinator_state.insight.assignment_replay import Segment
 from streaming.dashboard.app import create_app
 from streaming.dashboard.timeline_bars import Axis, bars_of
-from tests.support.browser.html import page_of, part_of
+from tests.support.browser.html import client_of, page_of, part_of
 from tests.support.tables.event_rows import BEGIN
 from tests.support.tables.held_moment import held_at
 from tests.support.tables.timeline_tables import (
@@ -36,17 +36,17 @@ def timeline_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timeli
 
 
 @pytest.fixture(scope="module")
-def client(timeline_tables: TimelineTables) -> FlaskClient:
-    return create_app({"prod": timeline_tables.folder}).test_client()
+def client(timeline_tables: TimelineTables) -> TestClient:
+    return client_of(create_app({"prod": timeline_tables.folder}))
 
 
-def part(client: FlaskClient, group: str, **arguments: str) -> str:
+def part(client: TestClient, group: str, **arguments: str) -> str:
     """The part of the page that the page of the group shows."""
     page = page_of(client, "group/timeline", group=group, **arguments)
     return part_of(page, '<div class="part">', "</main>")
 
 
-def test_a_loop_in_words_and_bars(client: FlaskClient) -> None:
+def test_a_loop_in_words_and_bars(client: TestClient) -> None:
     """The sentences and the names of owners are those of `unit/insight`."""
     shown = part(client, LOOPING)
     assert re.search(r"<p class=.result.>40 rebalances in \S+ min, all within 78 s", shown)
@@ -56,7 +56,7 @@ def test_a_loop_in_words_and_bars(client: FlaskClient) -> None:
     assert re.search(r">\+\d+</text>", shown)
 
 
-def test_a_deploy_in_words_and_tables(client: FlaskClient) -> None:
+def test_a_deploy_in_words_and_tables(client: TestClient) -> None:
     shown = part(client, DEPLOYED)
     assert "2 members of search-consumer were replaced one after another in 15 s" in shown
     assert '<small>for 3<span class="unit"> s</span></small>' in shown
@@ -70,7 +70,7 @@ def test_a_deploy_in_words_and_tables(client: FlaskClient) -> None:
 
 
 def test_a_period_is_that_of_its_address(
-    client: FlaskClient, timeline_tables: TimelineTables
+    client: TestClient, timeline_tables: TimelineTables
 ) -> None:
     since, until = (timeline_tables.at + timedelta(seconds=s) for s in (-30, -10))
     shown = part(client, DEPLOYED, since=since.isoformat(), until=until.isoformat())
@@ -79,7 +79,7 @@ def test_a_period_is_that_of_its_address(
     assert "The timeline begins" not in shown
 
 
-def test_lanes_of_many_and_of_no_members(client: FlaskClient) -> None:
+def test_lanes_of_many_and_of_no_members(client: TestClient) -> None:
     shown = part(client, MANY)
     assert "10 more partitions are not shown" in shown
     assert shown.count('<th scope="row">') == 60
@@ -91,7 +91,7 @@ def test_lanes_of_many_and_of_no_members(client: FlaskClient) -> None:
 
 
 def test_the_page_of_the_group_leads_to_it(
-    client: FlaskClient, timeline_tables: TimelineTables
+    client: TestClient, timeline_tables: TimelineTables
 ) -> None:
     page = page_of(client, "group", group=LOOPING, since="5m")
     assert 'data-part="/c/prod/group/timeline?group=search&since=5m' in page

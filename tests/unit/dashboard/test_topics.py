@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import pytest
-from flask.testing import FlaskClient
+from starlette.testclient import TestClient
 
 from streaming.dashboard.app import create_app
-from tests.support.browser.html import page_of, part_of, rows_of
+from tests.support.browser.html import client_of, page_of, part_of, rows_of
 from tests.support.tables.held_moment import held_at
 from tests.support.tables.topic_tables import (
     MEMBER,
@@ -25,12 +25,12 @@ from tests.support.tables.topic_tables import (
 
 
 @pytest.fixture(scope="module")
-def topics_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+def topics_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("topics") / "tables"
     now = datetime.now(timezone.utc)
     tables = create_topic_tables(folder, now)
     with held_at(tables, now):
-        yield create_app({"prod": tables}).test_client()
+        yield client_of(create_app({"prod": tables}))
 
 
 def rows_by_heading(page: str, table: str) -> dict[str, list[str]]:
@@ -38,7 +38,7 @@ def rows_by_heading(page: str, table: str) -> dict[str, list[str]]:
 
 
 def test_every_topic_has_its_readers_and_the_slowest_of_them(
-    topics_client: FlaskClient, client: FlaskClient
+    topics_client: TestClient, client: TestClient
 ) -> None:
     page = page_of(topics_client, "topics")
     # Without a sample of an unread topic the page says how to get one.
@@ -69,17 +69,17 @@ def test_every_topic_has_its_readers_and_the_slowest_of_them(
     ],
 )
 def test_topics_are_filtered_and_sorted(
-    topics_client: FlaskClient, wanted: str, topics: list[str]
+    topics_client: TestClient, wanted: str, topics: list[str]
 ) -> None:
     assert list(rows_by_heading(page_of(topics_client, f"topics?{wanted}"), "topics")) == topics
 
 
-def test_a_chosen_status_stays_in_the_form_if_no_topic_has_it(topics_client: FlaskClient) -> None:
+def test_a_chosen_status_stays_in_the_form_if_no_topic_has_it(topics_client: TestClient) -> None:
     page = page_of(topics_client, "topics?status=STOP&search=re")
     assert '<option value="STOP" selected>STOP (0)</option>' in page
 
 
-def test_a_matrix_has_the_lag_of_each_group_in_each_partition(topics_client: FlaskClient) -> None:
+def test_a_matrix_has_the_lag_of_each_group_in_each_partition(topics_client: TestClient) -> None:
     shown = page_of(topics_client, f"topic?topic={READ}")
     rows = rows_by_heading(shown, "matrix")
     lags = {group: [text.split()[-1:] for text in texts[2:]] for group, texts in rows.items()}
@@ -91,7 +91,7 @@ def test_a_matrix_has_the_lag_of_each_group_in_each_partition(topics_client: Fla
     assert shown.count("<rect ") == 3
 
 
-def test_what_nobody_reads_is_marked(topics_client: FlaskClient) -> None:
+def test_what_nobody_reads_is_marked(topics_client: TestClient) -> None:
     shown = page_of(topics_client, f"topic?topic={PARTLY}")
     assert "Nobody reads 2 partitions of 3." in shown
     assert shown.count(">∅<") == 2

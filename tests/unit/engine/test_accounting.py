@@ -21,6 +21,7 @@ from streaming.engine.progress import ProgressEvent
 from streaming.metrics.collector import TablesCollector
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
+from tests.support.browser.html import client_of
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import (
     LOG_PARTITION,
@@ -82,7 +83,7 @@ def unaccounted(tables: str) -> float | None:
 
 
 def health_page(tables: str) -> str:
-    return create_app({"c": tables}).test_client().get("/c/c/health").get_data(as_text=True)
+    return client_of(create_app({"c": tables})).get("/c/c/health").text
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:

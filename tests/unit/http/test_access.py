@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from flask import Flask
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from streaming.api.app import create_app as create_api
 from streaming.dashboard.app import create_app
@@ -23,6 +24,7 @@ from streaming.run.monitoring import endpoints
 from streaming.run.monitoring.high_watermarks import HighWatermarks
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.served.cluster import Cluster
+from tests.support.browser.html import client_of
 
 TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - nothing listens on it here
@@ -40,26 +42,28 @@ DESCRIPTION = "/api/v1/openapi.json"
 API_ADDRESSES = ("/api/v1/groups", DESCRIPTION, "/api/v1/nope", "/v3/kafka")
 
 
-def page(host: str = EVERY_ADDRESS, allowed_hosts: tuple[str, ...] = (), **access: Any) -> Flask:
+def page(
+    host: str = EVERY_ADDRESS, allowed_hosts: tuple[str, ...] = (), **access: Any
+) -> Starlette:
     """The page, with the API beside it."""
     return create_app(
         {"prod": "missing"}, access=Access(host, allowed_hosts=allowed_hosts, **access)
     )
 
 
-def api(host: str = EVERY_ADDRESS, **access: Any) -> Flask:
+def api(host: str = EVERY_ADDRESS, **access: Any) -> Starlette:
     """The API alone."""
     return create_api({"prod": Cluster("prod", "missing")}, access=Access(host, **access))
 
 
-def monitor(host: str) -> Flask:
+def monitor(host: str) -> ASGIApp:
     ends = HighWatermarks(lambda: {}, timedelta(seconds=10))
     return endpoints.create_app(RunMonitor(ends, timedelta(minutes=1)), host)
 
 
-def status(app: Flask, path: str, **headers: str) -> int:
+def status(app: ASGIApp, path: str, **headers: str) -> int:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return app.test_client().get(path, headers=named, buffered=True).status_code
+    return client_of(app).get(path, headers=named).status_code
 
 
 def basic(user: str, password: str) -> str:
@@ -97,7 +101,7 @@ def test_the_page_answers_to_its_own_names_wherever_it_listens(listens_on: str, 
 def test_a_name_does_not_get_a_session_by_the_token() -> None:
     app = page(token=TOKEN)
     for host, expected in (("evil.example", 403), ("localhost", 302)):
-        answer = app.test_client().post("/login", data={"token": TOKEN}, headers={"Host": host})
+        answer = client_of(app).post("/login", data={"token": TOKEN}, headers={"Host": host})
         assert answer.status_code == expected
         assert ("Set-Cookie" in answer.headers) == (host == "localhost")
 
@@ -106,7 +110,7 @@ def test_the_page_answers_to_names_that_it_was_given() -> None:
     app = page("page.internal", ("Kafka.example", "other.example"), token=TOKEN)
     for host in ("kafka.example:8050", "other.example", "page.internal", "localhost"):
         assert status(app, "/login", Host=host) == 200
-    refused = app.test_client().get("/login", headers={"Host": "evil\u202e.example"})
+    refused = client_of(app).get("/login", headers={b"Host": "evil\u202e.example".encode()})
     assert refused.status_code == 403
     assert "--allowed-host" in refused.text
     assert refused.text.strip().isprintable()
@@ -127,11 +131,11 @@ def test_a_probe_without_a_name_is_answered() -> None:
         port = int(address.rstrip("/").rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as probe:
             probe.sendall(b"GET /health HTTP/1.0\r\n\r\n")
-            assert probe.recv(100).startswith(b"HTTP/1.0 200 OK")
+            assert probe.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_the_page_asks_for_the_token_once() -> None:
-    client = page(token=TOKEN).test_client()
+    client = client_of(page(token=TOKEN))
     redirected = client.get("/c/prod/?search=x", headers={"Accept": "text/html"})
     assert redirected.status_code == 302
     for address in ("/c/prod/?at=x", "/c/nope/", "/c/prod/", "/"):
@@ -151,27 +155,27 @@ def test_the_page_asks_for_the_token_once() -> None:
     assert signed_in.headers["Location"] == "/c/prod/?search=x"
     cookie = signed_in.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Lax" in cookie
+    assert "SameSite=lax" in cookie
     assert "Secure" not in cookie
-    behind_proxy = client.post(login, data={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
-    assert "Secure" in behind_proxy.headers["Set-Cookie"]
     assert TOKEN not in cookie
     assert client.get("/c/prod/").status_code == ALLOWED
     assert client.get(DESCRIPTION).status_code == 200
     for to in ("//evil.example/", "/%09/evil.example", "/c/%0a", "/c/%5cevil", "x"):
         elsewhere = client.post(f"/login?to={to}", data={"token": TOKEN})
         assert elsewhere.headers["Location"] == "/"
+    behind_proxy = client.post(login, data={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
+    assert "Secure" in behind_proxy.headers["Set-Cookie"]
 
 
 @pytest.mark.parametrize("create", [api, page], ids=["alone", "beside the page"])
-def test_the_api_needs_a_token_in_each_request(create: Callable[..., Flask]) -> None:
-    client = create(token=TOKEN).test_client()
+def test_the_api_needs_a_token_in_each_request(create: Callable[..., Starlette]) -> None:
+    client = client_of(create(token=TOKEN))
     wrong = (None, "Bearer wrong", basic("me", "wrong"), basic(TOKEN, ""))
     for address, authorization in zip(API_ADDRESSES, wrong, strict=True):
         headers = {"Authorization": authorization} if authorization else {}
         refused = client.get(address, headers={"Accept": "text/html", **headers})
         assert refused.status_code == 401
-        assert refused.content_type == "application/problem+json"
+        assert refused.headers["Content-Type"] == "application/problem+json"
         assert refused.headers["WWW-Authenticate"].startswith("Bearer")
         assert TOKEN not in refused.text
     for address, expected in zip(API_ADDRESSES, (400, 200, 404, 200), strict=True):
@@ -182,21 +186,19 @@ def test_the_api_needs_a_token_in_each_request(create: Callable[..., Flask]) -> 
 
 @pytest.mark.parametrize("way", ["form", "page", "API"])
 def test_wrong_tokens_lock_nobody_out(way: str) -> None:
-    app = page(token=TOKEN)
+    client = client_of(page(token=TOKEN))
 
-    def status_with(token: str, client: int) -> int:
-        origin = {"environ_base": {"REMOTE_ADDR": f"10.0.0.{client}"}}
+    def status_with(token: str) -> int:
         if way == "form":
-            return app.test_client().post("/login", data={"token": token}, **origin).status_code
+            return client.post("/login", data={"token": token}).status_code
         authorization = basic("me", token) if way == "API" else f"Bearer {token}"
         headers = {"Authorization": authorization, "Accept": "application/json"}
         address = DESCRIPTION if way == "API" else "/c/prod/"
-        return app.test_client().get(address, headers=headers, **origin).status_code
+        return client.get(address, headers=headers).status_code
 
     wrong, right = {"form": (403, 302), "page": (401, ALLOWED), "API": (401, 200)}[way]
-    assert {status_with("x", number % 10) for number in range(200)} == {wrong}
-    assert status_with(TOKEN, 0) == right
-    assert status_with(TOKEN, 99) == right
+    assert {status_with("x") for _ in range(200)} == {wrong}
+    assert status_with(TOKEN) == right
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -213,11 +215,11 @@ def test_wrong_tokens_lock_nobody_out(way: str) -> None:
 def test_no_other_site_makes_a_browser_send_requests(
     address: str, may_be_linked: bool, site: str
 ) -> None:
-    client = page("127.0.0.1").test_client()
+    client = client_of(page("127.0.0.1"))
 
     def is_refused(site: str, mode: str, dest: str, method: str = "GET") -> bool:
         headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
-        return client.open(address, method=method, headers=headers).status_code == 403
+        return client.request(method, address, headers=headers).status_code == 403
 
     assert is_refused(site, "no-cors", "image")
     assert is_refused(site, "cors", "empty")
@@ -230,7 +232,7 @@ def test_no_other_site_makes_a_browser_send_requests(
 
 
 @pytest.mark.parametrize(("create", "path"), [(page, "/c/prod/"), (api, "/v3/kafka")])
-def test_a_proxy_lets_people_in(create: Callable[..., Flask], path: str) -> None:
+def test_a_proxy_lets_people_in(create: Callable[..., Starlette], path: str) -> None:
     app = create(auth_header="X-User")
     assert status(app, path) == 403
     assert status(app, path, X_User="me") != 403
@@ -239,12 +241,12 @@ def test_a_proxy_lets_people_in(create: Callable[..., Flask], path: str) -> None
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
 @pytest.mark.parametrize("address", ["/c/prod/", "/api/v1/groups", "/v3/kafka/prod/consumer/g"])
 def test_nothing_can_be_changed(method: str, address: str) -> None:
-    refused = getattr(page("127.0.0.1").test_client(), method)(address)
+    refused = getattr(client_of(page("127.0.0.1")), method)(address)
     assert refused.status_code == 405
     assert address == "/c/prod/" or "GET" in refused.headers["Allow"]
 
 
 def test_the_page_answers_all_addresses_that_are_not_of_the_api() -> None:
-    client = page("127.0.0.1").test_client()
+    client = client_of(page("127.0.0.1"))
     for address in ("/c/prod/", "/api/v1nope", "/v3x", "/api"):
-        assert client.get(address).content_type.startswith("text/html"), address
+        assert client.get(address).headers["Content-Type"].startswith("text/html"), address

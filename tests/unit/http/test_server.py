@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, suppress
-from typing import Any
+from datetime import timedelta
 
+import anyio
 import pytest
 import requests
-from waitress import trigger
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from streaming.http import server
 from streaming.http.server import serving
+from streaming.run.monitoring import endpoints
+from streaming.run.monitoring.high_watermarks import HighWatermarks
+from streaming.run.monitoring.run_monitor import RunMonitor
 from tests.support.eventually import wait_until
 
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE = Response(bytes(8_000_000))
+app = PlainTextResponse("answer")
 
-def app(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"answer"]
+
+def answering(view: Callable[[Request], Response]) -> Starlette:
+    """An application that answers every address by a view, in a thread."""
+    return Starlette(routes=[Route("/{path:path}", view, methods=["GET", "POST"])])
 
 
 def address_of(url: str) -> tuple[str, int]:
@@ -59,7 +71,7 @@ def test_a_large_body_is_refused_before_it_is_read(header: str, sent: bytes) -> 
 def test_a_client_with_many_slow_connections_leaves_room_for_others(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(server, "_REQUEST_S", math.inf)
+    monkeypatch.setattr(server, "_REQUEST_S", 600.0)
     monkeypatch.setattr(server, "_CONNECTIONS", 64)
     with serving(app) as address, ExitStack() as stack:
         place = address_of(address)
@@ -76,13 +88,9 @@ def test_a_client_with_many_slow_connections_leaves_room_for_others(
 def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def large(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [("Content-Type", "text/plain")])
-        return [bytes(8_000_000)]
-
     monkeypatch.setattr(server, "_CONNECTIONS", 16)
     monkeypatch.setattr(server, "_MORE_IF_BUSY", 16)
-    with serving(large) as address, ExitStack() as stack:
+    with serving(LARGE) as address, ExitStack() as stack:
         place = address_of(address)
         stuck = stack.enter_context(socket.socket())
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -108,20 +116,19 @@ def test_requests_wait_until_the_answer_before_them_is_read(
     """Clients that send many requests and read no answer hold neither threads nor probes up."""
     asked = list[str]()
 
-    def large(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        asked.append(environ["PATH_INFO"])
-        start_response("200 OK", [("Content-Length", "8000000")])
-        return [bytes(8_000_000)]
+    def large(request: Request) -> Response:
+        asked.append(request.url.path)
+        return LARGE
 
     monkeypatch.setattr(server, "_THREADS", 4)
-    with serving(large) as address, ExitStack() as stack:
+    with serving(answering(large)) as address, ExitStack() as stack:
         place = address_of(address)
         for _ in range(8):
             client = stack.enter_context(socket.socket())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.settimeout(60)
             client.connect(place)
-            client.sendall(b"GET / HTTP/1.1\r\n\r\n" * 300)
+            client.sendall(GET * 300)
         wait_until(lambda: len(asked) == 8)
         with connected(place) as other:
             other.sendall(b"GET /health HTTP/1.0\r\n\r\n")
@@ -130,14 +137,14 @@ def test_requests_wait_until_the_answer_before_them_is_read(
 
 
 def test_requests_that_arrive_together_are_answered_in_their_order() -> None:
-    def path(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        body = environ["PATH_INFO"].encode() + environ["wsgi.input"].read()
-        start_response("200 OK", [("Content-Length", str(len(body)))])
-        return [body]
+    async def path(scope: Scope, receive: Receive, send: Send) -> None:
+        body = scope["path"].encode() + (await receive())["body"]
+        await Response(body)(scope, receive, send)
 
     sent = (
-        b"\r\nGET /a HTTP/1.1\r\n\r\n"
-        b"POST /b HTTP/1.1\r\nContent-Length: 2\r\n\r\n=2GET /c HTTP/1.0\r\n\r\n"
+        b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+        b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n=2"
+        b"GET /c HTTP/1.0\r\n\r\n"
     )
     for pieces in ([sent], [sent[:30], sent[30:]], [bytes([byte]) for byte in sent]):
         with serving(path) as address, connected(address_of(address)) as client:
@@ -148,10 +155,9 @@ def test_requests_that_arrive_together_are_answered_in_their_order() -> None:
 
 
 def test_a_request_that_no_parser_understands_ends_only_its_connection() -> None:
-    good = b"GET / HTTP/1.1\r\n\r\n"
     with serving(app) as address:
         for bad in (b"GET http://[x HTTP/1.1\r\n\r\n", b"\xff\x00 / HTTP/9\r\n\r\n"):
-            for sent in (bad, good + bad):
+            for sent in (bad, GET + bad):
                 with connected(address_of(address)) as client, suppress(ConnectionError):
                     client.sendall(sent)
                     all_of(client)
@@ -161,13 +167,16 @@ def test_a_request_that_no_parser_understands_ends_only_its_connection() -> None
 def test_an_answer_that_is_not_read_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     left = threading.Event()
 
-    def endless(_environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [])
-        try:
-            while True:
-                yield bytes(1_000_000)
-        finally:
-            left.set()
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        async def parts() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    await anyio.sleep(0)
+                    yield bytes(1_000_000)
+            finally:
+                left.set()
+
+        await StreamingResponse(parts())(scope, receive, send)
 
     monkeypatch.setattr(server, "_UNREAD_S", 0.1)
     with serving(endless) as address, connected(address_of(address)) as client:
@@ -175,34 +184,28 @@ def test_an_answer_that_is_not_read_has_a_deadline(monkeypatch: pytest.MonkeyPat
         assert left.wait(60)
 
 
-def test_probes_are_answered_before_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, asked = threading.Event(), list[str]()
+def test_probes_are_answered_before_other_requests() -> None:
+    go_on, collecting = threading.Event(), list[bool]()
 
-    def slow(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        asked.append(environ["PATH_INFO"])
-        assert go_on.wait(60)
-        start_response("200 OK", [])
-        return [b""]
+    class Slow(Collector):
+        def collect(self) -> Iterable[Metric]:
+            collecting.append(go_on.wait(60))
+            return ()
 
-    dispatchers = []
+        def describe(self) -> Iterable[Metric]:
+            return ()
 
-    class Noted(server._Dispatcher):
-        def __init__(self) -> None:
-            super().__init__()
-            dispatchers.append(self)
-
-    monkeypatch.setattr(server, "_Dispatcher", Noted)
-    monkeypatch.setattr(server, "_THREADS", 1)
-    with serving(slow) as address, ExitStack() as stack:
-        (dispatcher,) = dispatchers
-        for path in ("/", "/", "/", "/health"):
-            client = stack.enter_context(connected(address_of(address)))
-            client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-            wait_until(lambda: bool(asked))
-        wait_until(lambda: len(dispatcher.queue) == 3)
+    ends = HighWatermarks(dict, timedelta(seconds=10))
+    monitor = RunMonitor(ends, timedelta(minutes=1))
+    monitor.metrics.registry.register(Slow())
+    with serving(endpoints.create_app(monitor)) as address, ExitStack() as stack:
+        scrapes = [stack.enter_context(connected(address_of(address))) for _ in range(40)]
+        for scrape in scrapes:
+            scrape.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert requests.get(f"{address}health", timeout=60).json()["healthy"]
+        assert not collecting
         go_on.set()
-        wait_until(lambda: len(asked) == 4)
-    assert asked[:2] == ["/", "/health"]
+        assert all(all_of(scrape).startswith(b"HTTP/1.1 200 ") for scrape in scrapes)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
@@ -217,26 +220,3 @@ def test_a_server_may_open_more_files_than_a_shell_allows() -> None:
     )
     soft, hard = map(int, answer.stdout.split())
     assert soft == (4_096 if hard < 0 else min(4_096, hard))
-
-
-def test_it_ends_beside_a_worker_thread_that_wakes_the_server_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ending = threading.Event()
-
-    def pull(self: Any) -> None:
-        # The server thread waits, and takes the lock for each thunk. If the lock is held, it cannot
-        # close the trigger now.
-        is_held = self.lock.locked()
-        if ending.is_set():
-            # The byte of a worker thread, just before the byte of the end.
-            os.write(self.trigger, b"x")
-            wait_until(lambda: is_held or not self._fds)
-        os.write(self.trigger, b"x")
-
-    monkeypatch.setattr(trigger.trigger, "_physical_pull", pull)
-    with serving(app) as address:
-        assert requests.get(address, timeout=60).text == "answer"
-        ending.set()
-    with pytest.raises(requests.ConnectionError):
-        requests.get(address, timeout=60)

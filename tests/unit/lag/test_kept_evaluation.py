@@ -30,6 +30,7 @@ from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, STATUS_CHANGES
 from streaming.tables.writer_epoch import WriterEpoch
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
+from tests.support.browser.html import client_of
 from tests.support.tables.status_tables import NOW, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch
 
@@ -202,8 +203,8 @@ def test_groups_that_are_new_or_deleted_since(tables: str, opened: OpenAt) -> No
         [group for topic in evaluation.topics.to_pylist() for group in readers_of(snapshot, topic)],
     ):
         assert set(reading) == readers
-    client = create_app({"tables": tables}).test_client()
-    assert client.get("/api/v1/groups/fresh").get_json()["group"]["lag"] == 1
+    client = client_of(create_app({"tables": tables}))
+    assert client.get("/api/v1/groups/fresh").json()["group"]["lag"] == 1
     assert client.get("/api/v1/groups/old").status_code == 404
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from email.message import Message
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -78,13 +79,13 @@ class Endpoint:
     gate: Gate
     clock: Clock
 
-    def scrape(self, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    def scrape(self, **headers: str) -> tuple[int, bytes, Message]:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request("GET", "/metrics", headers=named)
             answer = connection.getresponse()
-            return answer.status, answer.read(), dict(answer.getheaders())
+            return answer.status, answer.read(), answer.headers
         finally:
             connection.close()
 
@@ -136,7 +137,7 @@ def test_many_scrapes_at_once_are_one_collection(
 
 def own_threads() -> set[threading.Thread]:
     """Those that serve and collect."""
-    names = ("waitress", "page", "collection")
+    names = ("page", "collection")
     return {thread for thread in threading.enumerate() if thread.name.startswith(names)}
 
 

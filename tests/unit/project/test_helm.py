@@ -19,6 +19,7 @@ from streaming.dashboard.app import create_app
 from streaming.http.access import Access
 from streaming.kafka.secrets import is_secret
 from streaming.run.settings import RunSettings
+from tests.support.browser.html import client_of
 from tests.support.deploy.chart import (
     ALL,
     CHART,
@@ -198,7 +199,7 @@ def test_the_probes_of_the_page_are_answered_without_a_token(tmp_path: Path) -> 
     # With a token, and with a token and a proxy.
     for values in (LEAST, ALL):
         access = Access("0.0.0.0", "t" * 16, values["dashboard"].get("authHeader"))  # noqa: S104
-        page = create_app({"tables": folder}, access=access).test_client()
+        page = client_of(create_app({"tables": folder}, access=access))
         for probe in probes_of(container_of(deployments_of(values)["dashboard"])).values():
             headers = {
                 header["name"]: header["value"]
@@ -206,7 +207,7 @@ def test_the_probes_of_the_page_are_answered_without_a_token(tmp_path: Path) -> 
             }
             # kubelet sends the address of the pod in `Host`.
             path, address = probe["httpGet"]["path"], "http://10.0.0.7:8050"
-            assert page.get(path, headers=headers, base_url=address).status_code == 200
+            assert page.get(f"{address}{path}", headers=headers).status_code == 200
     # Without a token its sign-in page leads to the overview, which reads tables; kubelet follows.
     probes = probes_of(container_of(deployments_of(STORE)["dashboard"]))
     for name in ("livenessProbe", "readinessProbe"):

@@ -24,6 +24,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import EXTERNAL_OFFSETS, GROUP_EVENTS, OFFSET_COMMITS
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explained
+from tests.support.browser.html import client_of
 from tests.support.tables.spark_checkpoint import of_orders, write_batch
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -173,11 +174,11 @@ def test_pages_of_rewinds_have_each_once(folder: str, tmp_path: Path) -> None:
             sampling(folder, tmp_path / name, name).sample()
 
     def page(**cursor: str) -> Any:
-        query = {"limit": 2, "group": "etl", **cursor}
-        return client.get("/api/v1/events", query_string=query).json
+        query: dict[str, Any] = {"limit": 2, "group": "etl", **cursor}
+        return client.get("/api/v1/events", params=query).json()
 
     go_to(500, 40, "etl", "other")
-    client = create_app({"c": Cluster("c", folder)}).test_client()
+    client = client_of(create_app({"c": Cluster("c", folder)}))
     go_to(5, 20, "etl")
     first = page()
     # Another group goes back between the two pages.

@@ -21,6 +21,7 @@ from streaming.run.monitoring.run_collector import RunCollector
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.settings import RunSettings
 from streaming.tables.topic_progress import Progress
+from tests.support.browser.html import client_of
 from tests.support.eventually import Eventually
 
 PROMTOOL = shutil.which("promtool")
@@ -50,8 +51,8 @@ def cluster() -> Cluster:
 
 
 def get(monitor: RunMonitor, path: str) -> tuple[int, dict[str, Any]]:
-    response = create_app(monitor).test_client().get(path)
-    return response.status_code, response.get_json()
+    response = client_of(create_app(monitor)).get(path)
+    return response.status_code, response.json()
 
 
 def loaded(**next_offsets: int) -> dict[int, Progress]:
@@ -154,9 +155,9 @@ def counted(cluster: Cluster) -> str:
     monitor.metrics.seen_logs(["present", "gone", "present"], 1)
     cluster.ends = {7: 6}
     monitor.high_watermarks.sample()
-    response = create_app(monitor).test_client().get("/metrics")
+    response = client_of(create_app(monitor)).get("/metrics")
     assert response.status_code == 200
-    return response.get_data(as_text=True)
+    return response.text
 
 
 def test_what_is_counted(cluster: Cluster) -> None:
