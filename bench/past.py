@@ -25,10 +25,9 @@ from pyarrow.dataset import dataset
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
 from streaming.tables import folder as tables_folder
-from streaming.tables.bases import write_base
+from streaming.tables.base_maintenance import write_base
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.maintenance import tidy_up
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_OFFSETS,
@@ -211,7 +210,7 @@ def bench(keys: int, runs: int) -> None:
 
 def _seconds(tables: str, moment: datetime, group_ids: list[str] | None) -> float:
     began = time.perf_counter()
-    past = Past(TableReader(tables), since=moment, until=moment, group_ids=group_ids)
+    past = TableReader(tables).with_history(since=moment, until=moment, group_ids=group_ids)
     reader = past.at(moment)
     assert reader.rebuilt_from is not None
     offsets = reader.read(GROUP_OFFSETS.name)["committed_offset"].to_pylist()

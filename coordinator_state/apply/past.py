@@ -1,8 +1,13 @@
-"""Rebuilds the tables at an earlier record offset from a base and the history after it.
+"""The tables of current state at any moment after a base, rebuilt from the history.
 
 A *base* is a copy of the tables at an earlier snapshot. The history after it is `offset_commits`,
-with the outcome of each commit, and `group_records`. The rules are those of the loader
-(`coordinator_state.replay.offsets`):
+with the outcome of each commit, and `group_records`.
+
+**The moment.** A moment is a record offset of each log partition: that of the first record whose
+timestamp is later. It cuts the log there, so records behind it are left out, whatever their
+timestamps are. A log partition without a later record is read to its end.
+
+**The rules** are those of the loader (`coordinator_state.replay.offsets`):
 
 * A commit or tombstone takes effect at its `outcome_record_offset`: its own record offset, or that
   of the marker of its transaction.
@@ -11,15 +16,19 @@ with the outcome of each commit, and `group_records`. The rules are those of the
   is older than the tombstone, and a transactional tombstone has no effect.
 * A transactional commit is pending from its record offset to its `outcome_record_offset`.
 * Groups are replayed record by record, from their state in the base.
+
+**Many moments.** The tables of a rebuilt moment are again a base for later moments (`PastTables`).
+Each moment begins at the closest one before it that is kept. So moments in order read each record
+about once.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +39,7 @@ from coordinator_state.apply.collected import GroupId, distinct_groups, group_id
 from coordinator_state.apply.columns import (
     columns_of,
     distinct_keys,
+    epoch_us,
     nullable,
     numbers,
     per_row,
@@ -45,6 +55,7 @@ from coordinator_state.apply.group_rows import (
     restored_groups,
 )
 from coordinator_state.apply.groups import GroupChange
+from coordinator_state.apply.merge import merged
 from coordinator_state.apply.rows import (
     OFFSET_KEY,
     CommittedOffsetRow,
@@ -52,8 +63,12 @@ from coordinator_state.apply.rows import (
     MemberRow,
     PendingOffsetRow,
 )
-from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, GroupState
-from coordinator_state.replay.group_replay import rebuilt_group as rebuilt_from_records
+from coordinator_state.replay.group_replay import (
+    GroupRecord,
+    GroupReplay,
+    GroupState,
+    rebuilt_group,
+)
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.offsets import Outcome, Semantics
 from coordinator_state.replay.releases import Release
@@ -70,22 +85,23 @@ _PENDING = schema_of(PendingOffsetRow)
 _GROUPS = schema_of(GroupRow)
 _MEMBERS = schema_of(MemberRow)
 PLACE = ["log_partition", "record_offset"]
+_IDENTITY = ["log_partition", "group_id"]
+_RAW_KEY: Final = ["log_partition", "raw_key"]
+_MOST_ROWS: Final = 1_000_000
+"""Rebuilt tables with at most this many rows are kept, the last used ones first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTables:
-    """The tables of current state, as they were at one record offset of each log partition."""
+    """The tables of current state at one record offset of each log partition.
+
+    `next_offsets` has these record offsets; all earlier records are applied.
+    """
 
     group_offsets: pa.Table
     pending_offsets: pa.Table
     groups: pa.Table
     group_members: pa.Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base(PastTables):
-    """A copy of the tables; `next_offsets` has the record offset of each log partition."""
-
     coordinator_records: pa.Table
     next_offsets: Mapping[int, int]
 
@@ -135,65 +151,127 @@ class HistoryAfter:
         )
 
 
-def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int]:
-    """For each log partition, the record offset of its first record after a moment.
-
-    Log partitions without a record after the moment are left out.
-    """
-    cut: dict[int, int] = {}
-    for rows, offset, timestamp in history.timestamps():
-        later = rows.select(["log_partition", offset]).filter(pc.greater(rows[timestamp], moment))
-        is_new = numbers(later[offset]) >= per_row(later, base.next_offsets)
-        later = later.filter(pa.array(is_new))
-        firsts = later.group_by("log_partition").aggregate([(offset, "min")]).to_pylist()
-        for row in firsts:
-            log_partition, first = row["log_partition"], row[f"{offset}_min"]
-            cut[log_partition] = min(cut.get(log_partition, _LAST), first)
-    return cut
-
-
-def rebuilt(
-    base: Base,
-    history: HistoryAfter,
-    cut: Mapping[int, int],
-    semantics: Semantics,
-    release: Release,
-    topic_names: Mapping[str, str],
-) -> PastTables:
-    """Rebuild the tables at a record offset of each log partition.
+class Timeline:
+    """The tables at any moment after a base.
 
     Args:
         base: the tables at an earlier snapshot.
-        history: the history after the base.
-        cut: the first record offset, by log partition, that is not applied; by default all are.
+        history: the history after the base, up to the last moment.
         semantics: the loader's rules.
         release: the rules of group records under `coordinator` semantics.
         topic_names: the known topic names by topic id.
     """
-    span = Span(base.next_offsets, cut)
-    offsets = _offsets(base, history, span, semantics)
-    pending = _pending(base, history, span)
-    changes = _group_changes(base, history, span, offsets, pending, semantics, release)
-    if not changes:
+
+    def __init__(
+        self,
+        base: PastTables,
+        history: HistoryAfter,
+        semantics: Semantics,
+        release: Release,
+        topic_names: Mapping[str, str],
+    ) -> None:
+        self._base = base
+        self._history = history
+        self._semantics = semantics
+        self._release = release
+        self._topic_names = topic_names
+        self._ends = history.ends(base.next_offsets)
+        self._cuts = _cuts(history, base.next_offsets)
+        self._kept: OrderedDict[datetime, PastTables] = OrderedDict()
+
+    def at(self, moment: datetime) -> PastTables:
+        """The tables at a moment; their `next_offsets` are after the last record before it."""
+        earlier = max((kept for kept in self._kept if kept <= moment), default=None)
+        if earlier is not None:
+            self._kept.move_to_end(earlier)
+            if earlier == moment:
+                return self._kept[moment]
+        base = self._base if earlier is None else self._kept[earlier]
+        tables = self._advanced(base, {**self._ends, **self._cuts_at(moment)})
+        self._kept[moment] = tables
+        while len(self._kept) > 1 and sum(map(_row_count, self._kept.values())) > _MOST_ROWS:
+            self._kept.popitem(last=False)
+        return tables
+
+    def _cuts_at(self, moment: datetime) -> dict[int, int]:
+        """For each log partition, the record offset of its first record after a moment."""
+        moment_us = epoch_us(moment)
+        cuts = {}
+        for log_partition, (times_us, least) in self._cuts.items():
+            first = int(np.searchsorted(times_us, moment_us, side="right"))
+            if first < least.size:
+                cuts[log_partition] = int(least[first])
+        return cuts
+
+    def _advanced(self, base: PastTables, until: Mapping[int, int]) -> PastTables:
+        """The tables at later record offsets."""
+        span = Span(base.next_offsets, until)
+        history = self._history.of(span)
+        advance = _Advance(base, history, span, self._semantics, self._release)
+        offsets, pending = advance.offsets(), advance.pending()
+        groups, members = base.groups, base.group_members
+        if changes := advance.group_changes(offsets, pending):
+            described = described_groups(changes, self._topic_names)
+            rows = columns_of(group_rows(changes, described), nullable(_GROUPS))
+            groups = pa.concat_tables(
+                [_except(groups, changes), _only(rows, described).cast(_GROUPS)]
+            )
+            rows = columns_of(member_rows(changes, described, {}), _MEMBERS)
+            members = pa.concat_tables([_except(members, changes), rows])
         return PastTables(
             group_offsets=offsets,
             pending_offsets=pending,
-            groups=base.groups,
-            group_members=base.group_members,
+            groups=groups,
+            group_members=members,
+            coordinator_records=merged(
+                base.coordinator_records.select(RAW_RECORD_COLUMNS),
+                _newest_of_each_key(history.group_records.select(RAW_RECORD_COLUMNS)),
+                key=_RAW_KEY,
+                guard="record_offset",
+                deletes=None,
+            ),
+            next_offsets=until,
         )
-    described = described_groups(changes, topic_names)
-    groups = columns_of(group_rows(changes, described), nullable(_GROUPS))
-    members = member_rows(changes, described, {})
-    return PastTables(
-        group_offsets=offsets,
-        pending_offsets=pending,
-        groups=pa.concat_tables(
-            [_except(base.groups, changes), _only(groups, described).cast(_GROUPS)]
-        ),
-        group_members=pa.concat_tables(
-            [_except(base.group_members, changes), columns_of(members, _MEMBERS)]
-        ),
+
+
+def _row_count(tables: PastTables) -> int:
+    return int(tables.group_offsets.num_rows + tables.groups.num_rows)
+
+
+def _newest_of_each_key(records: pa.Table) -> pa.Table:
+    numbered = records.sort_by("record_offset")
+    numbered = numbered.append_column("row", pa.array(np.arange(numbered.num_rows)))
+    last = numbered.group_by(_RAW_KEY).aggregate([("row", "max")])["row_max"]
+    return numbered.drop_columns("row").take(last)
+
+
+def _cuts(
+    history: HistoryAfter, next_offsets: Mapping[int, int]
+) -> Mapping[int, tuple[Int64s, Int64s]]:
+    """The cuts of all moments after a base.
+
+    By log partition, the times of records in order, and for each the least record offset from it
+    on.
+    """
+    sources = []
+    for rows, offset, timestamp in history.timestamps():
+        known = rows.select(["log_partition", offset, timestamp])
+        known = known.filter(pc.is_valid(known[timestamp]))
+        times_us = pc.cast(known[timestamp], pa.int64())
+        sources.append(
+            [column.to_numpy() for column in (known["log_partition"], known[offset], times_us)]
+        )
+    log_partitions, offsets, times_us = (
+        np.concatenate(columns).astype(np.int64) for columns in zip(*sources, strict=True)
     )
+    cuts = {}
+    for log_partition in np.unique(log_partitions).tolist():
+        mask = log_partitions == log_partition
+        mask &= offsets >= next_offsets.get(log_partition, 0)
+        order = np.argsort(times_us[mask], kind="stable")
+        least = np.minimum.accumulate(offsets[mask][order][::-1])[::-1]
+        cuts[log_partition] = times_us[mask][order], least
+    return cuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,144 +293,155 @@ class Span:
         return mask
 
 
-def _offsets(base: Base, history: HistoryAfter, span: Span, semantics: Semantics) -> pa.Table:
-    commits = history.commits
-    is_plain = pc.is_null(commits["producer_id"])
-    # A lost transactional commit was committed or aborted; plain ones and tombstones took effect.
-    is_effective = pc.or_(
-        pc.equal(commits["outcome"], Outcome.COMMITTED.value),
-        pc.and_(pc.equal(commits["outcome"], LOST), pc.or_(is_plain, commits["is_tombstone"])),
-    )
-    if semantics is Semantics.SCALA:
-        is_effective = pc.and_(is_effective, pc.or_(is_plain, pc.invert(commits["is_tombstone"])))
-    effective = commits.filter(
-        pc.and_(is_effective, pa.array(span.of(commits, "outcome_record_offset")))
-    )
-    if not effective.num_rows:
-        return base.group_offsets
-    names = list(OFFSET_KEY)
-    ids = distinct_keys(
-        pa.concat_tables([base.group_offsets.select(names), effective.select(names)])
-    )
-    count = base.group_offsets.num_rows
-    effects = np.full(len(ids), _BEFORE_ALL, np.int64)
-    effects[count:] = numbers(effective["outcome_record_offset"])
-    is_tombstone = np.zeros(len(ids), np.bool_)
-    is_tombstone[count:] = numbers(effective["is_tombstone"])
-    last_tombstone = np.full(int(ids.max()) + 1, _NO_TOMBSTONE, np.int64)
-    np.maximum.at(last_tombstone, ids[is_tombstone], effects[is_tombstone])
-    remaining = np.flatnonzero(~is_tombstone & (effects > last_tombstone[ids]))
-    record_offsets = np.concatenate(
-        [numbers(base.group_offsets["record_offset"]), numbers(effective["record_offset"])]
-    )
-    order = remaining[np.lexsort((record_offsets[remaining], ids[remaining]))]
-    winners = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
-    of_base = base.group_offsets.take(pa.array(winners[winners < count]))
-    of_history = effective.take(pa.array(winners[winners >= count] - count))
-    return pa.concat_tables([of_base, columns_of(of_history, _OFFSETS)])
+@dataclass(frozen=True, slots=True)
+class _Advance:
+    """The changes between two record offsets of each log partition.
 
+    Attributes:
+        base: the tables at the first record offsets.
+        history: the history that matters in the span.
+        span: the record offsets.
+        semantics: the loader's rules.
+        release: the rules of group records under `coordinator` semantics.
+    """
 
-def _pending(base: Base, history: HistoryAfter, span: Span) -> pa.Table:
-    commits = history.commits
-    if not base.pending_offsets.num_rows and not history.pending.num_rows:
-        commits = commits.filter(pc.is_valid(commits["producer_id"]))
-        if not commits.num_rows:
-            return _PENDING.empty_table()
-    is_resolved = ~span.after(commits, "outcome_record_offset")
-    resolved = commits.select(PLACE).filter(pa.array(is_resolved))
-    is_open = pc.and_(pc.is_valid(commits["producer_id"]), pc.invert(commits["is_tombstone"]))
-    is_open = pc.and_(is_open, pa.array(span.of(commits, "record_offset") & ~is_resolved))
-    newest = history.pending.filter(pa.array(span.of(history.pending, "record_offset")))
-    return pa.concat_tables(
-        [
-            base.pending_offsets.join(resolved, PLACE, join_type="left anti")
-            .select(_PENDING.names)
-            .cast(_PENDING),
-            columns_of(commits.filter(is_open), _PENDING),
-            columns_of(newest, _PENDING),
-        ]
-    )
+    base: PastTables
+    history: HistoryAfter
+    span: Span
+    semantics: Semantics
+    release: Release
 
-
-def _group_changes(
-    base: Base,
-    history: HistoryAfter,
-    span: Span,
-    offsets: pa.Table,
-    pending: pa.Table,
-    semantics: Semantics,
-    release: Release,
-) -> dict[GroupId, GroupChange]:
-    """The groups that may differ from the base; None if they do not exist."""
-    rows = history.group_records
-    rows = rows.filter(pa.array(span.of(rows, "record_offset"))).select(RAW_RECORD_COLUMNS)
-    touched = distinct_groups(rows)
-    if semantics is Semantics.SCALA:
-        after = _scala_groups(base, rows, touched, offsets, pending)
-    else:
-        after = _coordinator_groups(base, rows, touched, _commits(history, span), release)
-    return {
-        group: GroupChange(group=state, guard_offset=NO_RECORD_OFFSET)
-        for group, state in after.items()
-    }
-
-
-def _coordinator_groups(
-    base: Base, rows: pa.Table, touched: set[GroupId], commits: pa.Table, release: Release
-) -> dict[GroupId, GroupState | None]:
-    """Groups with records after the base, and groups that a commit created."""
-    created = distinct_groups(_except(commits, dict.fromkeys(group_ids(base.groups))))
-    wanted = touched | created
-    if not wanted:
-        return {}
-    before = restored_groups(
-        _only(base.groups, wanted),
-        _only(base.group_members, wanted).select(MEMBER_STATE_COLUMNS),
-        _only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS),
-        release,
-    )
-    records = decoded_records(wanted, rows)
-    committed_at: dict[GroupId, list[int]] = defaultdict(list)
-    of_wanted = _only(commits, wanted)
-    for group, record_offset in zip(
-        group_ids(of_wanted), of_wanted["record_offset"].to_pylist(), strict=True
-    ):
-        committed_at[group].append(record_offset)
-    states: dict[GroupId, GroupState | None] = {}
-    for group in wanted:
-        known = before.get(group)
-        replay = GroupReplay({} if known is None else {group[1]: known}, release)
-        replay.replay_in_order(group[1], committed_at[group], records[group])
-        states[group] = replay.states.get(group[1])
-    return states
-
-
-def _scala_groups(
-    base: Base, rows: pa.Table, touched: set[GroupId], offsets: pa.Table, pending: pa.Table
-) -> dict[GroupId, GroupState | None]:
-    """Groups with records after the base, and all groups that exist only by their offsets."""
-    is_simple = pc.equal(base.groups["record_offset"], NO_RECORD_OFFSET)
-    simple = distinct_groups(base.groups.filter(is_simple))
-    known = distinct_groups(base.groups) - simple
-    committed, open_ = _places_by_group(offsets), _places_by_group(pending)
-    wanted = touched | simple | ((committed.keys() | open_.keys()) - known)
-    records = decoded_records(
-        wanted,
-        pa.concat_tables(
-            [_only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS), rows]
-        ),
-    )
-    return {
-        group: rebuilt_from_records(
-            group[1],
-            _last_of_each_key(records[group]),
-            Semantics.SCALA,
-            committed=committed.get(group, ()),
-            pending=open_.get(group, ()),
-            was_simple=group in simple,
+    def offsets(self) -> pa.Table:
+        """The rows of `group_offsets` after the span."""
+        commits, before = self.history.commits, self.base.group_offsets
+        is_plain = pc.is_null(commits["producer_id"])
+        # A lost transactional commit was committed or aborted; plain ones and tombstones took
+        # effect.
+        is_effective = pc.or_(
+            pc.equal(commits["outcome"], Outcome.COMMITTED.value),
+            pc.and_(pc.equal(commits["outcome"], LOST), pc.or_(is_plain, commits["is_tombstone"])),
         )
-        for group in wanted
-    }
+        if self.semantics is Semantics.SCALA:
+            takes_effect = pc.or_(is_plain, pc.invert(commits["is_tombstone"]))
+            is_effective = pc.and_(is_effective, takes_effect)
+        is_in_span = pa.array(self.span.of(commits, "outcome_record_offset"))
+        effective = commits.filter(pc.and_(is_effective, is_in_span))
+        if not effective.num_rows:
+            return before
+        names, count = list(OFFSET_KEY), before.num_rows
+        ids = distinct_keys(pa.concat_tables([before.select(names), effective.select(names)]))
+        effects = np.full(len(ids), _BEFORE_ALL, np.int64)
+        effects[count:] = numbers(effective["outcome_record_offset"])
+        is_tombstone = np.zeros(len(ids), np.bool_)
+        is_tombstone[count:] = numbers(effective["is_tombstone"])
+        last_tombstone = np.full(int(ids.max()) + 1, _NO_TOMBSTONE, np.int64)
+        np.maximum.at(last_tombstone, ids[is_tombstone], effects[is_tombstone])
+        remaining = np.flatnonzero(~is_tombstone & (effects > last_tombstone[ids]))
+        record_offsets = np.concatenate(
+            [numbers(before["record_offset"]), numbers(effective["record_offset"])]
+        )
+        order = remaining[np.lexsort((record_offsets[remaining], ids[remaining]))]
+        winners = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
+        unchanged = before.take(pa.array(winners[winners < count]))
+        changed = effective.take(pa.array(winners[winners >= count] - count))
+        return pa.concat_tables([unchanged, columns_of(changed, _OFFSETS)])
+
+    def pending(self) -> pa.Table:
+        """The rows of `pending_offsets` after the span."""
+        commits, before, newest = (
+            self.history.commits,
+            self.base.pending_offsets,
+            self.history.pending,
+        )
+        if not before.num_rows and not newest.num_rows:
+            commits = commits.filter(pc.is_valid(commits["producer_id"]))
+            if not commits.num_rows:
+                return _PENDING.empty_table()
+        is_resolved = ~self.span.after(commits, "outcome_record_offset")
+        resolved = commits.select(PLACE).filter(pa.array(is_resolved))
+        is_open = pc.and_(pc.is_valid(commits["producer_id"]), pc.invert(commits["is_tombstone"]))
+        is_in_span = self.span.of(commits, "record_offset")
+        is_open = pc.and_(is_open, pa.array(is_in_span & ~is_resolved))
+        newest = newest.filter(pa.array(self.span.of(newest, "record_offset")))
+        return pa.concat_tables(
+            [
+                before.join(resolved, PLACE, join_type="left anti")
+                .select(_PENDING.names)
+                .cast(_PENDING),
+                columns_of(commits.filter(is_open), _PENDING),
+                columns_of(newest, _PENDING),
+            ]
+        )
+
+    def group_changes(self, offsets: pa.Table, pending: pa.Table) -> dict[GroupId, GroupChange]:
+        """The groups that may differ from the base; None if they do not exist.
+
+        `offsets` and `pending` are the rows after the span.
+        """
+        rows = self.history.group_records.select(RAW_RECORD_COLUMNS)
+        after = (
+            self._scala_groups(rows, offsets, pending)
+            if self.semantics is Semantics.SCALA
+            else self._coordinator_groups(rows)
+        )
+        return {
+            group: GroupChange(group=state, guard_offset=NO_RECORD_OFFSET)
+            for group, state in after.items()
+        }
+
+    def _coordinator_groups(self, rows: pa.Table) -> dict[GroupId, GroupState | None]:
+        """Groups with records after the base, and groups that a commit created."""
+        base, commits = self.base, self._commits()
+        created = distinct_groups(_except(commits, dict.fromkeys(group_ids(base.groups))))
+        wanted = distinct_groups(rows) | created
+        if not wanted:
+            return {}
+        before = restored_groups(
+            _only(base.groups, wanted),
+            _only(base.group_members, wanted).select(MEMBER_STATE_COLUMNS),
+            _only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS),
+            self.release,
+        )
+        records = decoded_records(wanted, rows)
+        committed = _record_offsets_by_group(_only(commits, wanted))
+        states: dict[GroupId, GroupState | None] = {}
+        for group in wanted:
+            known = before.get(group)
+            replay = GroupReplay({} if known is None else {group[1]: known}, self.release)
+            replay.replay_in_order(group[1], committed[group], records[group])
+            states[group] = replay.states.get(group[1])
+        return states
+
+    def _scala_groups(
+        self, rows: pa.Table, offsets: pa.Table, pending: pa.Table
+    ) -> dict[GroupId, GroupState | None]:
+        """Groups with records after the base, and all groups that exist only by their offsets."""
+        base = self.base
+        is_simple = pc.equal(base.groups["record_offset"], NO_RECORD_OFFSET)
+        simple = distinct_groups(base.groups.filter(is_simple))
+        known = distinct_groups(base.groups) - simple
+        committed, open_ = _record_offsets_by_group(offsets), _record_offsets_by_group(pending)
+        wanted = distinct_groups(rows) | simple | ((committed.keys() | open_.keys()) - known)
+        stored = _only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS)
+        records = decoded_records(wanted, pa.concat_tables([stored, rows]))
+        return {
+            group: rebuilt_group(
+                group[1],
+                _last_of_each_key(records[group]),
+                Semantics.SCALA,
+                committed=committed.get(group, ()),
+                pending=open_.get(group, ()),
+                was_simple=group in simple,
+            )
+            for group in wanted
+        }
+
+    def _commits(self) -> pa.Table:
+        """The commits in the span, whatever their outcome."""
+        columns, commits = ["group_id", *PLACE], self.history.commits
+        rows = commits.filter(pc.invert(commits["is_tombstone"])).select(columns)
+        rows = pa.concat_tables([rows, self.history.pending.select(columns)])
+        return rows.filter(pa.array(self.span.of(rows, "record_offset")))
 
 
 def _last_of_each_key(records: list[GroupRecord]) -> list[GroupRecord]:
@@ -363,24 +452,13 @@ def _last_of_each_key(records: list[GroupRecord]) -> list[GroupRecord]:
     return sorted(last.values(), key=lambda record: record.record_offset)
 
 
-def _commits(history: HistoryAfter, span: Span) -> pa.Table:
-    """The commits in a span, whatever their outcome."""
-    columns = ["group_id", *PLACE]
-    commits = history.commits.filter(pc.invert(history.commits["is_tombstone"])).select(columns)
-    rows = pa.concat_tables([commits, history.pending.select(columns)])
-    return rows.filter(pa.array(span.of(rows, "record_offset")))
-
-
-def _places_by_group(rows: pa.Table) -> dict[GroupId, list[int]]:
+def _record_offsets_by_group(rows: pa.Table) -> dict[GroupId, list[int]]:
     offsets_by_group: dict[GroupId, list[int]] = defaultdict(list)
     for group, record_offset in zip(
         group_ids(rows), rows["record_offset"].to_pylist(), strict=True
     ):
         offsets_by_group[group].append(record_offset)
     return offsets_by_group
-
-
-_IDENTITY = ["log_partition", "group_id"]
 
 
 def _only(rows: pa.Table, groups: Collection[GroupId]) -> pa.Table:

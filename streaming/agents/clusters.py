@@ -12,7 +12,7 @@ from streaming.errors import ConfigurationError, did_you_mean
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.as_of import parse_as_of
 from streaming.tables.durations import parse_duration
-from streaming.tables.readable_moments import CLOCKS_DIFFER
+from streaming.tables.moments import CLOCKS_DIFFER
 from streaming.tables.reader import TableReader
 from streaming.views.sql.processes import SqlProcesses
 

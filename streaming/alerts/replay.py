@@ -14,7 +14,6 @@ from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.rules import AlertRules, Rule
 from streaming.alerts.sql_rules import SqlRules
 from streaming.lag.group_lag import RATE_WINDOWS
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
 MAX_EVALUATIONS = 60
@@ -58,8 +57,7 @@ def replay(
     with closing(SqlRules(last.tables)) as sql:
         sql.check(rules.rules)
         moments = _moments(since, last.moment, step)
-        past = Past(
-            last,
+        past = last.with_history(
             since=moments[0] - RATE_WINDOWS[0],
             group_ids=group_ids,
             prefers_snapshots=group_ids is None,

@@ -22,7 +22,6 @@ from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import RATE_WINDOWS
 from streaming.lag.lag_history import lag_history
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
 TEST_SPANS: Final = ("1h", "6h", "24h", "7d")
@@ -137,23 +136,23 @@ def _habits(reader: TableReader, group_id: str) -> GroupHabits:
     row = rows[0] if rows else {}
     status = Status(row["status"]) if row else None
     since = max(reader.moment - _REMEMBERED, reader.begins_at)
-    past = Past(reader, since=since - RATE_WINDOWS[0], group_ids=[group_id])
+    reader = reader.with_history(since=since - RATE_WINDOWS[0], group_ids=[group_id])
     is_well = status is None or status in WITHOUT_RULE
     return GroupHabits(
         group_id=group_id,
         status=status,
-        earlier=set(_statuses(past, group_id, since)) if is_well else set(),
+        earlier=set(_statuses(reader, group_id, since)) if is_well else set(),
         lag=row.get("lag"),
-        usual_lag=_usual_lag(past.newest, group_id, since),
+        usual_lag=_usual_lag(reader, group_id, since),
         time_lag_ms=row.get("max_time_lag_at_least_ms"),
     )
 
 
-def _statuses(past: Past, group_id: str, since: datetime) -> Iterator[Status]:
-    until = past.newest.moment
+def _statuses(newest: TableReader, group_id: str, since: datetime) -> Iterator[Status]:
+    until = newest.moment
     for number in range(_REMEMBERED_STATUSES):
         at = since + (until - since) * number / _REMEMBERED_STATUSES
-        reader = past.before(at)
+        reader = newest.before(at)
         if reader is not None:
             evaluation = Evaluation.of(reader, at=at, group_ids=[group_id])
             yield from map(Status, evaluation.statuses["status"].to_pylist())

@@ -11,7 +11,6 @@ import numpy as np
 
 from streaming.lag.offset_steps import Floats, PartitionSteps, partition_steps
 from streaming.lag.sample_runs import CONFIRM_EVERY
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import OFFSET_COMMITS
 
@@ -70,8 +69,8 @@ def reader_of_groups(
     `is_past` says whether `reader` is of a past moment. Then the tables are rebuilt again, with the
     rows of these groups only.
     """
-    past = Past(reader, since=since, group_ids=group_ids, keeps=[OFFSET_COMMITS])
-    return (past.before(until) or reader) if is_past else past.newest
+    of_span = reader.with_history(since=since, group_ids=group_ids, keeps=[OFFSET_COMMITS])
+    return (of_span.before(until) or reader) if is_past else of_span
 
 
 def lag_histories(

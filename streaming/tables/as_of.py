@@ -12,6 +12,8 @@ from streaming.tables.durations import parse_duration
 
 AsOf: TypeAlias = datetime | int
 
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+"""The form of a time in UTC in errors and notes."""
 TIME_FORMS: Final = "5m, 1 hour ago, 03:14, yesterday 14:00 or 2026-11-21T03:14:00Z"
 
 _AGO: Final = " ago"

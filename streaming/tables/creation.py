@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -10,6 +9,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from streaming.tables import deletion_vectors, delta
+from streaming.tables.properties import LOG_RETENTION, snapshot_retention
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
@@ -25,7 +25,6 @@ _PROPERTIES = {
     # about 5 ms.
     "delta.checkpointInterval": "10",
 }
-_LOG_RETENTION = "delta.logRetentionDuration"
 _REMOVED_FILES_LISTED = timedelta(hours=1)
 """Checkpoints of the Delta log list a removed file for this time; maintenance deletes it sooner."""
 
@@ -37,18 +36,12 @@ def retention_properties(retention: timedelta) -> dict[str, str]:
         # Maintenance cleans the log instead: it knows the files of the newest snapshot.
         "delta.enableExpiredLogCleanup": "false",
         "delta.deletedFileRetentionDuration": _interval(listed),
-        _LOG_RETENTION: _interval(retention),
+        LOG_RETENTION: _interval(retention),
     }
 
 
 def _interval(duration: timedelta) -> str:
     return f"interval {round(duration.total_seconds())} seconds"
-
-
-def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
-    """The retention of old versions, from the properties of a table; None if they lack it."""
-    match = re.fullmatch(r"interval (\d+) seconds", properties.get(_LOG_RETENTION, ""))
-    return None if match is None else timedelta(seconds=int(match[1]))
 
 
 def create_tables(

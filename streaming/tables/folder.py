@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
-from streaming.tables.bases import delete_bases
+from streaming.tables.base_maintenance import delete_bases
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties
 from streaming.tables.damage import cut_damaged_logs
 from streaming.tables.format_version import require_migratable

@@ -39,16 +39,16 @@ from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
 from streaming.clock import earliest_now
-from streaming.errors import TablesUnavailable
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import FOLDER
-from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_state import pinned_versions
 from streaming.tables.locations import local_path, sync_file
 from streaming.tables.log_actions import deletion_vectors_since, removed_after, removed_before
-from streaming.tables.moments import CommitMoments
+from streaming.tables.moments import Snapshots
+from streaming.tables.properties import snapshot_retention
 from streaming.tables.reader import TableReader
 from streaming.tables.replacing import MOST_FILES
 from streaming.tables.schemas import (
@@ -244,17 +244,17 @@ class _KeptVersions:
         """
         opened = delta.open_table(tables, LOAD_PROGRESS)
         since = earliest_now() - _retention(opened)
-        moments = CommitMoments(LOAD_PROGRESS.path(tables), opened.version())
-        newest = versions = cls._versions(tables, opened.version())
-        oldest = moments.version_at(since)
+        snapshots = Snapshots(tables, opened)
+        newest = versions = cls._versions(snapshots, snapshots.newest)
+        oldest = snapshots.version_at(since)
         # Another program may have deleted the files of older snapshots.
-        with suppress(TablesUnavailable):
-            versions = cls._versions(tables, moments.oldest if oldest is None else oldest)
+        with suppress(ConfigurationError):
+            versions = cls._versions(snapshots, snapshots.oldest if oldest is None else oldest)
         return cls(tables, since, versions, newest)
 
     @staticmethod
-    def _versions(tables: str, version: int) -> dict[str, int]:
-        progress = delta.read(tables, LOAD_PROGRESS, ["table_versions"], version=version)
+    def _versions(snapshots: Snapshots, version: int) -> dict[str, int]:
+        progress, _ = snapshots.read(version)
         return {**pinned_versions(progress), LOAD_PROGRESS.name: version}
 
     def begin(self, table: Table) -> datetime:

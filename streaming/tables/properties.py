@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Final
@@ -26,7 +27,14 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.status_rules import status_rules_of
 
+LOG_RETENTION: Final = "delta.logRetentionDuration"
 _RELEASE_BEFORE_FORMAT_8: Final = "4.2"
+
+
+def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
+    """The retention of old versions, from the properties of a table; None if they lack it."""
+    match = re.fullmatch(r"interval (\d+) seconds", properties.get(LOG_RETENTION, ""))
+    return None if match is None else timedelta(seconds=int(match[1]))
 
 
 def release_of(properties: Mapping[str, str]) -> Release:

@@ -3,6 +3,12 @@
 A micro-batch writes the tables one after the other and `load_progress` last, with the Delta version
 of each table. A reader reads `load_progress` first, and each other table at the version it names.
 While a micro-batch is being applied, a reader therefore sees the snapshot before it.
+
+A reader has the tables of one moment. `at` and `before` give the reader of another moment: the
+newest snapshot at that moment, or rebuilt tables (`streaming.tables.history`). A moment is rebuilt
+if its snapshot may be deleted, or if `run` had not read all records of the moment then, because it
+was stopped or behind. `with_history` reads the bases and the history of a span once, for readers of
+many moments in it.
 """
 
 from __future__ import annotations
@@ -19,32 +25,32 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.group_placement import of_own_log_partition
 from streaming.clock import confirm, utc_now
-from streaming.errors import ConfigurationError, MomentNotRebuilt
+from streaming.errors import ConfigurationError, MomentNotRebuilt, TablesUnavailable
 from streaming.tables import delta
-from streaming.tables.as_of import AsOf, in_utc, parse_as_of
-from streaming.tables.creation import snapshot_retention
+from streaming.tables.as_of import TIME, AsOf, in_utc, parse_as_of
 from streaming.tables.external_offsets import UNITED, ExternalOffsets
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.format_version import require_current
+from streaming.tables.history import HISTORY_TIMES, KEPT, History, KeptRows, RebuiltTables
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
 from streaming.tables.locations import local_path, require_usable
-from streaming.tables.moments import TIME, CommitMoments
+from streaming.tables.moments import Snapshots
 from streaming.tables.properties import TableProperties
-from streaming.tables.readable_moments import ReadableMoments
-from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
     BESIDE_TABLES,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
     HISTORY_OFF,
     LOAD_PROGRESS,
     LOG_OFFSETS,
+    OFFSET_COMMITS,
     PROPERTY_HISTORY,
     PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_KAFKA_RELEASE,
@@ -62,16 +68,14 @@ _LIVE = timedelta(seconds=5)
 """A `run` that is never behind writes the next snapshot at most so long after one."""
 _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
 """Tables without history: they are empty at moments before the oldest snapshot."""
-_REACH_OF_RATES = timedelta(minutes=5)
+_OF_MOMENT = ("load_states", "clock_skew", "table_versions")
+"""The attributes that are computed once for a moment."""
 _OF_NO_SNAPSHOT = frozenset({ALERTS, *BESIDE_TABLES} - {LOG_OFFSETS})
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
 class TableReader(TableProperties):
-    """The tables of a folder at the newest snapshot, or at an earlier one.
-
-    Moments before the oldest snapshot are rebuilt from a base and the history, see
-    `streaming.tables.rebuilding`.
+    """The tables of a folder at the newest snapshot, or at an earlier moment.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
@@ -79,8 +83,6 @@ class TableReader(TableProperties):
         consistent: if False, each table is read at its newest version, even if a micro-batch is
             half written.
         any_format: whether to accept any format version; a migration needs this.
-        rebuilding: keeps the history of a span with the moment.
-        leaves_late: whether a moment that `run` had not read then is rebuilt. It takes longer.
 
     Raises:
         ConfigurationError: the folder does not exist, has no tables of this program, has another
@@ -90,7 +92,7 @@ class TableReader(TableProperties):
     with_external: bool = True
     """Whether tables of groups have the rows of external groups, see `of_kafka`."""
     _offsets: ExternalOffsets | None = None
-    _rebuilding: Rebuilding | None = None
+    _history: History | None = None
     _rebuilt: RebuiltTables | None = None
 
     def __init__(
@@ -100,8 +102,6 @@ class TableReader(TableProperties):
         as_of: AsOf | str | None = None,
         consistent: bool = True,
         any_format: bool = False,
-        rebuilding: Rebuilding | None = None,
-        leaves_late: bool = True,
     ) -> None:
         moment = parse_as_of(as_of) if isinstance(as_of, str) else as_of
         if moment is not None and not consistent:
@@ -112,41 +112,33 @@ class TableReader(TableProperties):
         require_usable(self.tables)
         self.began_at = utc_now()
         """Every version of a table from before this time was there to be read."""
-        progress = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)
-        # The current properties, even with `as_of`, except for the loader's rules: the schema is
-        # current, too, and columns that a migration added are null in earlier versions.
-        self._properties = progress.metadata().configuration
+        opened = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)
+        self._versions = Snapshots(self.tables, opened)
+        self._properties = self._versions.properties
         if not any_format:
             require_current(self.tables, self.format_version)
-        moment = in_utc(moment) if isinstance(moment, datetime) else moment
-        self._moments = CommitMoments(LOAD_PROGRESS.path(self.tables), progress.version())
-        self._opened_at = utc_now()
-        # The current retention also counts with `as_of`.
-        retention = snapshot_retention(self._properties)
-        self._readable = ReadableMoments(self.tables, self._moments, retention, self._opened_at)
         self._open_tables: dict[tuple[str, int | None], DeltaTable] = {}
-        self._as_of = moment
-        self._rebuilding = rebuilding
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
-        if moment is not None and self._readable.is_before_snapshots(moment):
-            self._rebuild(moment)
-        if moment is not None and self._rebuilt is None:
-            self._load_as_of(progress, moment)
-        if self._rebuilt is None:
-            self._progress = self._rows(progress)
-        if isinstance(moment, datetime) and self._rebuilt is None and leaves_late:
-            self._leave_late_snapshot(progress.version(), moment)
-        self.version = progress.version() if self._rebuilt is None else self._moments.newest
+        self.version = self._versions.newest
         """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
-        written_at = pc.max(self._progress["updated_at"]).as_py() if moment is None else None
+        self._opened_at = utc_now()
+        self._as_of: AsOf | None = None
+        if moment is not None:
+            self._enter(moment, leaves_late=True)
+        else:
+            self._progress = self._versions.progress
+            self._confirm_clock()
+        folder = local_path(self.tables)
+        if folder is not None and not any_format:
+            self._require_tables(folder)
+
+    def _confirm_clock(self) -> None:
+        written_at = pc.max(self._progress["updated_at"]).as_py()
         if written_at is not None and written_at > self._opened_at:
             # A pause of this machine, which the clock does not know, looks like a jump.
             confirm(min(written_at, self.committed_at))
             self._opened_at = utc_now()
-        folder = local_path(self.tables)
-        if folder is not None and not any_format:
-            self._require_tables(folder)
 
     def _require_tables(self, folder: Path) -> None:
         """Refuse a folder that lacks a table, also if nobody reads that one."""
@@ -202,7 +194,7 @@ class TableReader(TableProperties):
     @property
     def written_at(self) -> datetime:
         """When the snapshot was written, by the commit of its `load_progress`."""
-        return self._moments.of(self.version) or self._opened_at
+        return self._versions.of(self.version) or self._opened_at
 
     @property
     def committed_at(self) -> datetime:
@@ -210,11 +202,11 @@ class TableReader(TableProperties):
 
         It is earlier than `written_at` if the clock was set back: moments always grow.
         """
-        return self._moments.committed_at(self.version) or self._opened_at
+        return self._versions.committed_at(self.version) or self._opened_at
 
     def commits(self, most: int) -> list[tuple[int, datetime]]:
         """The last `most` versions of `load_progress`, newest first, and when each was written."""
-        return list(islice(self._moments.newest_first(self.version), most))
+        return list(islice(self._versions.newest_first(self.version), most))
 
     @property
     def as_of(self) -> AsOf:
@@ -236,56 +228,92 @@ class TableReader(TableProperties):
     @property
     def begins_at(self) -> datetime:
         """The earliest time that can be read: that of the oldest base, or else snapshot."""
-        return self._readable.begin_at
+        return self._versions.begin_at
+
+    def at(self, as_of: AsOf) -> TableReader:
+        """The tables at an earlier moment, or at a version of `load_progress`.
+
+        Raises:
+            ConfigurationError: the tables do not reach back to the moment, or cannot be read.
+        """
+        return self._at(as_of, leaves_late=True)
 
     def before(self, moment: datetime) -> TableReader | None:
-        """The tables at an earlier time; None if they do not reach back to it."""
-        rebuilding = self._rebuilding
-        is_of_span = rebuilding is not None and moment >= rebuilding.since
-        if rebuilding is not None and is_of_span and not self.reads_snapshot(moment, rebuilding):
-            rebuilt = self.rebuilt(moment, rebuilding)
-            if rebuilt is not None:
-                return rebuilt
+        """The tables at an earlier moment; None if they do not reach back to it.
+
+        Raises:
+            TablesUnavailable: the tables cannot be read now.
+        """
         try:
             # The rates of each evaluation compare with an earlier snapshot.
-            reader = TableReader(
-                self.tables,
-                as_of=moment,
-                rebuilding=rebuilding if is_of_span else None,
-                leaves_late=is_of_span,
-            )
+            reader = self._at(moment, leaves_late=self._history_of(moment) is not None)
+        except TablesUnavailable:
+            raise
         except ConfigurationError:
             return None
-        reader.with_external = self.with_external
         return reader if reader.load_states else None
 
-    def keep(self, rebuilding: Rebuilding) -> None:
-        """Take the history of a span from a rebuilding that keeps it."""
-        if self._rebuilt is None:
-            self._rebuilding = rebuilding
-
-    def reads_snapshot(self, moment: datetime, rebuilding: Rebuilding) -> bool:
-        """Whether a moment of a span is read from its snapshot."""
-        return rebuilding.prefers_snapshots and not self._readable.is_before_snapshots(moment)
-
-    def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
-        """The tables at a moment of a rebuilding's span; None if they cannot be rebuilt."""
+    def _at(self, as_of: AsOf, *, leaves_late: bool) -> TableReader:
         reader = copy(self)
-        reader._rebuilding = rebuilding
-        with suppress(MomentNotRebuilt):
-            return reader if reader._rebuild(moment) else None
-        return None
+        for name in _OF_MOMENT:
+            reader.__dict__.pop(name, None)
+        reader._rebuilt = reader._offsets = None
+        reader._history = self._history_of(as_of)
+        reader._enter(as_of, leaves_late=leaves_late)
+        return reader
 
-    def rebuilding(
-        self, since: datetime, until: datetime, group_ids: Collection[str] | None = None
-    ) -> Rebuilding:
-        """The bases and the history of a time span, and of what rates at its start need."""
-        return Rebuilding(
-            tables=self.tables,
-            since=since - _REACH_OF_RATES,
-            until=until,
-            where=of_groups(group_ids),
+    def _history_of(self, as_of: AsOf) -> History | None:
+        """The history whose span has a moment; None if no such history is read."""
+        history = self._history
+        if history is None or not isinstance(as_of, datetime):
+            return None
+        return history if history.since <= as_of <= history.until else None
+
+    def with_history(
+        self,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        group_ids: Collection[str] | None = None,
+        prefers_snapshots: bool = False,
+        keeps: Collection[Table] = KEPT,
+    ) -> TableReader:
+        """The same tables, with the bases and the history of a span, which is read once.
+
+        `at` and `before` read nothing again in the span. Moments before the first base are read
+        from snapshots, as far as they are kept.
+
+        Args:
+            since: the first moment.
+            until: the last moment; by default that of these tables.
+            group_ids: the groups whose rows are read; all if None.
+            prefers_snapshots: whether all moments are read from snapshots as far as they are kept.
+                Of all groups, this takes less time.
+            keeps: the tables of history whose rows are read once. A table that is read for one
+                moment only is better read by itself.
+        """
+        until = until or self.moment
+        history = History(
+            self._versions, since, until, group_ids, prefers_snapshots=prefers_snapshots
         )
+        kept = KeptRows(self.of_kafka().read, since, until, group_ids, tables=keeps)
+        if group_ids is not None and OFFSET_COMMITS in keeps:
+            commits = history.commits(kept.first)
+            kept.keep(OFFSET_COMMITS, kept.first, commits)
+            if LOG_OFFSETS in keeps:
+                kept.topics = self._topics_of(commits, group_ids)
+        history.kept = kept
+        reader = copy(self)
+        reader._history = history
+        return reader
+
+    def _topics_of(self, commits: pa.Table, group_ids: Collection[str]) -> set[str]:
+        """The topics of which groups have committed offsets, or that their members have."""
+        offsets = self.read(GROUP_OFFSETS.name, ["topic"], of_groups(group_ids))
+        members = self.read(GROUP_MEMBERS.name, ["assignment"], of_groups(group_ids))
+        assigned = pc.list_flatten(members["assignment"]).combine_chunks()
+        topics = [commits["topic"], offsets["topic"], pc.struct_field(assigned, "topic")]
+        return {topic for column in topics for topic in pc.unique(column).drop_null().to_pylist()}
 
     def read(
         self,
@@ -327,8 +355,8 @@ class TableReader(TableProperties):
         if self._rebuilt is not None and name in self._rebuilt.rows:
             rows = self._rebuilt.rows[name]
             return (rows if condition is None else rows.filter(condition)).select(wanted)
-        if self._rebuilding is not None and isinstance(filters, list):
-            kept = self._rebuilding.kept_rows(table, wanted, filters, self.moment)
+        if self._history is not None and isinstance(filters, list):
+            kept = self._history.kept_rows(table, wanted, filters, self.moment)
             if kept is not None:
                 return kept.select(wanted)
         until = self._until(table)
@@ -421,65 +449,69 @@ class TableReader(TableProperties):
         rows = self.read(name, wanted, of_groups(group_ids))
         return of_own_log_partition(rows, self.log_partitions)
 
-    def _rows(self, progress: DeltaTable) -> pa.Table:
-        """The rows of `load_progress`; maintenance may have deleted those of an old version."""
+    def _enter(self, as_of: AsOf, *, leaves_late: bool) -> None:
+        """Take the tables of a moment.
+
+        Args:
+            as_of: the moment, or a version of `load_progress`.
+            leaves_late: whether a moment that `run` had not read then is rebuilt. It takes longer.
+        """
+        snapshots = self._versions
+        self._as_of = as_of = in_utc(as_of) if isinstance(as_of, datetime) else as_of
+        self._properties = snapshots.properties
+        if self._history is not None and not self._history.prefers_snapshots:
+            with suppress(MomentNotRebuilt):
+                if self._rebuild(as_of):
+                    return
+        if snapshots.is_before_snapshots(as_of) and self._rebuild(as_of):
+            return
+        version = snapshots.version_of(as_of)
         try:
-            return delta.rows_of(progress, self.tables, LOAD_PROGRESS)
+            progress, properties = snapshots.read(version)
         except ConfigurationError as error:
-            as_of = self._as_of
-            if as_of is None:
-                raise
             # Snapshots that a shorter retention deleted do not come back with a longer one.
             if self._rebuild(as_of):
-                self.version = self._moments.newest
-                return self._progress
-            raise self._readable.no_snapshot(as_of, " any more") from error
+                return
+            raise snapshots.no_snapshot(as_of, " any more") from error
+        self.version, self._progress = version, progress
+        # The current properties, except for the loader's rules: the schema is current, too, and
+        # columns that a migration added are null in earlier versions.
+        self._take_over(properties, _OF_SNAPSHOT)
+        if leaves_late and isinstance(as_of, datetime) and self._may_be_late():
+            with suppress(MomentNotRebuilt):
+                if self._history_for(as_of).has_records_after(progress, as_of):
+                    self._rebuild(as_of)
 
     def _rebuild(self, as_of: AsOf) -> bool:
-        """Become the tables at a moment; False if no base is as old."""
-        moment = as_of if isinstance(as_of, datetime) else self._moments.of(as_of)
-        if moment is None:
+        """Take the rebuilt tables of a moment; False if no base is as old."""
+        moment = as_of if isinstance(as_of, datetime) else self._versions.of(as_of)
+        rebuilt = None if moment is None else self._history_for(moment).at(moment)
+        if moment is None or rebuilt is None:
             return False
-        if self._rebuilding is None:
-            self._rebuilding = self.rebuilding(moment, moment)
-        self._rebuilt = self._rebuilding.at(moment)
-        if self._rebuilt is None:
-            return False
+        self._rebuilt, self._as_of, self._progress = rebuilt, moment, rebuilt.progress
         # History is read at the newest versions.
-        self.table_versions = pinned_versions(self._rebuilding.newest.progress)
-        self.__dict__.pop("load_states", None)
-        self._progress = self._rebuilt.progress
+        self.version = self._versions.newest
+        self.table_versions = pinned_versions(self._versions.progress)
         # Other properties do not change the rows, and the retention of snapshots is the current.
-        self._take_over(self._rebuilt.properties, _OF_BASE)
-        self._as_of = moment
+        self._take_over(rebuilt.properties, _OF_BASE)
         return True
 
-    def _leave_late_snapshot(self, version: int, moment: datetime) -> None:
-        """Become rebuilt tables if `run` had not read all records of the moment then.
+    def _history_for(self, moment: datetime) -> History:
+        if self._history is None:
+            self._history = History(self._versions, moment, moment)
+        return self._history
+
+    def _may_be_late(self) -> bool:
+        """Whether `run` may not have read all records of the moment then.
 
         It was stopped, or behind. Tables without a base or history stay the snapshot.
         """
-        if version == self._moments.newest:
-            return
-        written_at, next_at = self._moments.of(version), self._moments.of(version + 1)
+        snapshots = self._versions
+        if self.version == snapshots.newest or self.history_mode == HISTORY_OFF:
+            return False
+        written_at, next_at = snapshots.of(self.version), snapshots.of(self.version + 1)
         is_live = bool(written_at and next_at and next_at - written_at <= _LIVE)
         is_behind = any(
             load.next_offset < load.high_watermark for load in load_states(self._progress).values()
         )
-        if (is_live and not is_behind) or self.history_mode == HISTORY_OFF:
-            return
-        if self._rebuilding is None:
-            self._rebuilding = self.rebuilding(moment, moment)
-        with suppress(MomentNotRebuilt):
-            if self._rebuilding.has_records_after(self._progress, moment):
-                self._rebuild(moment)
-
-    def _load_as_of(self, progress: DeltaTable, as_of: AsOf) -> None:
-        """Open `load_progress` at a version, or at the newest version of a time."""
-        version = self._readable.version_of(as_of)
-        try:
-            progress.load_as_version(version)
-            self._take_over(progress.metadata().configuration, _OF_SNAPSHOT)
-        except (DeltaError, OSError, ValueError) as error:
-            if not self._rebuild(as_of):
-                raise self._readable.no_snapshot(as_of) from error
+        return is_behind or not is_live

@@ -33,7 +33,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.errors import TablesReplaced, WriterFenced
 from streaming.tables import delta
-from streaming.tables.moments import TIME
+from streaming.tables.as_of import TIME
 from streaming.tables.schemas import LOAD_PROGRESS, Table
 
 WRITER: Final = "coordinator-state/writer"

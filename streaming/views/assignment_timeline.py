@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -83,11 +82,10 @@ def _members_at(
 ) -> list[dict[str, Any]] | None:
     """The members at a moment; None if the tables do not reach back to it."""
     if moment < reader.moment:
-        newest = copy(reader)
-        rebuilding = reader.rebuilding(moment, moment, [group_id])
-        rebuilding.prefers_snapshots = True
-        newest.keep(rebuilding)
-        past = newest.before(moment)
+        of_group = reader.with_history(
+            since=moment, until=moment, group_ids=[group_id], prefers_snapshots=True, keeps=()
+        )
+        past = of_group.before(moment)
         if past is None:
             return None
         reader = past

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from coordinator_state.insight.story import Story, story_of
 from streaming.lag.group_facts import WINDOW, group_facts
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 from streaming.views.explanation import explanation_of
 
@@ -21,6 +20,6 @@ def group_story(reader: TableReader, group_id: str, *, at: datetime | None = Non
         ConfigurationError: the tables cannot be read.
     """
     moment = at or reader.moment
-    of_group = Past(reader, since=moment - WINDOW, group_ids=[group_id]).newest
+    of_group = reader.with_history(since=moment - WINDOW, group_ids=[group_id])
     facts = group_facts(of_group, group_id, at=moment)
     return None if facts is None else story_of(facts, explanation_of(facts))

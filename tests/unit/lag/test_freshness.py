@@ -17,7 +17,6 @@ from streaming.lag.freshness import Freshness, freshness_notice
 from streaming.lag.group_lag import tables_known_until
 from streaming.tables import load_progress
 from streaming.tables.base_maintenance import maintain_bases
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
 from tests.support.logs.log_rows import LOG_PARTITION
@@ -145,7 +144,7 @@ def test_markers_at_the_end_of_the_log_do_not_hide_it_from_rebuilt_tables(
     sampled_at = [moment - timedelta(minutes=minutes) for minutes in (350, 5, 1, 0)]
     samples = [sample_of(at, end, LOG_PARTITION) for at in sampled_at]
     write_rows(tables, LOG_OFFSETS.name, samples)
-    rebuilt = Past(TableReader(tables), since=moment, group_ids=["g"]).at(moment)
+    rebuilt = TableReader(tables).with_history(since=moment, group_ids=["g"]).at(moment)
     assert rebuilt.rebuilt_from is not None
     (known_until,) = tables_known_until(rebuilt)["known_until"].to_pylist()
     assert moment - known_until < timedelta(milliseconds=1)

@@ -19,7 +19,6 @@ from streaming.lag.evaluation import Evaluation
 from streaming.run.external_sampling import ExternalSampling
 from streaming.served.cluster import Cluster
 from streaming.tables.opening import open_for_writing
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import EXTERNAL_OFFSETS, GROUP_EVENTS, OFFSET_COMMITS
 from streaming.views.coordinator_tables import CoordinatorTables
@@ -121,11 +120,11 @@ def test_a_rewind_is_an_event_and_a_status(folder: str, checkpoint: Path) -> Non
     assert (event.event, event.offset_before, event.offset_after) == ("offset_rewind", 500, 20)
     newest = tables.reader
     since = NOW - timedelta(minutes=5)
-    past = Past(newest, since=since, group_ids=["etl"], keeps=[OFFSET_COMMITS, GROUP_EVENTS])
+    past = newest.with_history(since=since, group_ids=["etl"], keeps=[OFFSET_COMMITS, GROUP_EVENTS])
     etl_filter = ("group_id", "=", "etl")
     during = [("day", ">=", since.date()), ("record_timestamp", ">=", since)]
     for name, count in (("group_events", 1), ("offset_commits", 2)):
-        for reader in (past.newest, newest):
+        for reader in (past, newest):
             assert reader.read(name, filters=[*during, etl_filter]).num_rows == count
     write_batch(checkpoint, 2, of_orders(60), at=ago(10))
     external.sample()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow.parquet import filters_to_expression
 
-from streaming.tables.kept_history import KeptHistory
+from streaming.tables.history import KeptRows
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUPS, LOG_OFFSETS, OFFSET_COMMITS
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
@@ -47,14 +47,14 @@ def during(since: datetime, until: datetime, *more: Any) -> list[tuple[str, str,
     ]
 
 
-def kept_of(reader: TableReader, **given: Any) -> tuple[KeptHistory, list[str]]:
+def kept_of(reader: TableReader, **given: Any) -> tuple[KeptRows, list[str]]:
     reads: list[str] = []
 
     def read(name: str, columns: Any, conditions: Any) -> pa.Table:
         reads.append(name)
         return reader.read(name, columns, conditions)
 
-    return KeptHistory(read, NOW - 30 * MINUTE, NOW, **given), reads
+    return KeptRows(read, NOW - 30 * MINUTE, NOW, **given), reads
 
 
 def rows(table: pa.Table, columns: list[str]) -> list[Any]:
@@ -62,7 +62,7 @@ def rows(table: pa.Table, columns: list[str]) -> list[Any]:
 
 
 def rows_of_both(
-    kept: KeptHistory, reader: TableReader, columns: list[str], conditions: Any
+    kept: KeptRows, reader: TableReader, columns: list[str], conditions: Any
 ) -> tuple[list[Any], list[Any]]:
     """The rows that are kept and fulfil the conditions, and those of the tables."""
     of_kept = kept.rows(LOG_OFFSETS, columns, conditions)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import load_progress, reader
-from streaming.tables.moments import MOMENT, CommitMoments
+from streaming.tables.moments import MOMENT, Snapshots
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.clients.command_line import call
@@ -159,11 +159,11 @@ def test_entries_that_are_deleted_are_before_the_oldest(tables: str) -> None:
     for entry in _entries(tables)[: newest - 3]:
         entry.unlink()
 
-    commit_moments = CommitMoments(LOAD_PROGRESS.path(tables), newest)
-    assert commit_moments.oldest == newest - 3
-    assert commit_moments.of(newest - 4) is None
+    snapshots = _snapshots(tables)
+    assert snapshots.oldest == newest - 3
+    assert snapshots.of(newest - 4) is None
     expected = [newest, newest - 1, newest - 2, newest - 3, None, None]
-    assert [commit_moments.version_at(moment) for moment in moments[:MICRO_BATCHES]] == expected
+    assert [snapshots.version_at(moment) for moment in moments[:MICRO_BATCHES]] == expected
     with pytest.raises(ConfigurationError, match=r"no snapshot as of 1: the tables reach from"):
         TableReader(tables, as_of=1)
 
@@ -188,10 +188,10 @@ def test_few_log_entries_are_read(tmp_path: Path) -> None:
     apply_next(apply)
     for _ in range(40):
         apply.progress.write(apply.writer)
-    moments = CommitMoments(LOAD_PROGRESS.path(tables), TableReader(tables).version)
+    snapshots = _snapshots(tables)
 
-    (*_, first) = moments.newest_first(moments.newest)
-    again = CommitMoments(moments.path, moments.newest)
+    (*_, first) = snapshots.newest_first(snapshots.newest)
+    again = _snapshots(tables)
     assert again.version_at(first[1] + ONE) is not None
     assert len(again._entries) <= 9
 
@@ -200,20 +200,25 @@ def test_an_entry_without_a_commit_info_has_the_moment_of_the_version_before_it(
     tables: str,
 ) -> None:
     newest = TableReader(tables).version
-    before = CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest - 1)
+    before = _snapshots(tables).of(newest - 1)
     entry = _entries(tables)[newest]
     lines = [line for line in entry.read_text().splitlines() if "commitInfo" not in line]
     entry.write_text("\n".join(lines))
 
-    assert CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest) == before
+    assert _snapshots(tables).of(newest) == before
 
 
 def test_a_damaged_entry_is_an_error_that_names_it(tables: str) -> None:
-    newest = TableReader(tables).version
+    snapshots = _snapshots(tables)
+    newest = snapshots.newest
     _entries(tables)[newest].write_text('{"commitInfo": {"timest')
 
     with pytest.raises(TablesUnavailable, match=f"entry {newest} of its Delta log is damaged"):
-        CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest)
+        snapshots.of(newest)
+
+
+def _snapshots(tables: str) -> Snapshots:
+    return Snapshots(tables, DeltaTable(LOAD_PROGRESS.path(tables)))
 
 
 def _entries(tables: str) -> list[Path]:

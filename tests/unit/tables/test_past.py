@@ -31,15 +31,17 @@ from streaming.lag.freshness import Freshness
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
-from streaming.tables import base_maintenance, bases, maintenance
+from streaming.tables import base_maintenance, maintenance
 from streaming.tables import reader as reader_module
 from streaming.tables.base_maintenance import MOST_AGE, maintain_bases, make_base
 from streaming.tables.bases import BasePlace, bases_of
 from streaming.tables.creation import keep_snapshots, set_properties
+from streaming.tables.delta import open_table
 from streaming.tables.durations import DEFAULT_HISTORY_RESOLUTION
 from streaming.tables.folder import keep_up_to_date
+from streaming.tables.history import History
 from streaming.tables.maintenance import tidy_up
-from streaming.tables.past import Past
+from streaming.tables.moments import Snapshots
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_MEMBERS,
@@ -184,6 +186,15 @@ def rows_of(
     }
 
 
+def rebuilt_at(
+    newest: TableReader, at: datetime, group_ids: Sequence[str] | None = None
+) -> TableReader:
+    """The tables at a moment, rebuilt although the snapshot may still be there."""
+    rebuilt = newest.with_history(since=at, until=at, group_ids=group_ids).at(at)
+    assert rebuilt.rebuilt_from is not None
+    return rebuilt
+
+
 def plain_rows_of(reader: TableReader) -> Rows:
     return rows_of(reader, tables=PLAIN)
 
@@ -268,7 +279,7 @@ class TestGap:
     ) -> None:
         monkeypatch.setattr(reader_module, "_LIVE", timedelta(0))
         newest = TableReader(live.tables)
-        past = Past(newest, since=live.moments[-1].at, prefers_snapshots=True)
+        past = newest.with_history(since=live.moments[-1].at, prefers_snapshots=True)
         before = live.moments[-1].next_offset
         for number, time_ms in enumerate(times_ms[:-1]):
             at = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
@@ -325,13 +336,8 @@ def test_history_of_a_rebuilt_moment_ends_there(forgotten: Live) -> None:
 def test_rows_of_some_groups_only_are_read(live: Live) -> None:
     newest = TableReader(live.tables)
     moment = live.moments[-2]
-    some, none = (
-        newest.rebuilt(moment.at, newest.rebuilding(moment.at, moment.at, group_ids))
-        for group_ids in (["g"], ["unknown"])
-    )
-    assert some is not None
+    some, none = (rebuilt_at(newest, moment.at, group_ids) for group_ids in (["g"], ["unknown"]))
     assert rows_of(some) == moment.rows
-    assert none is not None
     assert rows_of(none) == {table.name: [] for table in REBUILT}
 
 
@@ -398,8 +404,7 @@ def test_a_base_is_due_when_a_waiting_log_partition_has_records(baseless: Live) 
     progress.write(baseless.apply.writer)
     assert made_bases(baseless) == 1
     newest = TableReader(baseless.tables)
-    rebuilt = newest.rebuilt(newest.moment, newest.rebuilding(newest.moment, newest.moment))
-    assert rebuilt is not None
+    rebuilt = rebuilt_at(newest, newest.moment)
     for reader in (newest, rebuilt):
         states = {p: load.state for p, load in reader.load_states.items()}
         assert states == {LOG_PARTITION: STATE_CURRENT, OTHER: STATE_WAITING}
@@ -460,14 +465,14 @@ def test_a_full_disk_and_a_damaged_table_stop_no_other_step(
 def test_an_interrupted_base_is_ignored_and_deleted_later(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = bases._write
+    write = base_maintenance._write
 
-    def interrupted(base: bases.BasePlace, table: Any, *rest: Any) -> int:
+    def interrupted(base: BasePlace, table: Any, *rest: Any) -> int:
         if table is KEY_TABLES[2]:
             raise OSError("killed")
         return write(base, table, *rest)
 
-    monkeypatch.setattr(bases, "_write", interrupted)
+    monkeypatch.setattr(base_maintenance, "_write", interrupted)
     with pytest.raises(OSError, match="killed"):
         live.make_base(if_due=False)
     monkeypatch.undo()
@@ -477,12 +482,10 @@ def test_an_interrupted_base_is_ignored_and_deleted_later(
 
     newest = TableReader(live.tables)
     at = live.moments[-1].at
-    rebuilt = newest.rebuilt(at, newest.rebuilding(at, at))
-    assert rebuilt is not None
-    assert rows_of(rebuilt) == live.moments[-1].rows
+    assert rows_of(rebuilt_at(newest, at)) == live.moments[-1].rows
     live.make_base()
     assert half in bases_of(live.tables)
-    monkeypatch.setattr(bases, "_WRITTEN_WITHIN", timedelta(0))
+    monkeypatch.setattr(base_maintenance, "_WRITTEN_WITHIN", timedelta(0))
     live.make_base()
     assert bases_of(live.tables) == complete
 
@@ -492,14 +495,14 @@ def test_a_base_that_is_written_again_has_each_row_once(
     live: Live, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     live.micro_batches(1)
-    write, fails = bases._write, [True]
+    write, fails = base_maintenance._write, [True]
 
-    def fails_once(base: bases.BasePlace, table: Any, *rest: Any) -> int:
+    def fails_once(base: BasePlace, table: Any, *rest: Any) -> int:
         if table is LOAD_PROGRESS and fails and fails.pop():
             raise error
         return write(base, table, *rest)
 
-    monkeypatch.setattr(bases, "_write", fails_once)
+    monkeypatch.setattr(base_maintenance, "_write", fails_once)
     monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
     count = len(bases_of(live.tables))
     with pytest.raises(type(error), match=str(error)):
@@ -516,14 +519,14 @@ def test_a_base_that_is_written_again_has_each_row_once(
 def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     live.micro_batches(1)
     monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
-    write, at_once = bases._write, Barrier(2)
+    write, at_once = base_maintenance._write, Barrier(2)
 
-    def slowly(base: bases.BasePlace, table: Any, *rest: Any) -> int:
+    def slowly(base: BasePlace, table: Any, *rest: Any) -> int:
         with suppress(BrokenBarrierError):
             at_once.wait(0.5)
         return write(base, table, *rest)
 
-    monkeypatch.setattr(bases, "_write", slowly)
+    monkeypatch.setattr(base_maintenance, "_write", slowly)
     readers = [TableReader(live.tables), TableReader(live.tables)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(partial(make_base, live.epoch), readers))
@@ -544,7 +547,7 @@ def test_commits_that_a_base_was_behind_are_in_the_past_of_a_group(baseless: Liv
     apply_next(live.apply, half_an_hour_ago)
     live.micro_batches(1)
     last = live.moments[-1]
-    rebuilt = Past(TableReader(live.tables), since=last.at, group_ids=["g"]).at(last.at)
+    rebuilt = TableReader(live.tables).with_history(since=last.at, group_ids=["g"]).at(last.at)
     assert rebuilt.rebuilt_from is not None
     assert rows_of(rebuilt, ["g"]) == rows_of(TableReader(live.tables), ["g"])
 
@@ -649,9 +652,7 @@ def test_moments_during_a_reload_have_the_rows_before_it(truncated: Live) -> Non
     newest = TableReader(truncated.tables)
     rows_at = {moment.at: moment.plain_rows for moment in truncated.moments[1:]}
     for at, rows in {**rows_at, newest.moment: truncated.moments[-1].plain_rows}.items():
-        rebuilt = newest.rebuilt(at, newest.rebuilding(at, at))
-        assert rebuilt is not None
-        assert plain_rows_of(rebuilt) == rows
+        assert plain_rows_of(rebuilt_at(newest, at)) == rows
 
 
 @pytest.mark.long
@@ -665,10 +666,12 @@ def test_a_moment_between_a_reload_and_the_next_base_is_refused(
     truncated.micro_batches(1)
     newest = TableReader(truncated.tables)
     # Its snapshot is still there.
-    assert newest.rebuilt(at, newest.rebuilding(at, at)) is None
-    assert plain_rows_of(Past(newest, since=at).at(at)) == reloaded.plain_rows
+    snapshot = newest.with_history(since=at).at(at)
+    assert snapshot.rebuilt_from is None
+    assert plain_rows_of(snapshot) == reloaded.plain_rows
+    snapshots = Snapshots(truncated.tables, open_table(truncated.tables, LOAD_PROGRESS))
     with pytest.raises(ConfigurationError, match="as soon as the next base is written"):
-        newest.rebuilding(at, at).at(at)
+        History(snapshots, at, at).at(at)
     truncated.make_base()
     truncated.forget_snapshots()
 
@@ -684,10 +687,9 @@ def test_a_moment_has_the_same_rows_in_every_span(truncated: Live) -> None:
     for ahead_ms in (60_000, 1_000, 2_000, 61_000):
         apply_next(truncated.apply, now_ms + ahead_ms)
     newest = TableReader(truncated.tables)
-    alone = newest.rebuilt(at, newest.rebuilding(at, at))
-    assert alone is not None
-    later = at + timedelta(minutes=2)
-    assert plain_rows_of(alone) == plain_rows_of(Past(newest, since=at, until=later).at(at))
+    in_span = newest.with_history(since=at, until=at + timedelta(minutes=2)).at(at)
+    assert in_span.rebuilt_from is not None
+    assert plain_rows_of(rebuilt_at(newest, at)) == plain_rows_of(in_span)
 
 
 def test_tables_that_cannot_be_read_are_no_gap(
@@ -695,7 +697,7 @@ def test_tables_that_cannot_be_read_are_no_gap(
 ) -> None:
     newest = TableReader(truncated.tables)
     at = truncated.moments[3].at
-    past = Past(newest, since=at)
+    past = newest.with_history(since=at)
 
     def unreachable(*_arguments: object, **_options: object) -> None:
         raise TablesUnavailable("the store is unreachable")
