@@ -19,7 +19,7 @@ from streaming.cli.options import (
     tables_option,
 )
 from streaming.run.live_line import LiveLine
-from streaming.run.signals import stop_on_signals
+from streaming.cli.signals import stop_on_signals
 from streaming.run.stderr import is_live, warnings_only, write_dated_note
 from streaming.views.output import output_of
 

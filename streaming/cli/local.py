@@ -24,7 +24,7 @@ from streaming.cli.options import (
     require_location,
 )
 from streaming.errors import ConfigurationError
-from streaming.run.signals import interrupt_on_signals
+from streaming.cli.signals import interrupt_on_signals, stop_on_signals
 from streaming.run.stderr import warnings_only
 from streaming.views.output import output_of
 
@@ -159,22 +159,28 @@ def demo(
       coordinator-state demo --seconds 200 --folder demo
       coordinator-state demo
     """
-    options: dict[str, Any] = {"output": output, "dashboard": dashboard}
+    options: dict[str, Any] = {
+        "output": output,
+        "dashboard": dashboard,
+        "seconds": math.inf if seconds is None else seconds,
+    }
     if offline:
         if kafka_version is not None:
             raise ConfigurationError("--offline starts no broker: remove --kafka-version")
         if folder is not None:
             raise ConfigurationError("--offline keeps no tables: remove --folder")
-        from streaming.local.demo.offline import run_offline_demo as run
-    else:
-        from streaming.local.demo.demo import run_demo as run
+        from streaming.local.demo.offline import run_offline_demo
 
-        options["folder"] = folder
-        if kafka_version is not None:
-            options["kafka_version"] = kafka_version
+        # Ctrl-C waits for the end of a step: an interrupted step would make the two sides differ.
+        with stop_on_signals() as stop:
+            ctx.exit(run_offline_demo(stop=stop, **options))
+    from streaming.local.demo.demo import run_demo
 
+    options["folder"] = folder
+    if kafka_version is not None:
+        options["kafka_version"] = kafka_version
     with interrupt_on_signals():
-        ctx.exit(run(seconds=math.inf if seconds is None else seconds, **options))
+        ctx.exit(run_demo(**options))
 
 
 @click.command()

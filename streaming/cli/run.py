@@ -23,8 +23,8 @@ from streaming.cli.options import (
     options,
     source_of,
 )
+from streaming.cli.signals import stop_on_signals
 from streaming.run.settings import RunSettings
-from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import is_live, write_dated_note
 
 _tables_option = option(

@@ -25,7 +25,7 @@ from streaming.cli.options import (
     require_location,
     tables_option,
 )
-from streaming.run.signals import end_process, stop_on_signals
+from streaming.cli.signals import end_process, stop_on_signals
 from streaming.run.stderr import write_note
 from streaming.tables.locations import local_path
 

@@ -19,9 +19,9 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
+from streaming.cli.signals import stop_on_signals
 from streaming.errors import ConfigurationError
 from streaming.run.live_line import LiveLine
-from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import write_note
 from streaming.views.output import Output, output_of
 

@@ -10,6 +10,10 @@ The first and the last may contain loops of several releases. They also serve a 
 archive, which Spark unpacks at a different path for each application. So there the key is a hash of
 this package's sources, not their path.
 
+Only this module uses private parts of Numba (`_CacheLocator`, `_locator_classes`, `_cache`).
+`njit(cache=True)` and `NUMBA_CACHE_LOCATOR_CLASSES` are public, but the variable applies to all
+loops of a process, also to those of other packages, and a damaged file fails each call.
+
 Source: numba/core/caching.py of Numba 0.68, whose own locator for archives ignores
 `NUMBA_CACHE_DIR` and fails where it cannot write.
 """
@@ -84,7 +88,13 @@ class _Implementation(caching.CompileResultCacheImpl):
     ]
 
 
-class LoopCache(caching.FunctionCache):
+def use_cache(loop: Any) -> None:
+    """Let a compiled function load and store its machine code, if a folder is writable."""
+    with suppress(RuntimeError):
+        loop._cache = _LoopCache(loop.py_func)  # type: ignore[no-untyped-call]
+
+
+class _LoopCache(caching.FunctionCache):
     """The cache of one loop; a loop that cannot be stored or loaded is compiled again.
 
     Raises:

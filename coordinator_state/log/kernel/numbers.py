@@ -8,14 +8,13 @@ only the loop's own file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from coordinator_state.log.kernel.loop_cache import LoopCache
+from coordinator_state.log.kernel.loop_cache import use_cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Bytes = npt.NDArray[np.uint8]
@@ -27,13 +26,12 @@ LOOPS: Final[list[Any]] = []
 
 
 def compiled(function: Function) -> Function:
-    """Compile a loop that Python calls, and cache the result between processes (`LoopCache`).
+    """Compile a loop that Python calls, and cache the result between processes (`use_cache`).
 
     If no cache folder is writable, every process compiles the loop itself.
     """
     loop: Any = numba.njit(nogil=True)(function)
-    with suppress(RuntimeError):
-        loop._cache = LoopCache(function)  # type: ignore[no-untyped-call]
+    use_cache(loop)
     LOOPS.append(loop)
     return cast("Function", loop)
 

@@ -26,7 +26,6 @@ from streaming.local.demo.demo import EXIT_DIFFERENT
 from streaming.local.simulation.tables import SimulatedTables, simulated_tables
 from streaming.run.loop_compilation import await_loops, compiling_loops
 from streaming.run.progress_display import ProgressDisplay
-from streaming.run.signals import stop_on_signals
 from streaming.run.stages import enter_stage
 from streaming.run.stderr import is_live, write_note
 from streaming.tables.reader import TableReader
@@ -44,12 +43,17 @@ _COLUMNS: Final = ("group", "type", "state", "members", "offsets", "pending", "e
 
 
 def run_offline_demo(
-    *, seconds: float = math.inf, output: str = "text", dashboard: bool = True
+    *,
+    stop: Event,
+    seconds: float = math.inf,
+    output: str = "text",
+    dashboard: bool = True,
 ) -> int:
     """Run simulated groups and compare both sides; return the exit status, 0 if they are equal.
 
     Args:
-        seconds: the duration. Ctrl-C ends it sooner; the comparison still runs.
+        stop: ends it sooner, after a step; the comparison still runs.
+        seconds: the duration.
         output: `text` or `json`.
         dashboard: whether to serve the page while the groups run.
     """
@@ -65,8 +69,6 @@ def run_offline_demo(
     )
     workload = Workload(settings)
     with ExitStack() as running:
-        # Ctrl-C waits for the end of a step: an interrupted step would make the two sides differ.
-        stop = running.enter_context(stop_on_signals())
         work = Path(
             running.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-demo-"))
         )

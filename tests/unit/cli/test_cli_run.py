@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import streaming.run.query
+from streaming.cli.signals import interrupt_on_signals, stop_on_signals
 from streaming.engine.progress import ProgressEvent
 from streaming.run.settings import RunSettings
-from streaming.run.signals import interrupt_on_signals, stop_on_signals
 from tests.support.clients.command_line import RUN, call
 
 
