@@ -58,15 +58,37 @@ class Answer(NamedTuple):
     is_whole: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """An answer is decoded from the next offset on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BehindCut:
+    """Waits for a batch at the end of an answer, which begins at `start` and was cut."""
+
+    cut: Answer
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Confirming:
+    """Waits for the batch behind a gap; without it the gap is damage."""
+
+    damage: CorruptBatch
+
+
 @dataclass(slots=True)
 class _Search:
     """A search for the smallest offset above `low` that leads to a sound batch.
 
-    `high` leads to `frame` of `answer`; without an answer, it is the log end.
+    `high` leads to `frame` of `answer`; without an answer, it is the log end. `damage` are the
+    damaged bytes before it; None if the broker does not return them.
     """
 
     low: int
     high: int
+    damage: CorruptBatch | None
     step: int = 1
     answer: Answer | None = None
     frame: Frame | None = None
@@ -113,10 +135,7 @@ class LogCursor:
         self._log_end = max(high_watermark, offsets.to_offset)
         self._sampling = sampling
         self._follows_segment = False
-        self._cut: tuple[Answer, int] | None = None
-        self._is_confirming = False
-        self._damage: CorruptBatch | None = None
-        self._search: _Search | None = None
+        self._state: _Reading | _BehindCut | _Confirming | _Search = _Reading()
 
     @property
     def is_done(self) -> bool:
@@ -133,12 +152,17 @@ class LogCursor:
         self._log_end = max(self._log_end, answer.fetched.high_watermark)
         if _is_behind(answer.fetched, self.fetch_offset):
             return []
-        if self._search is not None:
-            return self._take_found(self._search, answer)
-        if self._is_confirming:
-            return self._take_confirmation(answer)
-        if self._cut is not None:
-            return self._take_behind_cut(*self._cut, answer)
+        match self._state:
+            case _Search() as search:
+                return self._take_found(search, answer)
+            case _Confirming(damage):
+                return self._take_confirmation(damage, answer)
+            case _BehindCut(cut, start):
+                return self._take_behind_cut(cut, start, answer)
+            case _Reading():
+                return self._take_next(answer)
+
+    def _take_next(self, answer: Answer) -> list[DecodedRecordSet]:
         if self.fetch_offset < self.next_offset and not self._is_anchored(answer.fetched):
             self._go_back()
             return []
@@ -170,12 +194,11 @@ class LogCursor:
         if not answer.is_whole:
             self.needs_more = True
         elif rest.unconfirmed is not None and rest.unconfirmed.last_offset >= self.next_offset:
-            self._is_confirming = True
-            self._damage = self._damaged(answer, Rest(rest.start, _MISPLACED))
+            self._state = _Confirming(self._damaged(answer, Rest(rest.start, _MISPLACED)))
             self.fetch_offset = min(rest.unconfirmed.last_offset, self._log_end - 1)
         elif rest.is_cut and self.fetch_offset < self.next_offset:
             # A quota may have shortened the answer. The first batch of an answer comes whole.
-            self._cut = answer, rest.start
+            self._state = _BehindCut(answer, rest.start)
             self.needs_more = True
             self.leave_anchor()
         else:
@@ -188,15 +211,15 @@ class LogCursor:
         if decoded.next_offset > self.next_offset:
             return self._advance(answer, decoded)
         if decoded.rest.damage:
-            self._damage = self._damaged(answer, decoded.rest)
-        elif self.fetch_offset < self.next_offset:
+            return self._begin_search(self._damaged(answer, decoded.rest))
+        if self.fetch_offset < self.next_offset:
             self.leave_anchor()
             return []
         return self._begin_search()
 
     def _take_behind_cut(self, cut: Answer, start: int, answer: Answer) -> list[DecodedRecordSet]:
         """Continue if the batch that was cut is whole now; otherwise its length is damaged."""
-        self._cut = None
+        self._state = _Reading()
         header = cut.fetched.records[start : start + BATCH_HEADER_BYTES]
         if answer.fetched.records.startswith(header) and self._first_frame(answer.fetched):
             return self._decode(answer)
@@ -225,7 +248,7 @@ class LogCursor:
         self.next_offset = next_offset
         self.fetch_offset = next_offset if anchor is None else min(anchor, next_offset)
         self._follows_segment = False
-        self._damage = self._search = None
+        self._state = _Reading()
 
     def _decoded(
         self, fetched: FetchedRecords, *, is_cut: bool, start: int = 0
@@ -249,25 +272,24 @@ class LogCursor:
 
     # --- a damaged one
 
-    def _take_confirmation(self, answer: Answer) -> list[DecodedRecordSet]:
+    def _take_confirmation(self, damage: CorruptBatch, answer: Answer) -> list[DecodedRecordSet]:
         """Accept the gap before a batch if a fetch of its last offset leads to it."""
-        self._is_confirming = False
         first = self._first_frame(answer.fetched)
-        if first is None or not self._is_in_damage(answer, first):
-            return self._begin_search()
-        self._damage = None
+        if first is None or not _is_in_damage(damage, answer, first):
+            return self._begin_search(damage)
+        self._state = _Reading()
         self.next_offset = min(max(first.base_offset, self.next_offset), self._to_offset)
         if self.is_done:
             return []
         return self._decode_found(answer, first)
 
-    def _begin_search(self) -> list[DecodedRecordSet]:
-        self._search = _Search(low=self.next_offset - 1, high=self._log_end)
-        self.fetch_offset = self._search.offset
+    def _begin_search(self, damage: CorruptBatch | None = None) -> list[DecodedRecordSet]:
+        search = _Search(low=self.next_offset - 1, high=self._log_end, damage=damage)
+        self._state, self.fetch_offset = search, search.offset
         return []
 
     def _take_found(self, search: _Search, answer: Answer) -> list[DecodedRecordSet]:
-        frame = self._next_sound_frame(answer)
+        frame = self._next_sound_frame(search.damage, answer)
         if frame is None and not answer.is_whole:
             self.needs_more = True
             return []
@@ -276,12 +298,12 @@ class LogCursor:
             self.fetch_offset = search.offset
             return []
         if search.answer is None or search.frame is None:
-            return self._lose_to(self._log_end)
+            return self._lose_to(self._log_end, search.damage)
         view = memoryview(search.answer.fetched.records)
-        lost = self._lose_to(first_offset(view, search.frame))
+        lost = self._lose_to(first_offset(view, search.frame), search.damage)
         return lost if self.is_done else lost + self._decode_found(search.answer, search.frame)
 
-    def _next_sound_frame(self, answer: Answer) -> Frame | None:
+    def _next_sound_frame(self, damage: CorruptBatch | None, answer: Answer) -> Frame | None:
         """The first sound batch that reaches the next offset, unless it is in damaged bytes."""
         frames, rest = frame_record_set(
             memoryview(answer.fetched.records),
@@ -294,11 +316,8 @@ class LogCursor:
         )
         for frame in (*frames, rest.unconfirmed):
             if frame and not frame.damage and frame.last_offset >= self.next_offset:
-                return None if self._is_in_damage(answer, frame) else frame
+                return None if _is_in_damage(damage, answer, frame) else frame
         return None
-
-    def _is_in_damage(self, answer: Answer, frame: Frame) -> bool:
-        return self._damage is not None and _header(answer.fetched, frame) in self._damage.raw
 
     def _decode_found(self, answer: Answer, frame: Frame) -> list[DecodedRecordSet]:
         """Decode from a sound batch that reaches the next offset, and move past it."""
@@ -307,11 +326,11 @@ class LogCursor:
         self._move(decoded.next_offset, decoded.last_base_offset)
         return [decoded]
 
-    def _lose_to(self, next_offset: int) -> list[DecodedRecordSet]:
+    def _lose_to(self, next_offset: int, damage: CorruptBatch | None) -> list[DecodedRecordSet]:
         """The row of the offsets lost before `next_offset`; the cursor moves past them."""
         if next_offset <= self.next_offset:
             return []
-        lost = self._damage or CorruptBatch(
+        lost = damage or CorruptBatch(
             base_offset=self.next_offset, last_offset=None, size_bytes=0, reason=_NOT_FOUND, raw=b""
         )
         offsets = OffsetRange(
@@ -344,5 +363,7 @@ def _is_behind(fetched: FetchedRecords, fetch_offset: int) -> bool:
     return not has_answer and fetched.high_watermark <= fetch_offset
 
 
-def _header(fetched: FetchedRecords, frame: Frame) -> bytes:
-    return bytes(fetched.records[frame.start : frame.end][:BATCH_HEADER_BYTES])
+def _is_in_damage(damage: CorruptBatch | None, answer: Answer, frame: Frame) -> bool:
+    """Whether the header of a batch is among damaged bytes."""
+    header = bytes(answer.fetched.records[frame.start : frame.end][:BATCH_HEADER_BYTES])
+    return damage is not None and header in damage.raw
