@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -29,7 +30,6 @@ from kafka.protocol.sasl import (
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.access_tokens import EndpointTokens
-from streaming.kafka.refusals import REFUSED_LOGINS, is_tls_fault, login_advice, tls_advice
 from streaming.kafka.secrets import require_no_login
 from streaming.kafka.sockets import DIRECT, FrameParser, tls_context
 
@@ -65,6 +65,31 @@ _LOGIN_MESSAGES: Final = (
     SaslBytesRequest,
     SaslBytesResponse,
 )
+_REFUSED_LOGINS: Final = (
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+)
+# Error texts of OpenSSL, including the alerts that it receives (RFC 8446, section 6.2).
+_TLS_FAULT: Final = re.compile(r"Handshake failed|\[SSL: \w*ALERT|\[SSL: TLSV")
+_TLS_ADVICE: Final = (
+    (
+        r"Hostname mismatch|IP address mismatch",
+        "the broker's certificate is for other names: use a name of the certificate in "
+        "--bootstrap-servers and in the broker's advertised.listeners",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the broker's certificate is not trusted: --kafka ssl.cafile must be the PEM file of the "
+        "authority that signed it",
+    ),
+    (
+        "CERTIFICATE_REQUIRED|BAD_CERTIFICATE|CERTIFICATE_UNKNOWN|UNKNOWN_CA",
+        "the broker requires a trusted client certificate: set --kafka ssl.certfile and "
+        "ssl.keyfile",
+    ),
+)
+_ANY_ADVICE: Final = "check --kafka security.protocol and the ssl.* settings"
 
 
 class TransientFailure(Exception):
@@ -192,18 +217,18 @@ class BrokerConnections:
             raise self._refusal(str(error)) from error
         except kafka_errors.NodeNotReadyError as error:
             raise TransientFailure(f"{where}: no connection") from error
-        except REFUSED_LOGINS as error:
+        except _REFUSED_LOGINS as error:
             if isinstance(self._tokens, EndpointTokens):
                 self._tokens.discard()
             raise self._refusal(
-                f"{where} refuses the login: {error}; {login_advice(self._mechanism)}"
+                f"{where} refuses the login: {error}; {_login_advice(self._mechanism)}"
             ) from error
         except _REFUSED_VERSIONS as error:
             raise ConfigurationError(f"{where} has an unsupported version: {error}") from error
         except kafka_errors.KafkaError as error:
-            if is_tls_fault(error):
+            if _is_tls_fault(error):
                 raise self._refusal(
-                    f"no TLS connection to {where}: {error}; {tls_advice(error)}"
+                    f"no TLS connection to {where}: {error}; {_tls_advice(error)}"
                 ) from error
             raise TransientFailure(f"{where}: {error}") from error
         except Exception as error:
@@ -263,3 +288,26 @@ def _quieten_connection_loggers() -> None:
         connection_logger = logging.getLogger(name)
         if connection_logger.level == logging.NOTSET:
             connection_logger.setLevel(logging.CRITICAL + 1)
+
+
+def _is_tls_fault(error: Exception) -> bool:
+    """Return whether a connection failed in TLS."""
+    return _TLS_FAULT.search(str(error)) is not None
+
+
+def _tls_advice(error: Exception) -> str:
+    """Return advice for a TLS failure."""
+    for fault, advice in _TLS_ADVICE:
+        if re.search(fault, str(error)):
+            return advice
+    return _ANY_ADVICE
+
+
+def _login_advice(mechanism: str) -> str:
+    """Return advice for a refused login."""
+    if mechanism == "OAUTHBEARER":
+        return (
+            "the broker rejects the token of --kafka sasl.oauthbearer.token.endpoint.url: "
+            "check its audience, its scope and when it expires"
+        )
+    return "check --kafka security.protocol, sasl.mechanism, sasl.plain.username and its password"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.sample_runs import SampleRuns
 from streaming.run.evaluation import StatusEvaluation
 from streaming.run.external_sampling import ExternalSampling
-from streaming.run.lineage import LINEAGE_INTERVAL
 from streaming.run.maintenance import maintain_beside_query
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
@@ -31,6 +31,11 @@ _LINEAGE_AFTER: Final = timedelta(seconds=1)
 _MAINTENANCE_AFTER: Final = timedelta(minutes=1)
 _MOST_SHARE_OF_SAMPLES: Final = 0.2
 """Of the time. A round of samples of 50,000 partitions takes seconds, and slows down the query."""
+LINEAGE_INTERVAL: Final = timedelta(seconds=10)
+_BESIDE_QUERY_S: Final = 5.0
+"""How long a round sends at most: the end of `run` waits for the round."""
+_AFTER_QUERY_S: Final = 60.0
+"""The same with `available_now`, where the only round has all groups."""
 
 
 class Job(NamedTuple):
@@ -50,7 +55,7 @@ class Job(NamedTuple):
 def background_jobs(
     settings: RunSettings,
     writer: Writer,
-    kafka_config: dict[str, object],
+    kafka_config: Mapping[str, Any],
     opened: ExitStack,
     monitor: RunMonitor,
     lineage: LineageReporter | None,
@@ -103,3 +108,25 @@ def background_jobs(
         opened.enter_context(lineage)
         jobs.append(Job("lineage", lineage.report, LINEAGE_INTERVAL, _LINEAGE_AFTER))
     return jobs
+
+
+def lineage_reporter(settings: RunSettings) -> LineageReporter | None:
+    """Return the reporter, None without `openlineage`.
+
+    Raises:
+        ConfigurationError: the API key cannot be read.
+        ModuleNotFoundError: `openlineage-python` is not installed.
+    """
+    if settings.openlineage is None:
+        return None
+    # The package `openlineage-python` is an extra.
+    from streaming.lineage.reporter import Catalogue, LineageReporter
+
+    return LineageReporter(
+        Catalogue(settings.openlineage, settings.openlineage_key_file),
+        tables=settings.tables,
+        bootstrap_servers=settings.bootstrap_servers,
+        internal_topics=(OFFSETS_TOPIC, *settings.other_topics),
+        interval_s=LINEAGE_INTERVAL.total_seconds(),
+        round_s=_AFTER_QUERY_S if settings.available_now else _BESIDE_QUERY_S,
+    )

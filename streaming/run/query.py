@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,25 +33,22 @@ from streaming.run.engine_choice import (
     stored_rows,
 )
 from streaming.run.executors import ExecutorWatch, await_executors
-from streaming.run.jobs import Job, background_jobs
-from streaming.run.lineage import lineage_reporter
+from streaming.run.jobs import Job, background_jobs, lineage_reporter
 from streaming.run.log_watch import LogWatch
 from streaming.run.loop_compilation import await_loops, compiling_loops
 from streaming.run.monitoring.endpoints import monitored
-from streaming.run.monitoring.query_listener import listening
-from streaming.run.monitoring.run_monitor import RunMonitor
-from streaming.run.offsets_topic import await_log, find_log
+from streaming.run.monitoring.run_monitor import RunMonitor, listening
 from streaming.run.other_topics import TopicStarts
 from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
-from streaming.run.source_options import source_options
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
 from streaming.run.stages import enter_stage, leave_stages
-from streaming.run.start import Start, create_empty, require_fit, start_from
+from streaming.run.start import QueryStarts, Start, await_log, create_empty, find_log, require_fit
 from streaming.run.stderr import write_dated_note
 from streaming.run.streaming_query import (
     StoppableApply,
     register_source,
+    source_options,
     start_query,
     wait_for_end,
 )
@@ -165,10 +162,12 @@ def _run(
                 "rules": str(rules.known),
             },
         )
-        cluster_settings = ClusterSettings.ask(settings.bootstrap_servers, kafka_config)
-        topic_starts = TopicStarts(
+        starts = QueryStarts(
             settings=settings,
             kafka_config=kafka_config,
+            rules=rules,
+            cluster=ClusterSettings.ask(settings.bootstrap_servers, kafka_config),
+            topics=TopicStarts(settings=settings, kafka_config=kafka_config, stop=stop),
             stop=stop,
         )
         # The executors of a cluster compile the loops themselves.
@@ -186,10 +185,8 @@ def _run(
             with ThreadPoolExecutor(1, "source") as pool:
                 registered = pool.submit(register_source, session)
                 # After Spark has started, so an older run keeps writing until this one is able to.
-                start = _first_start(
-                    settings, kafka_config, rules, cluster_settings, topic_starts, stop
-                )
-            if start is None:
+                first = starts.first()
+            if first is None:
                 return
             with living_jvm(session):
                 registered.result()
@@ -198,59 +195,18 @@ def _run(
                 if settings.catalog is not None:
                     schema = register(session, settings.tables, settings.catalog)
                 _Queries(
-                    session,
-                    settings,
-                    kafka_config,
-                    choice,
-                    schema,
-                    rules,
-                    cluster_settings,
-                    topic_starts,
-                    start.writer,
-                    start,
-                    on_progress,
-                    stop,
-                    monitor,
-                    lineage,
+                    session=session,
+                    starts=starts,
+                    choice=choice,
+                    schema=schema,
+                    first=first,
+                    on_progress=on_progress,
+                    monitor=monitor,
+                    lineage=lineage,
                 ).run()
 
 
-def _first_start(
-    settings: RunSettings,
-    kafka_config: dict[str, object],
-    rules: ClusterRules,
-    cluster_settings: ClusterSettings,
-    topic_starts: TopicStarts,
-    stop: threading.Event,
-) -> Start | None:
-    """Return the start of the first query, None if `stop` is set before brokers answer.
-
-    Raises:
-        ConfigurationError: see `start_from`.
-        TimeoutError: no broker answered for `retry_timeout`, and the settings disable further
-            retries (`available_now`, or `max_restarts` 0).
-    """
-    while True:
-        try:
-            return start_from(
-                settings,
-                kafka_config,
-                rules,
-                cluster_settings,
-                topic_starts,
-                stop,
-                None,
-                last_at_end={},
-            )
-        except TimeoutError as error:
-            if stop.is_set():
-                return None
-            if settings.available_now or not settings.max_restarts:
-                raise
-            logger.warning("%(error)s; retrying", {"error": error})
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Queries:
     """The queries of one run, one after another; each starts at the next offsets of the tables.
 
@@ -259,39 +215,42 @@ class _Queries:
     """
 
     session: SparkSession
-    settings: RunSettings
-    kafka_config: dict[str, object]
+    starts: QueryStarts
     choice: EngineChoice
     schema: str | None
-    rules: ClusterRules
-    cluster_settings: ClusterSettings
-    topic_starts: TopicStarts
-    writer: Writer
-    first: Start | None
+    first: Start
     on_progress: OnProgress | None
-    stop: threading.Event
     monitor: RunMonitor
     lineage: LineageReporter | None
+    settings: RunSettings = field(init=False)
+    writer: Writer = field(init=False)
+    stop: threading.Event = field(init=False)
     finished: int = 0
     keep_checkpoint: bool = True
+    has_begun: bool = False
+
+    def __post_init__(self) -> None:
+        self.writer = self.first.writer
+        self.settings, self.stop = self.starts.settings, self.starts.stop
 
     def run(self) -> None:
         """Run queries until one reaches its end, `stop` is set, or one fails permanently."""
         settings = self.settings
         with ExitStack() as opened:
-            topic_names = TopicNames(settings.bootstrap_servers, self.kafka_config)
+            kafka_config = self.starts.kafka_config
+            topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
             opened.enter_context(closing(topic_names))
             watch = LogWatch(
                 self.writer.epoch,
                 settings.bootstrap_servers,
-                self.kafka_config,
-                timedelta(milliseconds=self.cluster_settings.delete_retention_ms),
-                self.rules.refresh,
+                kafka_config,
+                timedelta(milliseconds=self.starts.cluster.delete_retention_ms),
+                self.starts.rules.refresh,
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
             jobs = background_jobs(
-                settings, self.writer, self.kafka_config, opened, self.monitor, self.lineage
+                settings, self.writer, kafka_config, opened, self.monitor, self.lineage
             )
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
@@ -337,7 +296,7 @@ class _Queries:
                 history_mode=self.settings.history,
                 history_resolution=parse_history_resolution(self.settings.history_resolution),
                 topic_names=topic_names,
-                offsets_retention_ms=self.cluster_settings.offsets_retention_ms,
+                offsets_retention_ms=self.starts.cluster.offsets_retention_ms,
             )
             apply = MicroBatchApply(
                 engine_of(
@@ -380,25 +339,20 @@ class _Queries:
         """Return the start of the next query, None if `stop` is set."""
         if self.stop.is_set():
             return None
-        start, self.first = self.first, None
-        if start is None:
-            try:
-                start = start_from(
-                    self.settings,
-                    self.kafka_config,
-                    self.rules,
-                    self.cluster_settings,
-                    self.topic_starts,
-                    self.stop,
-                    self.writer,
-                    last_at_end=watch.last_at_end(),
-                    keep_checkpoint=self.keep_checkpoint,
-                )
-            except TimeoutError:
-                if not self.stop.is_set():
-                    raise
-            else:
-                self.keep_checkpoint = True
+        if not self.has_begun:
+            self.has_begun = True
+            return self.first
+        try:
+            start = self.starts.start(
+                self.writer,
+                last_at_end=watch.last_at_end(),
+                keep_checkpoint=self.keep_checkpoint,
+            )
+        except TimeoutError:
+            if not self.stop.is_set():
+                raise
+            return None
+        self.keep_checkpoint = True
         return start
 
     def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:

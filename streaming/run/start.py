@@ -1,4 +1,4 @@
-"""The start of a query: the tables, their reloads, and the checkpoint."""
+"""The start of a query: the topic, the tables, their reloads, and the checkpoint."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.clock import utc_now
+from streaming.errors import ConfigurationError, TopicMissing
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import ClusterRules, LoaderRules
@@ -33,11 +34,15 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, STATE_WAITING
 from streaming.tables.writer import Writer
 
+if TYPE_CHECKING:
+    from streaming.run.monitoring.run_monitor import RunMonitor
+
 logger = logging.getLogger(__name__)
 
 _LEADER_POLL_S = 1.0
 _DEFAULT_LOG_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
+_TOPIC_POLL_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,128 +79,166 @@ def require_fit(settings: RunSettings, cluster_id: str) -> None:
         require_same_cluster(checkpoint, cluster_id)
 
 
-def start_from(
-    settings: RunSettings,
-    kafka_config: Mapping[str, Any],
-    cluster_rules: ClusterRules,
-    cluster_settings: ClusterSettings,
-    topic_starts: TopicStarts,
-    stop: threading.Event,
-    writer: Writer | None,
-    *,
-    last_at_end: Mapping[int, datetime],
-    keep_checkpoint: bool = True,
-) -> Start:
-    """Open the tables at their newest snapshot; create them if there are none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarts:
+    """Starts the queries of a run, one after another.
 
-    This begins the necessary reloads, and discards a checkpoint that does not match the tables.
-
-    Args:
+    Attributes:
         settings: the settings of the run.
         kafka_config: keyword arguments for kafka-python.
-        cluster_rules: the loader's rules of the cluster; they are asked for again.
-        cluster_settings: the settings of the cluster.
-        topic_starts: starts the other internal topics.
+        rules: the loader's rules of the cluster; each start asks for them again.
+        cluster: the settings of the cluster.
+        topics: starts the other internal topics.
         stop: ends the retries of unreachable brokers.
-        writer: the run's writer. None at its first query: then this fences an older run.
-        last_at_end: when this process last saw each log partition read to its end. An idle log
-            partition writes no rows, so the tables may have an earlier time.
-        keep_checkpoint: whether to use a checkpoint that matches the tables.
-
-    Raises:
-        ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
-        WriterFenced: a newer run has taken over.
-        TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or no
-            log partition has a leader.
     """
-    enter_stage("opening the tables")
-    patience_ms = parse_duration(settings.retry_timeout) // timedelta(milliseconds=1)
-    client = LogClient(
-        settings.bootstrap_servers,
-        kafka_config,
-        # The cluster has already answered, so the full retry timeout applies.
-        has_worked=True,
-        retry_timeout_ms=patience_ms,
-        stop=stop,
-    )
-    with closing(client):
-        description = client.describe()
-        rules = cluster_rules.refresh()
-        if writer is None:
-            writer = _take_over(settings, description, cluster_settings, rules)
-        else:
-            recover(writer)
-        progress = LoadProgress.read(TableReader(settings.tables))
-        progress.were_at_end(last_at_end)
-        description = _await_leaders(client, settings, progress, stop)
+
+    settings: RunSettings
+    kafka_config: Mapping[str, Any]
+    rules: ClusterRules
+    cluster: ClusterSettings
+    topics: TopicStarts
+    stop: threading.Event
+
+    def first(self) -> Start | None:
+        """Return the start of the first query, None if `stop` is set before brokers answer.
+
+        Raises:
+            ConfigurationError: see `start`.
+            TimeoutError: no broker answered for `retry_timeout`, and the settings disable further
+                retries (`available_now`, or `max_restarts` 0).
+        """
+        while True:
+            try:
+                return self.start(None, last_at_end={})
+            except TimeoutError as error:
+                if self.stop.is_set():
+                    return None
+                if self.settings.available_now or not self.settings.max_restarts:
+                    raise
+                logger.warning("%(error)s; retrying", {"error": error})
+
+    def start(
+        self,
+        writer: Writer | None,
+        *,
+        last_at_end: Mapping[int, datetime],
+        keep_checkpoint: bool = True,
+    ) -> Start:
+        """Open the tables at their newest snapshot; create them if there are none.
+
+        This begins the necessary reloads, and discards a checkpoint that does not match the tables.
+
+        Args:
+            writer: the run's writer. None at its first query: then this fences an older run.
+            last_at_end: when this process last saw each log partition read to its end. An idle log
+                partition writes no rows, so the tables may have an earlier time.
+            keep_checkpoint: whether to use a checkpoint that matches the tables.
+
+        Raises:
+            ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
+            WriterFenced: a newer run has taken over.
+            TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or
+                no log partition has a leader.
+        """
+        enter_stage("opening the tables")
+        settings = self.settings
+        retry_timeout_ms = parse_duration(settings.retry_timeout) // timedelta(milliseconds=1)
+        with LogClient(
+            settings.bootstrap_servers,
+            self.kafka_config,
+            retry_timeout_ms=retry_timeout_ms,
+            has_worked=True,
+            stop=self.stop,
+        ) as client:
+            description = client.describe()
+            rules = self.rules.refresh()
+            if writer is None:
+                writer = _take_over(settings, description, self.cluster, rules)
+            else:
+                recover(writer)
+            progress = LoadProgress.read(TableReader(settings.tables))
+            progress.were_at_end(last_at_end)
+            description = _await_leaders(client, settings, progress, self.stop)
+            self._keep_up_to_date(writer, description)
+            wanted = frozenset(settings.log_partitions or description.leaders)
+            log_partitions = wanted & description.with_leader
+            log_ends = LogEnds.ask(client, progress, log_partitions)
+            now = utc_now()
+            doubts = find_doubts(
+                progress,
+                log_ends,
+                upgrade=upgrade_reason(progress, rules),
+                delete_retention_ms=self.cluster.delete_retention_ms,
+                now=now,
+            )
+            progress.were_at_end(
+                {
+                    p: now
+                    for p, row in progress.rows.items()
+                    if p not in doubts
+                    and row.next_offset >= log_ends.high_watermarks.get(p, math.inf)
+                }
+            )
+        concerns_all = progress.topic_id != description.topic_id or bool(
+            upgrade_reason(progress, rules)
+        )
+        if not concerns_all:
+            # A log partition that this run does not read would never finish its reload.
+            doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
+        asked = requested(settings.tables).intersection(wanted)
+        for log_partition in asked & progress.rows.keys():
+            kept_below = progress.rows[log_partition].next_offset
+            doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
+        if doubts or concerns_all:
+            progress.semantics, progress.release = rules.semantics, rules.release
+            begin_reload(writer, progress, doubts, description)
+            # The checkpoint is ahead of the tables, which restart at the log start.
+            keep_checkpoint = False
+        forget_requests(settings.tables, asked)
+        if set_leaderless(progress, wanted - log_partitions):
+            progress.write(writer)
+        start = Start(
+            writer=writer,
+            progress=progress,
+            log=description,
+            log_partitions=log_partitions,
+            leaderless=wanted - log_partitions,
+            others=self.topics.start(writer, progress),
+            unread=_unread(progress, log_ends),
+        )
+        _discard_misfit(settings.checkpoint, start, keep_checkpoint=keep_checkpoint)
+        return start
+
+    def _keep_up_to_date(self, writer: Writer, description: LogDescription) -> None:
+        """Set the properties of the tables that come from the cluster and the settings."""
+        settings = self.settings
         tables_folder.keep_up_to_date(
             writer.epoch,
             log_partitions=len(description.leaders),
-            offsets_retention_ms=cluster_settings.offsets_retention_ms,
+            offsets_retention_ms=self.cluster.offsets_retention_ms,
             snapshot_retention=parse_duration(settings.snapshot_retention),
             history=settings.history,
             history_resolution=settings.history_resolution,
-            status_rules=cluster_settings.limits(settings.status_rules),
+            status_rules=self.cluster.limits(settings.status_rules),
             has_external=bool(settings.external),
         )
-        wanted = frozenset(settings.log_partitions or description.leaders)
-        log_partitions = wanted & description.with_leader
-        log_ends = LogEnds.ask(client, progress, log_partitions)
-        now = utc_now()
-        doubts = find_doubts(
-            progress,
-            log_ends,
-            upgrade=upgrade_reason(progress, rules),
-            delete_retention_ms=cluster_settings.delete_retention_ms,
-            now=now,
+
+
+def _discard_misfit(location: str, start: Start, *, keep_checkpoint: bool) -> None:
+    """Discard a checkpoint that does not match the tables, or any one."""
+    checkpoint = read_checkpoint(location)
+    if checkpoint is None:
+        return
+    reason = misfit(checkpoint, start.progress, start.log_partitions, start.others.log_partitions)
+    if not keep_checkpoint:
+        reason = reason or "the log has changed, or log partitions are being reloaded"
+    if reason is not None:
+        logger.warning(
+            "checkpoint %(checkpoint)s does not match the tables: %(reason)s; replacing it "
+            "with a new one at the tables' next offsets",
+            {"checkpoint": checkpoint.location, "reason": reason},
         )
-        progress.were_at_end(
-            {
-                p: now
-                for p, row in progress.rows.items()
-                if p not in doubts and row.next_offset >= log_ends.high_watermarks.get(p, math.inf)
-            }
-        )
-    concerns_all = progress.topic_id != description.topic_id or bool(
-        upgrade_reason(progress, rules)
-    )
-    if not concerns_all:
-        # A log partition that this run does not read would never finish its reload.
-        doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
-    asked = requested(settings.tables).intersection(wanted)
-    for log_partition in asked & progress.rows.keys():
-        kept_below = progress.rows[log_partition].next_offset
-        doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
-    if doubts or concerns_all:
-        progress.semantics, progress.release = rules.semantics, rules.release
-        begin_reload(writer, progress, doubts, description)
-        # The checkpoint is ahead of the tables, which restart at the log start.
-        keep_checkpoint = False
-    forget_requests(settings.tables, asked)
-    if set_leaderless(progress, wanted - log_partitions):
-        progress.write(writer)
-    others = topic_starts.start(writer, progress)
-    checkpoint = read_checkpoint(settings.checkpoint)
-    if checkpoint is not None:
-        reason = misfit(checkpoint, progress, log_partitions, others.log_partitions)
-        if not keep_checkpoint:
-            reason = reason or "the log has changed, or log partitions are being reloaded"
-        if reason is not None:
-            logger.warning(
-                "checkpoint %(checkpoint)s does not match the tables: %(reason)s; replacing it "
-                "with a new one at the tables' next offsets",
-                {"checkpoint": checkpoint.location, "reason": reason},
-            )
-            discard(checkpoint)
-    return Start(
-        writer=writer,
-        progress=progress,
-        log=description,
-        log_partitions=log_partitions,
-        leaderless=wanted - log_partitions,
-        others=others,
-        unread=_unread(progress, log_ends),
-    )
+        discard(checkpoint)
 
 
 def _unread(progress: LoadProgress, log_ends: LogEnds) -> int:
@@ -287,3 +330,59 @@ def _take_over(
         settings.tables, cluster_id=log.cluster_id, semantics=settings.semantics
     )
     return open_for_writing(settings.tables, "run")
+
+
+def find_log(
+    settings: RunSettings, kafka_config: dict[str, object]
+) -> tuple[LogDescription | None, str]:
+    """Return the log and the cluster id; the log is None if the topic does not exist yet."""
+    try:
+        log = _describe(settings, kafka_config)
+    except TopicMissing as missing:
+        then = "the tables stay empty" if settings.available_now else "waiting for it"
+        logger.warning("%(missing)s; %(then)s", {"missing": missing, "then": then})
+        return None, missing.cluster_id
+    return log, log.cluster_id
+
+
+def await_log(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    monitor: RunMonitor,
+    stop: threading.Event,
+) -> LogDescription | None:
+    """Return the log once the topic exists, None if `stop` is set first.
+
+    Raises:
+        ConfigurationError: see `LogClient`.
+    """
+    while not stop.wait(_TOPIC_POLL_S):
+        monitor.triggered()
+        # The cluster has already answered, so the full retry timeout applies.
+        with suppress(TopicMissing, TimeoutError):
+            return _describe(settings, kafka_config, has_worked=True, stop=stop)
+    return None
+
+
+def _describe(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    *,
+    has_worked: bool = False,
+    stop: threading.Event | None = None,
+) -> LogDescription:
+    client = LogClient(
+        settings.bootstrap_servers,
+        kafka_config,
+        has_worked=has_worked,
+        stop=stop,
+    )
+    with closing(client):
+        log = client.describe()
+    unknown = set(settings.log_partitions or ()) - set(log.leaders)
+    if unknown:
+        raise ConfigurationError(
+            f"--log-partitions: __consumer_offsets has {len(log.leaders)} partitions, but no "
+            f"{', '.join(str(number) for number in sorted(unknown))}"
+        )
+    return log

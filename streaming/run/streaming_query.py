@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from streaming.engine.micro_batch import MicroBatchApply
+from streaming.reload.doubts import read_up_to
+from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
 from streaming.run.spark_errors import disk_full, own_error
 from streaming.run.stages import enter_stage
+from streaming.run.start import Start
 from streaming.source.options import DEFAULT_LONG_POLL_MS
-from streaming.tables.durations import parse_duration
+from streaming.tables.durations import parse_duration, parse_history_resolution
+from streaming.tables.topic_progress import TopicProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,3 +125,46 @@ def wait_for_end(
         raise own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not is_stopping:
         raise own_error(str(error)) or disk_full(str(error)) or error
+
+
+def source_options(
+    settings: RunSettings, start: Start, tasks: int, engine: EngineName
+) -> dict[str, str]:
+    """The options of a source that begins at the next offsets of the tables."""
+    options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
+    options["kafka.bootstrap.servers"] = settings.bootstrap_servers
+    options["history"] = settings.history
+    resolution = parse_history_resolution(settings.history_resolution)
+    options["history_resolution"] = json.dumps(astuple(resolution))
+    options["tasks"] = str(tasks)
+    options["planning_tasks"] = str(tasks if engine == "spark" else 1)
+    options["start_offsets"] = json.dumps(_start_offsets(start.progress, start.log_partitions))
+    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
+    options["other_topics"] = json.dumps(
+        {
+            other_topic.log.topic: {
+                "log_partitions": sorted(other_topic.log_partitions),
+                "start_offsets": _start_offsets(other_topic.progress, other_topic.log_partitions),
+            }
+            for other_topic in start.others.followed
+        }
+    )
+    options["packed"] = "true"
+    retry_timeout = parse_duration(settings.retry_timeout)
+    options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
+    if settings.max_records_per_trigger is not None:
+        options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
+    if settings.max_bytes_per_trigger is not None:
+        options["max_bytes_per_trigger"] = str(settings.max_bytes_per_trigger)
+    return options
+
+
+def _start_offsets(
+    progress: TopicProgress, log_partitions: Collection[int]
+) -> dict[str, list[Any]]:
+    """The next offset and epochs of each log partition that does not start at its start."""
+    return {
+        str(p): read_up_to(row).values
+        for p, row in progress.rows.items()
+        if p in log_partitions and row.is_begun and not row.is_reloading
+    }

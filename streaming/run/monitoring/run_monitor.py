@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 from streaming.errors import first_line
 from streaming.run.monitoring.run_metrics import RunMetrics
@@ -15,6 +24,7 @@ from streaming.tables.load_state import is_reloading
 from streaming.tables.schemas import STATE_WAITING
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQueryProgress
 
     from streaming.run.monitoring.high_watermarks import HighWatermarks
@@ -125,3 +135,35 @@ class RunMonitor:
     def _next_offset(self, log_partition: int) -> int:
         row = self.log_partitions.get(log_partition)
         return 0 if row is None else int(row["next_offset"])
+
+
+class QueryListener(StreamingQueryListener):
+    """Reports each finished trigger; Spark reports idle triggers only every 10 s."""
+
+    def __init__(self, monitor: RunMonitor) -> None:
+        self._monitor = monitor
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: the start of a query does not show that it makes progress."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self._monitor.triggered(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: ARG002
+        self._monitor.triggered()
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Do nothing: the thread that waits for the query handles its end."""
+
+
+@contextmanager
+def listening(session: SparkSession, monitor: RunMonitor) -> Iterator[None]:
+    """Report the session's triggers to the monitor while the block runs."""
+    listener = QueryListener(monitor)
+    session.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        # The JVM may have exited.
+        with suppress(Py4JError, ConnectionError):
+            session.streams.removeListener(listener)

@@ -20,7 +20,7 @@ from streaming.run.engine_choice import (
 from streaming.run.other_topics import OtherTopics
 from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
-from streaming.run.source_options import source_options
+from streaming.run.streaming_query import source_options
 from streaming.source.options import SourceOptions
 from streaming.tables.reader import TableReader
 from tests.support.tables.every_table import apply_next, create

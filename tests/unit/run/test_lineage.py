@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.run.lineage import lineage_reporter
+from streaming.run.jobs import lineage_reporter
 from streaming.run.settings import RunSettings
 from tests.support.clients.command_line import RUN, call
 

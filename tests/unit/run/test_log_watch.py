@@ -20,9 +20,8 @@ from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import beat, log_watch
 from streaming.run.beat import beating
-from streaming.run.log_watch import LogWatch
+from streaming.run.log_watch import LogWatch, OtherTopicsWatch
 from streaming.run.other_topics import OtherTopic, OtherTopics
-from streaming.run.other_topics_watch import OtherTopicsWatch
 from streaming.run.start import Start
 from streaming.run.suspension import Suspension
 from streaming.tables.load_progress import LoadProgress
