@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -126,5 +125,5 @@ def _from_log(
 
     if bootstrap_servers is None:
         raise click.UsageError("--log-partition needs --bootstrap-servers")
-    with closing(LogClient(bootstrap_servers, kafka_client_config(kafka), topic)) as log:
+    with LogClient(bootstrap_servers, kafka_client_config(kafka), topic) as log:
         yield from log_json(log, log_partition, RECORD_TYPES_OF_TOPIC[topic], **offsets)

@@ -15,7 +15,6 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
-from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import FetchRequest
 
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS
@@ -147,35 +146,6 @@ class LogClient(TopicClient):
             return fetched
 
         return self.with_retries("fetch", attempt)
-
-    def log_sizes(self) -> dict[int, int]:
-        """Return the size in bytes of each log partition on its leader (DescribeLogDirs).
-
-        The result omits leaderless log partitions. It is empty without the ACL Describe on the
-        cluster.
-        """
-
-        def request_for(log_partitions: list[int]) -> DescribeLogDirsRequest:
-            topic = DescribeLogDirsRequest.DescribableLogDirTopic(
-                topic=self.topic, partitions=log_partitions
-            )
-            return DescribeLogDirsRequest(topics=[topic])
-
-        async def attempt() -> dict[int, int]:
-            led = self.description.with_leader
-            answers, failure = await self.ask(led, request_for)
-            if failure is not None:
-                raise failure
-            return {
-                data.partition_index: data.partition_size
-                for answer in answers
-                for log_dir in answer.results
-                for topic in log_dir.topics
-                for data in topic.partitions
-                if topic.name == self.topic and not data.is_future_key
-            }
-
-        return self.with_retries("describe the log directories", attempt)
 
     def _list_offsets(
         self, operation: str, timestamp: int, log_partitions: Collection[int] | None

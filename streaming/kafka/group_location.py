@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 
 from coordinator_state.replay.partitioner import partition_for
@@ -34,7 +33,7 @@ def locate_group(
     """
     config = kafka_client_config(kafka or {})
     with (
-        closing(LogClient(bootstrap_servers, config)) as log,
+        LogClient(bootstrap_servers, config) as log,
         GroupAdmin(bootstrap_servers, config) as admin,
     ):
         leaders = log.describe().leaders

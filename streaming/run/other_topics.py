@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -126,7 +126,7 @@ class TopicStarts:
             stop=self.stop,
         )
         leaders: Leaders | None = None
-        with closing(client):
+        with client:
             try:
                 leaders = client.describe().leaders
                 other_topic = self._topic(client, writer, progress)

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -371,13 +371,9 @@ def _describe(
     has_worked: bool = False,
     stop: threading.Event | None = None,
 ) -> LogDescription:
-    client = LogClient(
-        settings.bootstrap_servers,
-        kafka_config,
-        has_worked=has_worked,
-        stop=stop,
-    )
-    with closing(client):
+    with LogClient(
+        settings.bootstrap_servers, kafka_config, has_worked=has_worked, stop=stop
+    ) as client:
         log = client.describe()
     unknown = set(settings.log_partitions or ()) - set(log.leaders)
     if unknown:

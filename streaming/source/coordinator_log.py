@@ -320,9 +320,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             )
             offsets = min(offsets, fitting)
         if options.max_bytes_per_trigger is not None:
-            log_ends = {p: end.offset for p, end in self._offsets.log_ends.items()}
             by_bytes = options.max_bytes_per_trigger / self._density.bytes_per_offset(
-                client, next_offsets, log_ends
+                client, next_offsets, left
             )
             offsets = min(offsets, max(1, int(by_bytes)))
         return offsets

@@ -20,10 +20,8 @@ _DENSITY_MAX_AGE_S: Final = 60.0
 class LogDensity:
     """An estimate of the bytes per record offset, including gaps of compaction.
 
-    It uses the sizes of the log partitions from DescribeLogDirs, which needs the ACL Describe on
-    the cluster. Without the ACL it uses a sample of the unread batches. It is renewed every minute.
-    A compacted log is sparse at its start and dense at its end, so the bytes of a micro-batch may
-    differ from the estimate.
+    It uses a sample of the unread batches, which is renewed every minute. A compacted log is sparse
+    at its start and dense at its end, so the bytes of a micro-batch may differ from the estimate.
     """
 
     def __init__(self) -> None:
@@ -31,14 +29,15 @@ class LogDensity:
         self._bytes_per_offset = 0.0
 
     def bytes_per_offset(
-        self, client: LogClient, next_offsets: Mapping[int, int], high_watermarks: Mapping[int, int]
+        self, client: LogClient, next_offsets: Mapping[int, int], left: Mapping[int, int]
     ) -> float:
-        """Return the estimate for the log partitions of `next_offsets`."""
+        """Return the estimate; `left` has the number of unread offsets of each log partition."""
         now = time.monotonic()
         if self._estimated_at is None or now - self._estimated_at > _DENSITY_MAX_AGE_S:
-            size_bytes, offsets = _measured(client, next_offsets, high_watermarks) or _sampled(
-                client, next_offsets, high_watermarks
-            )
+            size_bytes = offsets = 0
+            for _, _, start, batch in sampled_batches(client, next_offsets, left):
+                size_bytes += batch.size_bytes
+                offsets += batch.last_offset + 1 - start
             self._bytes_per_offset = max(size_bytes, 1) / max(offsets, 1)
             self._estimated_at = now
         return self._bytes_per_offset
@@ -92,32 +91,3 @@ def group_ranges(
         groups[chosen].append(log_range)
         loads[chosen] += log_range.to_offset - log_range.from_offset
     return [sorted(group, key=lambda r: r.place) for group in groups if group]
-
-
-def _measured(
-    client: LogClient, next_offsets: Mapping[int, int], high_watermarks: Mapping[int, int]
-) -> tuple[int, int] | None:
-    """Return the bytes of the log and the offsets they span; None if the brokers refuse."""
-    sizes = client.log_sizes()
-    if not sizes:
-        return None
-    earliest = client.earliest_offsets(next_offsets)
-    return (
-        sum(sizes.get(log_partition, 0) for log_partition in next_offsets),
-        sum(
-            high_watermarks[log_partition] - earliest[log_partition]
-            for log_partition in next_offsets
-        ),
-    )
-
-
-def _sampled(
-    client: LogClient, next_offsets: Mapping[int, int], high_watermarks: Mapping[int, int]
-) -> tuple[int, int]:
-    """Fetch a sample of the unread log; return its bytes and the offsets they span."""
-    left = {p: high_watermarks[p] - next_offset for p, next_offset in next_offsets.items()}
-    size_bytes = offsets = 0
-    for _, _, start, batch in sampled_batches(client, next_offsets, left):
-        size_bytes += batch.size_bytes
-        offsets += batch.last_offset + 1 - start
-    return size_bytes, offsets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
@@ -39,7 +39,7 @@ class BrokerAnswers:
         self, bootstrap_servers: str, kafka_config: Mapping[str, Any] | None = None
     ) -> None:
         with ExitStack() as opened:
-            self._log = opened.enter_context(closing(LogClient(bootstrap_servers, kafka_config)))
+            self._log = opened.enter_context(LogClient(bootstrap_servers, kafka_config))
             self._admin = opened.enter_context(GroupAdmin(bootstrap_servers, kafka_config))
             self._opened = opened.pop_all()
 

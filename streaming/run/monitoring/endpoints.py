@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -89,7 +89,7 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
         return
     monitor.metrics.registry.register(RunCollector(monitor, cluster_id))
     with (
-        closing(client),
+        client,
         serving(
             create_app(monitor, settings.http_host),
             host=settings.http_host,

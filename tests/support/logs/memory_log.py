@@ -65,7 +65,6 @@ class MemoryLogClient:
         self.leaders = dict.fromkeys(self.logs, (1, 5))
         self.cluster_id, self.topic_id = CLUSTER_ID, TOPIC_ID
         self.expected: Mapping[int, OffsetAndEpoch] = {}
-        self.sizes: dict[int, int] = {}
         self.fetches: list[dict[int, int]] = []
         self.limits: list[tuple[int, int]] = []
         self.is_closed = False
@@ -93,9 +92,6 @@ class MemoryLogClient:
 
     def with_entries(self, ends: Mapping[int, OffsetAndEpoch]) -> dict[int, OffsetAndEpoch]:
         return {p: end._replace(entries=ENTRIES) for p, end in ends.items()}
-
-    def log_sizes(self) -> dict[int, int]:
-        return self.sizes
 
     def fetch(
         self,
