@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,6 +41,7 @@ from streaming.tables.schemas import (
     GROUP_OFFSETS,
     LOG_OFFSETS,
     SHARE_PARTITIONS,
+    Table,
 )
 from streaming.tables.writer import Writer
 
@@ -68,22 +68,14 @@ class LogOffsetsSampling:
     external: ExternalSampling | None = None
     of_all_topics: bool = False
     _client: LogOffsetsClient = field(init=False)
+    _ends: _IdleEnds = field(init=False)
+    _missed: MissedSampling = field(init=False)
+    _read: ReadPartitions = field(default_factory=lambda: ReadPartitions())
     _unwritten: UnwrittenSamples = field(default_factory=UnwrittenSamples)
-    _unreadable: set[TopicPartition] = field(default_factory=set)
-    _partitions: frozenset[TopicPartition] = frozenset()
-    _offsets: pa.Table | None = None
-    _offsets_version: int | None = None
-    _shared: frozenset[TopicPartition] = frozenset()
-    _share_version: int = -1
-    _assigned: frozenset[TopicPartition] = frozenset()
-    _members_version: int = -1
     _listed: frozenset[TopicPartition] = frozenset()
     _list_at_s: float = 0.0
-    _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _has_begun: bool = False
     _continues: bool = False
-    _missed: MissedSampling = field(init=False)
-    _clock_skew: timedelta = timedelta()
     _is_failing: bool = False
     _dropped: int = 0
 
@@ -91,6 +83,7 @@ class LogOffsetsSampling:
         self._client = LogOffsetsClient(
             self.bootstrap_servers, self.kafka_config, retry_timeout_ms=_RETRY_TIMEOUT_MS
         )
+        self._ends = _IdleEnds(self._client)
         self._missed = MissedSampling(self._client, self._were_sampled)
 
     def close(self) -> None:
@@ -129,14 +122,19 @@ class LogOffsetsSampling:
 
     def _sample(self) -> None:
         sampled_at = utc_now()
-        places = self._topic_partitions() | self._all_partitions()
+        reader = TableReader(self.writer.tables)
+        places = self._read.of(reader) | self._all_partitions()
+        if self.external is not None:
+            places |= self.external.places
         if not self._has_begun:
             self._continue_earlier_run()
             self._has_begun = True
-        samples = self._with_markers(self._client.sample(places, whole_topics=True))
-        self.metrics.seen_logs((sample.state for sample in samples), len(self._unreadable))
+        samples = self._client.sample(places, whole_topics=True)
+        samples = self._ends.with_markers(samples, self._read.offsets)
+        unreadable = len(self._ends.unreadable)
+        self.metrics.seen_logs((sample.state for sample in samples), unreadable)
         by_place = {_place(sample): sample for sample in samples}
-        missed = self._missed.before(sampled_at, by_place, self._clock_skew)
+        missed = self._missed.before(sampled_at, by_place, reader.clock_skew)
         # In one write, so a later run never takes these for the samples of a time without a gap.
         self._write(missed + self.runs.keep(sampled_at, samples))
 
@@ -148,36 +146,6 @@ class LogOffsetsSampling:
             self.metrics.samples_dropped.inc(dropped)
         self._unwritten.write(self.writer)
 
-    def _topic_partitions(self) -> frozenset[TopicPartition]:
-        """Return every topic partition of a group, and the log partitions with its progress."""
-        reader = TableReader(self.writer.tables)
-        self._clock_skew = reader.clock_skew
-        version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
-        if version != self._offsets_version:
-            rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
-            keys = rows.group_by(["topic", "partition"]).aggregate([])
-            # Also the log partitions, for the lag of the tables themselves. Before the first
-            # micro-batch `load_progress` has no rows.
-            loaded = reader.load_states or range(reader.log_partitions)
-            own = (TopicPartition(OFFSETS_TOPIC, p) for p in loaded)
-            self._partitions = _places_of(keys).union(own)
-            self._offsets, self._offsets_version = rows, version
-        version = reader.table_versions.get(SHARE_PARTITIONS.name, -1)
-        if version != self._share_version:
-            rows = reader.read(SHARE_PARTITIONS.name, ["topic", "partition"])
-            own_partitions = share_progress(reader)["log_partition"].to_pylist()
-            self._shared = _places_of(rows.filter(pc.is_valid(rows["topic"]))).union(
-                TopicPartition(SHARE_STATE_TOPIC, p) for p in own_partitions
-            )
-            self._share_version = version
-        version = reader.table_versions.get(GROUP_MEMBERS.name, -1)
-        if version != self._members_version:
-            # A member that has never committed is found by what is produced to its partitions.
-            self._assigned = _places_of(owners(reader))
-            self._members_version = version
-        external = frozenset() if self.external is None else self.external.places
-        return self._partitions | self._assigned | self._shared | external
-
     def _all_partitions(self) -> frozenset[TopicPartition]:
         """Return the partitions of all topics, if they are wanted; listed once a minute."""
         if self.of_all_topics and time.monotonic() >= self._list_at_s:
@@ -187,33 +155,6 @@ class LogOffsetsSampling:
                 logger.info("cannot list the topics: %(error)s", {"error": first_line(error)})
             self._list_at_s = time.monotonic() + _LIST_EVERY_S
         return self._listed
-
-    def _with_markers(self, samples: list[LogOffsets]) -> list[LogOffsets]:
-        """Add the number of offsets without a record at the end of idle logs near a group."""
-        before, self._ends = self._ends, {}
-        idle = {}
-        for sample in samples:
-            end, at = sample.log_end_offset, _place(sample)
-            if end is None or end != sample.last_stable_offset:
-                continue
-            known = before.get(at)
-            self._ends[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
-            if self._ends[at] is known and not known.was_asked:
-                idle[at] = end
-        for at, (markers, committed_offset) in self._ask_markers(idle, self._ends).items():
-            record_at = committed_offset if markers == 0 else None
-            self._ends[at] = replace(
-                self._ends[at], was_asked=True, markers=markers, record_at=record_at
-            )
-        self._unreadable &= {_place(sample) for sample in samples}
-        markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
-        if not markers_of:
-            return samples
-        return [
-            replace(sample, end_markers=markers_of[at]) if at in markers_of else sample
-            for sample in samples
-            for at in (_place(sample),)
-        ]
 
     def _continue_earlier_run(self) -> None:
         """Take over the last samples of an earlier run, and the ends that it has read.
@@ -230,11 +171,7 @@ class LogOffsetsSampling:
         rows = reader.read(LOG_OFFSETS.name, [*columns, "sampled_at"], during).sort_by("sampled_at")
         samples = [LogOffsets(**row) for row in rows.select(columns).to_pylist()]
         logs = {_place(sample): sample for sample in samples}
-        self._ends = {
-            at: _End(end, sample.topic_id, was_asked=True, markers=sample.end_markers)
-            for at, sample in logs.items()
-            if sample.end_markers and (end := sample.log_end_offset) is not None
-        }
+        self._ends.continue_from(logs)
         # A log without a sample in the last round had not changed since its own.
         self._missed.continue_from(newest, logs)
         self._continues = True
@@ -252,73 +189,48 @@ class LogOffsetsSampling:
         )
         return places & _places_of(rows.group_by(["topic", "partition"]).aggregate([]))
 
-    def _ask_markers(
-        self, ends: Mapping[TopicPartition, int], known: Mapping[TopicPartition, _End]
-    ) -> dict[TopicPartition, tuple[int | None, int]]:
-        """Return the markers of logs with a group near the end, and its committed offset.
 
-        The markers are None if they are unknown.
-        """
-        if self._offsets is None or not ends:
-            return {}
-        rows = pa.table(
-            [
-                pa.array([at.topic for at in ends], pa.string()),
-                pa.array([at.partition for at in ends], pa.int32()),
-                pa.array(ends.values(), pa.int64()),
-            ],
-            names=["topic", "partition", "end"],
-        )
-        near = self._offsets.join(rows, ["topic", "partition"], join_type="inner")
-        lag = pc.subtract(near["end"], near["committed_offset"])
-        is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
-        nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
-        places = {
-            TopicPartition(row["topic"], row["partition"]): (
-                row["committed_offset_max"],
-                row["end"],
-            )
-            for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
-        }
-        asked = {at: place for at, place in places.items() if known[at].record_at != place[0]}
-        try:
-            markers_by_place = self._client.end_markers(asked)
-        except (ConfigurationError, TimeoutError) as error:
-            logger.info(
-                "cannot read the ends of %(logs)s logs: %(error)s",
-                {"logs": len(asked), "error": error},
-            )
-            markers_by_place = {}
-        return {
-            at: (
-                self._readable(at, markers_by_place.get(at)) if at in asked else 0,
-                committed_offset,
-            )
-            for at, (committed_offset, _) in places.items()
-        }
+class ReadPartitions:
+    """The topic partitions that groups read, and the log partitions with the groups' progress.
 
-    def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
-        """Return the markers; None if the log end cannot be read, which is logged once."""
-        if not isinstance(markers, DecodeError):
-            self._unreadable.discard(at)
-            return markers
-        if at not in self._unreadable:
-            logger.warning(
-                "cannot read the end of log %(topic)s-%(partition)s: %(error)s; it is unknown "
-                "whether a record is left",
-                {"topic": at.topic, "partition": at.partition, "error": markers},
-            )
-        self._unreadable.add(at)
-        return None
+    A table is read again when it has a new version. `offsets` are the committed offsets.
+    """
+
+    def __init__(self) -> None:
+        self.offsets: pa.Table | None = None
+        self._known: dict[Table, tuple[int, frozenset[TopicPartition]]] = {}
+
+    def of(self, reader: TableReader) -> frozenset[TopicPartition]:
+        """Return the partitions as of a snapshot."""
+        places: frozenset[TopicPartition] = frozenset()
+        for table, read in (
+            (GROUP_OFFSETS, self._committed),
+            (SHARE_PARTITIONS, _shared),
+            # A member that has never committed is found by what is produced to its partitions.
+            (GROUP_MEMBERS, lambda reader: _places_of(owners(reader))),
+        ):
+            version = reader.table_versions.get(table.name, -1)
+            if table not in self._known or self._known[table][0] != version:
+                self._known[table] = version, read(reader)
+            places |= self._known[table][1]
+        return places
+
+    def _committed(self, reader: TableReader) -> frozenset[TopicPartition]:
+        rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
+        keys = rows.group_by(["topic", "partition"]).aggregate([])
+        # Also the log partitions, for the lag of the tables themselves. Before the first
+        # micro-batch `load_progress` has no rows.
+        loaded = reader.load_states or range(reader.log_partitions)
+        self.offsets = rows
+        return _places_of(keys).union(TopicPartition(OFFSETS_TOPIC, p) for p in loaded)
 
 
-def _places_of(rows: pa.Table) -> frozenset[TopicPartition]:
-    columns = (rows[name].to_pylist() for name in ("topic", "partition"))
-    return frozenset(map(TopicPartition, *columns))
-
-
-def _place(sample: LogOffsets) -> TopicPartition:
-    return TopicPartition(sample.topic, sample.partition)
+def _shared(reader: TableReader) -> frozenset[TopicPartition]:
+    rows = reader.read(SHARE_PARTITIONS.name, ["topic", "partition"])
+    log_partitions = share_progress(reader)["log_partition"].to_pylist()
+    return _places_of(rows.filter(pc.is_valid(rows["topic"]))).union(
+        TopicPartition(SHARE_STATE_TOPIC, p) for p in log_partitions
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,3 +253,120 @@ class _End:
         if sample.topic_id != self.topic_id or end is None:
             return _End(end or 0, sample.topic_id)
         return self if end == self.offset else _End(end, self.topic_id, record_at=self.record_at)
+
+
+class _IdleEnds:
+    """The ends of idle logs, which are read if a group is near: markers are no records.
+
+    Attributes:
+        unreadable: the logs whose end cannot be decoded.
+    """
+
+    def __init__(self, client: LogOffsetsClient) -> None:
+        self._client = client
+        self._known: dict[TopicPartition, _End] = {}
+        self.unreadable: set[TopicPartition] = set()
+
+    def continue_from(self, logs: Mapping[TopicPartition, LogOffsets]) -> None:
+        """Take over the ends that an earlier run has read."""
+        self._known = {
+            at: _End(end, sample.topic_id, was_asked=True, markers=sample.end_markers)
+            for at, sample in logs.items()
+            if sample.end_markers and (end := sample.log_end_offset) is not None
+        }
+
+    def with_markers(self, samples: list[LogOffsets], offsets: pa.Table | None) -> list[LogOffsets]:
+        """Add the number of offsets without a record at the end of idle logs near a group.
+
+        `offsets` has `topic`, `partition` and `committed_offset` of the groups.
+        """
+        before, self._known = self._known, {}
+        idle = {}
+        for sample in samples:
+            end, at = sample.log_end_offset, _place(sample)
+            if end is None or end != sample.last_stable_offset:
+                continue
+            known = before.get(at)
+            self._known[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
+            if self._known[at] is known and not known.was_asked:
+                idle[at] = end
+        for at, (markers, committed_offset) in self._ask_markers(idle, offsets).items():
+            record_at = committed_offset if markers == 0 else None
+            self._known[at] = replace(
+                self._known[at], was_asked=True, markers=markers, record_at=record_at
+            )
+        self.unreadable &= {_place(sample) for sample in samples}
+        return [
+            replace(sample, end_markers=seen.markers)
+            if (seen := self._known.get(_place(sample))) and seen.markers is not None
+            else sample
+            for sample in samples
+        ]
+
+    def _ask_markers(
+        self, ends: Mapping[TopicPartition, int], offsets: pa.Table | None
+    ) -> dict[TopicPartition, tuple[int | None, int]]:
+        """Return the markers of logs with a group near the end, and its committed offset.
+
+        The markers are None if they are unknown.
+        """
+        if offsets is None or not ends:
+            return {}
+        rows = pa.table(
+            [
+                pa.array([at.topic for at in ends], pa.string()),
+                pa.array([at.partition for at in ends], pa.int32()),
+                pa.array(ends.values(), pa.int64()),
+            ],
+            names=["topic", "partition", "end"],
+        )
+        near = offsets.join(rows, ["topic", "partition"], join_type="inner")
+        lag = pc.subtract(near["end"], near["committed_offset"])
+        is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
+        nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
+        places = {
+            TopicPartition(row["topic"], row["partition"]): (
+                row["committed_offset_max"],
+                row["end"],
+            )
+            for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
+        }
+        asked = {at: place for at, place in places.items() if self._known[at].record_at != place[0]}
+        try:
+            markers_by_place = self._client.end_markers(asked)
+        except (ConfigurationError, TimeoutError) as error:
+            logger.info(
+                "cannot read the ends of %(logs)s logs: %(error)s",
+                {"logs": len(asked), "error": error},
+            )
+            markers_by_place = {}
+        return {
+            at: (
+                self._readable(at, markers_by_place.get(at)) if at in asked else 0,
+                committed_offset,
+            )
+            for at, (committed_offset, _) in places.items()
+        }
+
+    def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
+        """Return the markers; None if the log end cannot be read, which is logged once."""
+        if not isinstance(markers, DecodeError):
+            self.unreadable.discard(at)
+            return markers
+        if at not in self.unreadable:
+            logger.warning(
+                "cannot read the end of log %(topic)s-%(partition)s: %(error)s; it is unknown "
+                "whether a record is left",
+                {"topic": at.topic, "partition": at.partition, "error": markers},
+            )
+        self.unreadable.add(at)
+        return None
+
+
+def _places_of(rows: pa.Table) -> frozenset[TopicPartition]:
+    columns = (rows[name].to_pylist() for name in ("topic", "partition"))
+    return frozenset(map(TopicPartition, *columns))
+
+
+def _place(sample: LogOffsets) -> TopicPartition:
+    return TopicPartition(sample.topic, sample.partition)

@@ -13,11 +13,11 @@ from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.kafka.partition_offsets import TopicPartition
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import LAG_ROW, group_lag
+from streaming.run.sampling import ReadPartitions
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.explanation import explained
 from tests.support.tables.sample_rows import sample
-from tests.support.tables.sampled import sampling_of
 from tests.support.tables.share_tables import (
     GROUP,
     TOPIC,
@@ -369,10 +369,10 @@ def test_the_topics_of_share_groups_are_sampled(tmp_path: Path) -> None:
     """Without a member, too."""
     unnamed = partition(3, topic=None, topic_id="X", partition=2)
     partitions = [partition(60), partition(-1, None, partition=1), unnamed]
-    sampling = sampling_of(create_share_tables(tmp_path, NOW, partitions, members=0))
+    tables, read = create_share_tables(tmp_path, NOW, partitions, members=0), ReadPartitions()
     logs = ((TOPIC, 0), (TOPIC, 1), (SHARE_STATE_TOPIC, 0), ("__consumer_offsets", 0))
     wanted = {TopicPartition(*log) for log in logs}
     for _ in range(2):
-        assert sampling._topic_partitions() == wanted
+        assert read.of(TableReader(tables)) == wanted
     write_share_rows(str(tmp_path), NOW, [partition(60, partition=7)])
-    assert TopicPartition(TOPIC, 7) in sampling._topic_partitions()
+    assert TopicPartition(TOPIC, 7) in read.of(TableReader(tables))

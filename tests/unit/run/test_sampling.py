@@ -238,7 +238,7 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
     markers = {(r["topic"], r["end_markers"]) for r in sampled.rows() if r["log_end_offset"] == 9}
     assert markers == {("damaged", None), ("sound", None), ("sound", 1)}
     answers[damaged] = 1
-    monkeypatch.setattr(sampled.sampling, "_ends", {})
+    sampled.sampling._ends.continue_from({})
     sampled.sample(2)
     assert sampled.metric("unreadable_log_ends") == 0
     assert sampled.metric("sampling_total", outcome="failed") == 0
