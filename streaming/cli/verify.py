@@ -21,7 +21,7 @@ from streaming.cli.options import (
 )
 from streaming.cli.signals import stop_on_signals
 from streaming.errors import ConfigurationError
-from streaming.run.live_line import LiveLine
+from streaming.run.progress_display import LiveLine
 from streaming.run.stderr import write_note
 from streaming.views.output import Output, output_of
 

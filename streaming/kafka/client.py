@@ -15,7 +15,6 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import tenacity
@@ -85,12 +84,7 @@ class KafkaClient:
     def __enter__(self: AnyClient) -> AnyClient:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Samples that are not yet written to `log_offsets`.
+"""Samples that are not yet written to a table of history.
 
 A write that reported a failure may still have been committed. Its rows are therefore kept unchanged
 and written again with the same write number, which is committed at most once. Later samples are
@@ -8,15 +8,17 @@ queued behind it, up to a limit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from streaming.lag.sample_runs import Sample
-from streaming.tables.schemas import LOG_OFFSETS
+from streaming.tables.schemas import LOG_OFFSETS, Table
 from streaming.tables.writer import Writer
+
+S = TypeVar("S")
 
 MOST_QUEUED: Final = 100_000
 """In samples, about 40 MB. The write that is retried may have as many. One round of samples may
@@ -29,13 +31,20 @@ class _Write(NamedTuple):
 
 
 @dataclass(slots=True)
-class UnwrittenSamples:
-    """A queue of samples in order of time, until they are written."""
+class UnwrittenSamples(Generic[S]):
+    """A queue of samples in order of time, until they are written.
 
-    _queued: deque[Sample] = field(default_factory=deque)
+    Args:
+        table: the table to write.
+        rows_of: converts samples to rows of the table.
+    """
+
+    table: Table
+    rows_of: Callable[[Collection[S]], pa.Table]
+    _queued: deque[S] = field(default_factory=deque)
     _in_progress: _Write | None = None
 
-    def add(self, samples: Collection[Sample]) -> int:
+    def add(self, samples: Collection[S]) -> int:
         """Queue a round of samples, and return the number of older samples that were dropped.
 
         A full queue drops the oldest, but none of the new round.
@@ -55,9 +64,9 @@ class UnwrittenSamples:
         """
         while self._in_progress or self._queued:
             if self._in_progress is None:
-                self._in_progress = _Write(writer.next_number(), rows_of(self._queued))
+                self._in_progress = _Write(writer.next_number(), self.rows_of(self._queued))
                 self._queued.clear()
-            writer.append(LOG_OFFSETS, self._in_progress.rows, number=self._in_progress.number)
+            writer.append(self.table, self._in_progress.rows, number=self._in_progress.number)
             self._in_progress = None
 
 

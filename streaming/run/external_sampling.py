@@ -21,6 +21,7 @@ from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.external.external_group import ExternalGroup
 from streaming.external.spark_checkpoint import SparkBatch, SparkCheckpoint
 from streaming.kafka.partition_offsets import TopicPartition
+from streaming.lag.unwritten_samples import UnwrittenSamples
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import EXTERNAL_OFFSETS
 from streaming.tables.writer import Writer
@@ -30,8 +31,7 @@ logger = logging.getLogger(__name__)
 _NEVER: Final = datetime.min.replace(tzinfo=timezone.utc)
 _NEXT: Final = timedelta(microseconds=1)
 
-_MOST_UNWRITTEN: Final = 100_000
-"""In rows. While the table cannot be written, older rows are dropped beyond it."""
+Row = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Followed:
     day: date = date.min
     fault: str = ""
 
-    def new_rows(self, now: datetime) -> Iterator[dict[str, Any]]:
+    def new_rows(self, now: datetime) -> Iterator[Row]:
         """The rows of new batches, or again those of the last one on a later day."""
         is_first = self.last is None
         batches = self.checkpoint.batches_since(self.last)
@@ -71,7 +71,7 @@ class _Followed:
         offsets_before: Mapping[TopicPartition, int],
         *,
         is_repeat: bool = False,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Row]:
         self.day = day
         for at, offset in batch.offsets.items():
             before = offsets_before.get(at)
@@ -100,8 +100,7 @@ class ExternalSampling:
     def __init__(self, writer: Writer, groups: Collection[ExternalGroup]) -> None:
         self._writer = writer
         self._followed = [_Followed(group, SparkCheckpoint(at)) for group, at in groups]
-        self._unwritten: list[dict[str, Any]] = []
-        self._in_progress: tuple[int, pa.Table] | None = None
+        self._unwritten = UnwrittenSamples[Row](EXTERNAL_OFFSETS, _table_of)
         self._is_begun = False
 
     @property
@@ -121,18 +120,17 @@ class ExternalSampling:
                 self._continue()
                 self._is_begun = True
             now = utc_now()
-            for followed in self._followed:
-                self._unwritten += self._rows_of(followed, now)
-            self._write()
+            rows = [row for followed in self._followed for row in self._rows_of(followed, now)]
+            self._unwritten.add(rows)
+            self._unwritten.write(self._writer)
         except WriterFenced:
             raise
         except ConfigurationError as error:
             logger.warning(
                 "cannot write external offsets: %(error)s; retrying", {"error": first_line(error)}
             )
-        del self._unwritten[:-_MOST_UNWRITTEN]
 
-    def _rows_of(self, followed: _Followed, now: datetime) -> Sequence[dict[str, Any]]:
+    def _rows_of(self, followed: _Followed, now: datetime) -> Sequence[Row]:
         try:
             rows = list(followed.new_rows(now))
         except ConfigurationError as error:
@@ -174,13 +172,6 @@ class ExternalSampling:
                 },
             )
 
-    def _write(self) -> None:
-        """Append the rows; a write that may have been committed is repeated unchanged."""
-        while self._in_progress or self._unwritten:
-            if self._in_progress is None:
-                rows = pa.Table.from_pylist(self._unwritten, EXTERNAL_OFFSETS.schema)
-                self._in_progress = self._writer.next_number(), rows
-                self._unwritten.clear()
-            number, rows = self._in_progress
-            self._writer.append(EXTERNAL_OFFSETS, rows, number=number)
-            self._in_progress = None
+
+def _table_of(rows: Collection[Row]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), EXTERNAL_OFFSETS.schema)

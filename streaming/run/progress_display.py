@@ -1,4 +1,4 @@
-"""The progress of a run on stderr."""
+"""A changing line on stderr, live on a terminal, and the progress of a run in it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
 
 from streaming.engine.progress import ProgressEvent
-from streaming.run.live_line import PLAIN_INTERVAL_S, LiveLine
 from streaming.run.stages import enter_stage, leave_stages, newest_stage
-from streaming.run.stderr import write_dated_note
+from streaming.run.stderr import write_dated_note, write_note
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING, STATE_WAITING
 
+if TYPE_CHECKING:
+    from rich.live import Live
+
+AnyLiveLine = TypeVar("AnyLiveLine", bound="LiveLine")
+
+PLAIN_INTERVAL_S = 5.0
+"""At most one plain line is written in this time, to keep log files short."""
 _STATES = (STATE_CURRENT, STATE_LOADING, STATE_WAITING)
 RATE_WINDOW_S = 30.0
 """Rates are averages over the micro-batches of this window, so they do not jump."""
@@ -28,6 +34,52 @@ def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: 
     states = Counter(event.states.values())
     counts = ", ".join(f"{states[state]} {state}" for state in _STATES)
     return f"{', '.join(parts)}; log partitions: {counts}"
+
+
+class LiveLine:
+    """A context manager that shows the newest line; any thread may call `show`.
+
+    The first plain line is written after `first_after_s` at the earliest.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_terminal: bool,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[str], None] = write_note,
+        first_after_s: float = 0.0,
+    ) -> None:
+        self._is_terminal = is_terminal
+        self._clock = clock
+        self._write = write
+        self._last_plain = clock() - PLAIN_INTERVAL_S + first_after_s
+        self._live: Live | None = None
+
+    def __enter__(self: AnyLiveLine) -> AnyLiveLine:
+        if self._is_terminal:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(stderr=True, highlight=False)
+            self._live = Live("starting", console=console, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, line: str, *, is_due: bool = False) -> None:
+        """Show a line in place of the one before; a plain line that `is_due` is written at once."""
+        now = self._clock()
+        if self._live is not None:
+            self._live.update(line)
+        elif is_due:
+            self._write(line)
+        elif now - self._last_plain >= PLAIN_INTERVAL_S:
+            self._last_plain = now
+            self._write(line)
 
 
 class ProgressDisplay(LiveLine):
@@ -57,16 +109,11 @@ class ProgressDisplay(LiveLine):
         self._stages.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._has_begun.set()
         self._stages.join()
         leave_stages()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*exception)
 
     def _show_stages(self) -> None:
         while not self._has_begun.wait(self._stage_interval_s):

@@ -30,7 +30,7 @@ from streaming.lag.last_writes import newest_sample
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE, Sample, SampleRuns
 from streaming.lag.share_offsets import share_progress
-from streaming.lag.unwritten_samples import UnwrittenSamples
+from streaming.lag.unwritten_samples import UnwrittenSamples, rows_of
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.missed_sampling import MissedSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
@@ -71,7 +71,9 @@ class LogOffsetsSampling:
     _ends: _IdleEnds = field(init=False)
     _missed: MissedSampling = field(init=False)
     _read: ReadPartitions = field(default_factory=lambda: ReadPartitions())
-    _unwritten: UnwrittenSamples = field(default_factory=UnwrittenSamples)
+    _unwritten: UnwrittenSamples[Sample] = field(
+        default_factory=lambda: UnwrittenSamples(LOG_OFFSETS, rows_of)
+    )
     _listed: frozenset[TopicPartition] = frozenset()
     _list_at_s: float = 0.0
     _has_begun: bool = False

@@ -12,7 +12,7 @@ from click.testing import Result
 
 import streaming.verify.verify
 from streaming.cli import verify as verify_command
-from streaming.run.live_line import LiveLine
+from streaming.run.progress_display import LiveLine
 from streaming.verify.answer import AnswerKey
 from streaming.verify.verification import Verification
 from streaming.verify.verify import OnBehind

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streaming.engine.progress import ProgressEvent
-from streaming.run.live_line import PLAIN_INTERVAL_S, LiveLine
-from streaming.run.progress_display import ProgressDisplay, progress_line
+from streaming.run.progress_display import (
+    PLAIN_INTERVAL_S,
+    LiveLine,
+    ProgressDisplay,
+    progress_line,
+)
 from streaming.run.stages import enter_stage, newest_stage
 from tests.support.eventually import Eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,6 @@ from streaming.tables import writer as writer_module
 from streaming.tables.maintenance import maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from tests.support.brokers.object_store import served_object_store
 from tests.support.tables.every_table import create
 from tests.support.tables.sampled import metric, sampling_of
 from tests.support.tables.tables_folder import (
@@ -389,26 +388,13 @@ def test_a_log_that_an_earlier_run_has_sampled_is_not_asked_for_its_first_days(
 # --- failures ------------------------------------------------------------------------------------
 
 
-HERE, STORE = "on this machine", "in an object store"
 BEFORE, AFTER = "before the commit", "after the commit"
 
 
-@pytest.fixture(scope="module")
-def object_store() -> Iterator[dict[str, str]]:
-    with served_object_store() as environment:
-        yield environment
-
-
-@pytest.fixture(params=[HERE])
-def growing(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Sampled:
+@pytest.fixture
+def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sampled:
     """The sampling of a log that grows."""
     folder = str(tmp_path / "tables")
-    if request.param == STORE:
-        for name, value in request.getfixturevalue("object_store").items():
-            monkeypatch.setenv(name, value)
-        folder = f"s3a://bucket/{tmp_path.name}"
     create(folder)
     return Sampled(folder, monkeypatch, growing_log())
 
@@ -449,14 +435,7 @@ def test_a_failure_is_logged_once_and_then_its_end(
     assert growing.ends() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("growing", "failures"),
-    [
-        *((HERE, failures) for failures in ((BEFORE, AFTER), (AFTER, BEFORE), (AFTER, AFTER))),
-        pytest.param(STORE, (AFTER, AFTER), marks=pytest.mark.long),
-    ],
-    indirect=["growing"],
-)
+@pytest.mark.parametrize("failures", [(BEFORE, AFTER), (AFTER, BEFORE), (AFTER, AFTER)])
 def test_samples_are_written_once_whatever_a_commit_reports(
     growing: Sampled, failures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
