@@ -18,8 +18,8 @@ from streaming.cli.options import (
     status_rules_in,
     tables_option,
 )
-from streaming.run.progress_display import LiveLine
 from streaming.cli.signals import stop_on_signals
+from streaming.run.progress_display import LiveLine
 from streaming.run.stderr import is_live, warnings_only, write_dated_note
 from streaming.views.output import output_of
 

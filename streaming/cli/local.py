@@ -23,8 +23,8 @@ from streaming.cli.options import (
     output_option,
     require_location,
 )
-from streaming.errors import ConfigurationError
 from streaming.cli.signals import interrupt_on_signals, stop_on_signals
+from streaming.errors import ConfigurationError
 from streaming.run.stderr import warnings_only
 from streaming.views.output import output_of
 
