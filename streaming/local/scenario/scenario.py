@@ -519,19 +519,20 @@ class Scenario(_Model):
         _require_known([*place, "reads"], group.reads, self.topics)
         self._require_during([*place, "starts"], group.starts_s)
         self._require_begun([*place, "events"], group.events)
-        subscribed = [event for event in group.events if isinstance(event, Subscribe)]
-        read = [*group.reads, *(topic for event in subscribed for topic in event.topics)]
+        read = [*group.reads]
         for number, event in enumerate(group.events):
-            of_event = [*place, "events", number]
             if isinstance(event, Subscribe):
-                _require_known([*of_event, "topics"], event.topics, self.topics)
+                _require_known([*place, "events", number, "topics"], event.topics, self.topics)
+                read += event.topics
+        for number, event in enumerate(group.events):
             if isinstance(event, (Pause, Reset)):
+                event_place = [*place, "events", number]
                 topics = read if event.topic is None else [event.topic]
-                _require_known([*of_event, "topic"], topics, self.topics)
+                _require_known([*event_place, "topic"], topics, self.topics)
                 last = max(self.topics[topic].most_partitions for topic in topics) - 1
                 if event.partition is not None and not 0 <= event.partition <= last:
                     message = f"{', '.join(topics)} has no such partition, only 0 to {last}"
-                    raise FaultAt([*of_event, "partition"], message)
+                    raise FaultAt([*event_place, "partition"], message)
 
     def _check_expectation(self, place: Sequence[int | str], expectation: Expectation) -> None:
         if expectation.group:
