@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -29,6 +28,7 @@ import streaming
 from streaming.cli.main import STREAMING_EXTRA
 from streaming.jvm.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
 from tests.support.clients.command_line import RUN
+from tests.support.sources import imported_names
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -209,23 +209,12 @@ def test_the_advice_to_install_the_extra_is_given_for_its_packages_alone(
 
 def distributions_imported_by(*packages: Path) -> set[str]:
     """Names of the distributions whose modules the sources of some packages import."""
-    modules = set[str]().union(*map(modules_imported_by, packages))
+    files = [file for package in packages for file in package.rglob("*.py")]
+    modules = {name.partition(".")[0] for file in files for name in imported_names(file)}
     # `_typeshed` is a part of type checkers, and imported for them only.
     return distributions_of(
         modules - {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
     )
-
-
-@cache
-def modules_imported_by(package: Path) -> set[str]:
-    modules: set[str] = set()
-    for source in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(source.read_text(), source)):
-            if isinstance(node, ast.Import):
-                modules.update(alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                modules.add(str(node.module).partition(".")[0])
-    return modules
 
 
 def distributions_of(modules: Collection[str]) -> set[str]:

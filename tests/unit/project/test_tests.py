@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.sources import imported_names
+
 AT_LEAST = {
     "a broker": "differential/test_rounds.py",
     "the coordinator shard in Kafka's own jars": "integration/test_shard_oracle.py",
@@ -24,10 +26,7 @@ CHOICES = {
 
 
 class Import(NamedTuple):
-    """The name of a module below `tests` or `bench`, and the name of a module that it imports.
-
-    `from a import b` counts as `a.b`, which may be a module.
-    """
+    """The name of a module below `tests` or `bench`, and a name that it imports."""
 
     importer: str
     imported: str
@@ -35,17 +34,13 @@ class Import(NamedTuple):
 
 @pytest.fixture(scope="module")
 def imports(repository: Path) -> list[Import]:
-    pairs = []
     files = [file for name in ("tests", "bench") for file in (repository / name).rglob("*.py")]
     assert len(files) > 100
-    for file in sorted(files):
-        importer = ".".join(file.relative_to(repository).with_suffix("").parts)
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Import):
-                pairs += [Import(importer, name.name) for name in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                pairs += [Import(importer, f"{node.module}.{name.name}") for name in node.names]
-    return pairs
+    return [
+        Import(".".join(file.relative_to(repository).with_suffix("").parts), imported)
+        for file in sorted(files)
+        for imported in imported_names(file)
+    ]
 
 
 # --- a test can be read, run and moved alone -----------------------------------------------------
