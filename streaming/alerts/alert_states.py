@@ -6,7 +6,7 @@ this to evaluate rules over past versions of the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -46,53 +46,44 @@ def next_alerts(
         now: the time of the evaluation.
         state_of: the current state of an alert's subject, for the reason of a resolved alert.
     """
-    alert_by_key: dict[AlertKey, Alert] = {}
     by_rule: dict[str, list[Alert]] = {}
     for alert in alerts.values():
         by_rule.setdefault(alert.rule, []).append(alert)
+    current: list[Alert] = []
     for rule in rules.all:
         rule_findings, known = findings.get(rule.name), by_rule.pop(rule.name, [])
         if rule_findings is None:
-            alert_by_key |= {alert.key: alert for alert in known}
+            current += known
         else:
-            alert_by_key |= _rule_alerts(rule, known, rule_findings, now, state_of)
-    for alert in (alert for without_rule in by_rule.values() for alert in without_rule):
-        state = state_of(alert.key) if _is_ending(alert) else None
-        reason = "the rule was removed" if state is None else f"the rule was removed; {state}"
-        resolved = _resolved(alert, now, reason)
-        if resolved is not None:
-            alert_by_key[resolved.key] = resolved
-    mutes = _Mutes(alert_by_key, rules, now)
-    updated = (
-        _without_removed_sinks(mutes.applied(alert), rules) for alert in alert_by_key.values()
-    )
+            current += _rule_alerts(rule, known, rule_findings, now, state_of)
+    for without_rule in by_rule.values():
+        for alert in without_rule:
+            current += _resolved(alert, now, state_of, is_rule_removed=True)
+    mutes = _Mutes(current, rules, now)
+    updated = (_without_removed_sinks(mutes.applied(alert), rules) for alert in current)
     return {alert.key: alert for alert in updated if not _is_expired(alert, now)}
 
 
 def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, NoticeKind]:
     """The sinks that need a notice of an alert now, and why."""
-    kind_by_sink = {}
-    last = {sent.sink: sent for sent in alert.sent}
+    firing_sent = {sent.sink: sent for sent in alert.sent if sent.state is AlertState.FIRING}
+    if alert.state is AlertState.RESOLVED:
+        return {name: NoticeKind.NEW for name in rules.sinks if name in firing_sent}
     rule = next((rule for rule in rules.all if rule.name == alert.rule), None)
-    for name, sink in rules.sinks.items():
-        before = last.get(name)
-        is_known = before is not None and before.state is AlertState.FIRING
-        if alert.state is AlertState.RESOLVED:
-            if is_known:
-                kind_by_sink[name] = NoticeKind.NEW
-        elif alert.state is AlertState.FIRING and rule is not None:
-            is_muted = alert.muted_by is not None
-            if is_muted and not (is_known and sink.is_kept_alive):
-                continue
-            repeat = sink.repeat_of(rule.repeat)
-            if name not in rules.sinks_of(rule):
-                continue
-            if before is None or not is_known:
-                kind_by_sink[name] = NoticeKind.NEW
-            elif _is_changed(alert, rule, before) and now - before.sent_at >= UPDATE_AFTER:
-                kind_by_sink[name] = NoticeKind.UPDATE
-            elif repeat is not None and now - before.sent_at >= repeat:
-                kind_by_sink[name] = NoticeKind.REPEAT
+    if alert.state is AlertState.PENDING or rule is None:
+        return {}
+    kind_by_sink = {}
+    for name in rules.sinks_of(rule):
+        sink, before = rules.sinks[name], firing_sent.get(name)
+        repeat = sink.repeat_of(rule.repeat)
+        if alert.muted_by is not None and (before is None or not sink.is_kept_alive):
+            continue
+        if before is None:
+            kind_by_sink[name] = NoticeKind.NEW
+        elif _is_changed(alert, rule, before) and now - before.sent_at >= UPDATE_AFTER:
+            kind_by_sink[name] = NoticeKind.UPDATE
+        elif repeat is not None and now - before.sent_at >= repeat:
+            kind_by_sink[name] = NoticeKind.REPEAT
     return kind_by_sink
 
 
@@ -109,26 +100,17 @@ def _rule_alerts(
     findings: Iterable[Finding],
     now: datetime,
     state_of: Callable[[AlertKey], str | None],
-) -> dict[AlertKey, Alert]:
+) -> Iterator[Alert]:
     before = {alert.key: alert for alert in known}
-    alert_by_key: dict[AlertKey, Alert] = {}
     for finding in findings:
         alert = before.pop(finding.key, None)
-        if finding.reason is None:
-            if alert is not None:
-                alert_by_key[finding.key] = alert
-        else:
-            alert_by_key[finding.key] = _holding(rule, alert, finding, now)
+        if finding.reason is not None:
+            yield _holding(rule, alert, finding, now)
+        elif alert is not None:
+            yield alert
     for alert in before.values():
-        ending = _kept_firing(rule, alert, now)
-        if ending is not None:
-            alert_by_key[ending.key] = ending
-            continue
-        state = state_of(alert.key) if _is_ending(alert) else None
-        resolved = _resolved(alert, now, state or _NO_LONGER)
-        if resolved is not None:
-            alert_by_key[resolved.key] = resolved
-    return alert_by_key
+        kept = _kept_firing(rule, alert, now)
+        yield from _resolved(alert, now, state_of) if kept is None else [kept]
 
 
 def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime) -> Alert:
@@ -166,32 +148,37 @@ def _kept_firing(rule: AnyRule, alert: Alert, now: datetime) -> Alert | None:
     return replace(alert, condition_ended_at=ended_at) if is_kept else None
 
 
-def _is_ending(alert: Alert) -> bool:
-    """Whether a sink may get a resolved notice of an alert that no longer holds."""
-    if alert.state is AlertState.PENDING:
-        return alert.is_sent_as_firing
-    return alert.state is AlertState.FIRING
-
-
-def _resolved(alert: Alert, now: datetime, reason: str) -> Alert | None:
-    """The resolved alert; None if it was pending and no sink needs a resolved notice."""
+def _resolved(
+    alert: Alert,
+    now: datetime,
+    state_of: Callable[[AlertKey], str | None],
+    *,
+    is_rule_removed: bool = False,
+) -> list[Alert]:
+    """The resolved alert; none if it was pending and no sink needs a resolved notice."""
     if alert.state is AlertState.RESOLVED:
-        return alert
+        return [alert]
     # A sink may still need the resolved notice of an earlier firing.
-    if not _is_ending(alert):
-        return None
-    return replace(
-        alert,
-        state=AlertState.RESOLVED,
-        resolved_at=now,
-        condition_ended_at=None,
-        muted_by=None,
-        value=None,
-        reason=reason,
-        group_status=None,
-        previous_status=None,
-        status_since=None,
-    )
+    if alert.state is AlertState.PENDING and not alert.is_sent_as_firing:
+        return []
+    state = state_of(alert.key)
+    reason = state or _NO_LONGER
+    if is_rule_removed:
+        reason = "the rule was removed" if state is None else f"the rule was removed; {state}"
+    return [
+        replace(
+            alert,
+            state=AlertState.RESOLVED,
+            resolved_at=now,
+            condition_ended_at=None,
+            muted_by=None,
+            value=None,
+            reason=reason,
+            group_status=None,
+            previous_status=None,
+            status_since=None,
+        )
+    ]
 
 
 def _without_removed_sinks(alert: Alert, rules: AlertRules) -> Alert:
@@ -210,13 +197,13 @@ def _is_expired(alert: Alert, now: datetime) -> bool:
 class _Mutes:
     """The silences and inhibitions that suppress notices now."""
 
-    def __init__(self, alerts: Alerts, rules: AlertRules, now: datetime) -> None:
+    def __init__(self, alerts: Sequence[Alert], rules: AlertRules, now: datetime) -> None:
         self._silences = [
             silence
             for silence in rules.silences
             if (silence.since is None or silence.since <= now) and now < silence.until
         ]
-        firing = [alert for alert in alerts.values() if alert.state is AlertState.FIRING]
+        firing = [alert for alert in alerts if alert.state is AlertState.FIRING]
         # Keyed by the columns of `equal`: the lookup stays cheap when many groups fire at once.
         self._inhibitions = [
             (
