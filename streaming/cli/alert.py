@@ -10,6 +10,7 @@ import click
 
 from streaming.cli.opened_tables import opened_tables
 from streaming.cli.options import (
+    EXIT_DIFFERENCE,
     Duration,
     as_of_option,
     option,
@@ -22,10 +23,6 @@ from streaming.cli.signals import stop_on_signals
 from streaming.run.progress_display import LiveLine
 from streaming.run.stderr import is_live, warnings_only, write_dated_note
 from streaming.views.output import output_of
-
-EXIT_FIRING = 1
-EXIT_FAILED = 1
-
 
 rules_file_option = partial(option, "--rules-file", metavar="FILE", type=click.Path(dir_okay=False))
 _RULES_FILE = "YAML file with the alert rules, see docs/alerts.md."
@@ -147,7 +144,7 @@ def test(
         if tables is not None or rule is not None:
             raise click.UsageError("--scenario plays its own tables, and tests all rules", ctx)
         if _test_scenarios(scenario_files, rules_file, output):
-            ctx.exit(EXIT_FAILED)
+            ctx.exit(EXIT_DIFFERENCE)
         return
     if tables is None or rules_file is None:
         raise click.UsageError("give --tables and --rules-file, or --scenario", ctx)
@@ -201,7 +198,7 @@ def test(
     output_of(output).rows(rows, columns)
     last = {change.alert.key: change.alert for change in changes}
     if any(alert.state is AlertState.FIRING for alert in last.values()):
-        ctx.exit(EXIT_FIRING)
+        ctx.exit(EXIT_DIFFERENCE)
 
 
 def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -> bool:

@@ -21,6 +21,7 @@ from streaming.cli.opened_tables import (
     opened_tables,
 )
 from streaming.cli.options import (
+    EXIT_DIFFERENCE,
     Duration,
     as_of_option,
     kafka_option,
@@ -239,4 +240,4 @@ def partition_for(
             f"broker {location.coordinator} is not the leader of log partition "
             f"{location.log_partition}: the leader is broker {location.leader}"
         )
-        ctx.exit(1)
+        ctx.exit(EXIT_DIFFERENCE)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from streaming.cli.options import EXIT_DIFFERENCE
 from streaming.run.stderr import write_note, write_warning
 
 if TYPE_CHECKING:
     from streaming.tables.reader import TableReader
-
-EXIT_NOTHING_CURRENT: Final = 1
-EXIT_UNKNOWN_GROUP: Final = 1
 
 
 def opened_tables(
@@ -60,7 +58,7 @@ def warn_if_loading(reader: TableReader) -> bool:
 def exit_if_nothing_is_current(ctx: click.Context, reader: TableReader) -> None:
     """Warn if log partitions are not current; exit with status 1 if none is."""
     if warn_if_loading(reader):
-        ctx.exit(EXIT_NOTHING_CURRENT)
+        ctx.exit(EXIT_DIFFERENCE)
 
 
 def exit_if_unknown(ctx: click.Context, reader: TableReader, group: str) -> None:
@@ -69,7 +67,7 @@ def exit_if_unknown(ctx: click.Context, reader: TableReader, group: str) -> None
 
     if warning := unknown_group(reader, group):
         write_warning(warning)
-        ctx.exit(EXIT_UNKNOWN_GROUP)
+        ctx.exit(EXIT_DIFFERENCE)
 
 
 def exit_without_rows(
@@ -78,4 +76,4 @@ def exit_without_rows(
     """Exit with status 1; the warning is `otherwise` if the group exists."""
     exit_if_unknown(ctx, reader, group)
     write_warning(otherwise)
-    ctx.exit(EXIT_UNKNOWN_GROUP)
+    ctx.exit(EXIT_DIFFERENCE)

@@ -39,6 +39,8 @@ else:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
+EXIT_DIFFERENCE = 1
+"""The exit status of a difference, a firing alert or an unknown group."""
 CONFIG_FILE = "coordinator_state.config_file"
 """The key of the config file's path in `click.Context.meta`."""
 

@@ -14,7 +14,14 @@ from streaming.cli.opened_tables import (
     exit_without_rows,
     opened_tables,
 )
-from streaming.cli.options import Duration, option, options, output_option, tables_option
+from streaming.cli.options import (
+    EXIT_DIFFERENCE,
+    Duration,
+    option,
+    options,
+    output_option,
+    tables_option,
+)
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_note, write_warning
@@ -24,7 +31,6 @@ if TYPE_CHECKING:
     from streaming.plans.group_plan import GroupPlan
     from streaming.tables.reader import TableReader
 
-EXIT_DIFFERENT = 1
 
 servers_option = option(
     "--bootstrap-servers",
@@ -330,7 +336,7 @@ def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, outpu
     if output == "text" and rows:
         shown.rows(rows, [field.name for field in fields(OffsetDifference)])
     exit_if_nothing_is_current(ctx, reader)
-    ctx.exit(0 if difference.is_equal else EXIT_DIFFERENT)
+    ctx.exit(0 if difference.is_equal else EXIT_DIFFERENCE)
 
 
 def _past(tables: str, text: str) -> TableReader:

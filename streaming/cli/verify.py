@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.cli.options import (
+    EXIT_DIFFERENCE,
     Duration,
     bootstrap_servers_option,
     kafka_option,
@@ -28,7 +29,6 @@ from streaming.views.output import Output, output_of
 if TYPE_CHECKING:
     from streaming.verify.verification import Verification
 
-EXIT_DIFFERENT = 1
 _COLUMNS = ("answer", "field", "broker", "tables")
 
 
@@ -118,7 +118,7 @@ def verify(
                 except (ConfigurationError, TimeoutError) as error:
                     # A transient failure, such as a broker restart, does not end the loop.
                     write_note(f"not compared: {error}")
-    ctx.exit(0 if is_verified else EXIT_DIFFERENT)
+    ctx.exit(0 if is_verified else EXIT_DIFFERENCE)
 
 
 def _waiting(behind: Mapping[int, int], timeout_s: float) -> str:
