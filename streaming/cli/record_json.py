@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.log.log_decoder import OffsetRange
@@ -36,6 +36,9 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import read_int16, read_int32
 from streaming.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from streaming.kafka.fetch import LogClient
+
 RECORD_TYPES_OF_TOPIC: Final[Mapping[str, RecordTypes]] = {
     OFFSETS_TOPIC: RECORD_TYPES,
     TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
@@ -48,31 +51,6 @@ CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 NO_VALUE = ("-", "null")
 """The words for a null value in a line of hex."""
 END_OF_LOG = 2**63 - 1
-
-
-class FetchedRecords(Protocol):
-    """The fetch response of one log partition."""
-
-    @property
-    def records(self) -> bytes:
-        """Record batches; the last one may be cut."""
-
-
-class Log(Protocol):
-    """The log to read: `streaming.kafka.fetch.LogClient`."""
-
-    @property
-    def topic(self) -> str:
-        """The topic of the log."""
-
-    def earliest_offsets(self) -> Mapping[int, int]:
-        """The log start offset of every log partition."""
-
-    def high_watermarks(self) -> Mapping[int, int]:
-        """The high watermark of every log partition."""
-
-    def fetch(self, fetch_offsets: Mapping[int, int], /) -> Mapping[int, FetchedRecords]:
-        """Fetch from these record offsets on; the answer may lack a log partition for now."""
 
 
 def lines_json(text: str, record_types: RecordTypes = RECORD_TYPES) -> Iterator[Document]:
@@ -122,7 +100,7 @@ def record_set_json(
 
 
 def log_json(
-    log: Log,
+    log: LogClient,
     log_partition: int,
     record_types: RecordTypes = RECORD_TYPES,
     *,
