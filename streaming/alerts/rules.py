@@ -134,7 +134,7 @@ def value_text(name: str, value: float) -> str:
     >>> value_text("lag", 1200.0), value_text("time_lag", 4210.0)
     ('1200', '4.2 s')
     """
-    if name not in MEASURES or MEASURES[name].is_time:
+    if MEASURES[name].is_time:
         return time_text(value)
     return str(int(value)) if float(value).is_integer() else f"{value:.3g}"
 

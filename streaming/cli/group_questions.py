@@ -223,15 +223,7 @@ def partition_for(
 
     location = locate_group(group, bootstrap_servers, kafka)
     output_of(output).result(
-        {
-            "group_id": group,
-            "log_partition": location.log_partition,
-            "log_partitions": location.log_partitions,
-            "leader": location.leader,
-            "coordinator": location.coordinator,
-            "host": location.host,
-            "port": location.port,
-        },
+        {"group_id": group, **asdict(location)},
         f"{location.log_partition}\n"
         f"coordinator: broker {location.coordinator} at {location.host}:{location.port}",
     )
