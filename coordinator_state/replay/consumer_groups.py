@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from coordinator_state.records.group_record_values import NO_REBALANCE_TIMEOUT
-from coordinator_state.replay.groups import CONSUMER, GroupMember
+from coordinator_state.replay.groups import CONSUMER
 from coordinator_state.replay.modern_groups import (
     ModernGroup,
     ModernMember,
@@ -61,35 +60,23 @@ class ConsumerGroup(ModernGroup):
             topics.update(resolved["topics"])
         return tuple(sorted(topics))
 
-    def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
-        metadata = member.metadata or {}
+    def _member_fields(
+        self, member: ModernMember, metadata: Fields, names: Mapping[str, str]
+    ) -> Fields:
         current = member.current or _NOTHING
         classic = metadata.get("classicMemberMetadata")
-        target = self.targets.get(member.member_id)
         revoked = current["partitionsPendingRevocation"]
         assigned = current["assignedPartitions"]
         if self.release.describes_revocations:
             assigned = [*assigned, *revoked]
-        timeout = metadata.get("rebalanceTimeoutMs", NO_REBALANCE_TIMEOUT)
-        return GroupMember(
-            member_id=member.member_id,
-            group_instance_id=metadata.get("instanceId"),
-            client_id=metadata.get("clientId", ""),
-            client_host=metadata.get("clientHost", ""),
-            rack_id=metadata.get("rackId"),
-            session_timeout_ms=None if classic is None else classic["sessionTimeoutMs"],
-            rebalance_timeout_ms=None if timeout == NO_REBALANCE_TIMEOUT else timeout,
-            subscribed_topics=tuple(metadata.get("subscribedTopicNames", ())),
-            subscribed_regex=metadata.get("subscribedTopicRegex") or None,
-            member_epoch=member.epoch,
-            member_state=member.state,
-            assignment=assigned_partitions(assigned, names),
-            target_assignment=assigned_partitions(
-                () if target is None else target["topicPartitions"], names
-            ),
-            pending_revocation=assigned_partitions(revoked, names),
-            created_record_offset=member.created_record_offset,
-        )
+        return {
+            "session_timeout_ms": None if classic is None else classic["sessionTimeoutMs"],
+            "subscribed_topics": tuple(metadata.get("subscribedTopicNames", ())),
+            "subscribed_regex": metadata.get("subscribedTopicRegex") or None,
+            "assignment": assigned_partitions(assigned, names),
+            "target_assignment": self._target(member.member_id, names),
+            "pending_revocation": assigned_partitions(revoked, names),
+        }
 
     def _read_current(self, value: Fields, warn: Warn) -> Fields:
         keeps_last = self.release.keeps_last_partitions

@@ -26,6 +26,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from coordinator_state.records.group_record_values import NO_REBALANCE_TIMEOUT
 from coordinator_state.replay.groups import (
     ASSIGNING,
     EMPTY,
@@ -179,9 +180,33 @@ class ModernGroup(ABC):
     def _subscribed_topics(self) -> tuple[str, ...]:
         """Return the topics whose offsets do not expire while the group has members."""
 
-    @abstractmethod
     def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
         """Return a member as its coordinator describes it; `names` are topic names by id."""
+        metadata = member.metadata or {}
+        timeout_ms = metadata.get("rebalanceTimeoutMs", NO_REBALANCE_TIMEOUT)
+        return GroupMember(
+            member_id=member.member_id,
+            group_instance_id=metadata.get("instanceId"),
+            client_id=metadata.get("clientId", ""),
+            client_host=metadata.get("clientHost", ""),
+            rack_id=metadata.get("rackId"),
+            rebalance_timeout_ms=None if timeout_ms == NO_REBALANCE_TIMEOUT else timeout_ms,
+            member_epoch=member.epoch,
+            member_state=member.state,
+            created_record_offset=member.created_record_offset,
+            **self._member_fields(member, metadata, names),
+        )
+
+    @abstractmethod
+    def _member_fields(
+        self, member: ModernMember, metadata: Fields, names: Mapping[str, str]
+    ) -> Fields:
+        """Return the fields of a `GroupMember` that not all types have."""
+
+    def _target(self, member_id: str, names: Mapping[str, str]) -> tuple[AssignedPartition, ...]:
+        """Return the target assignment of a member that is assigned topic partitions."""
+        target = self.targets.get(member_id, {"topicPartitions": ()})
+        return assigned_partitions(target["topicPartitions"], names)
 
     # --- replay
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coordinator_state.replay.consumer_groups import MEMBER_STATES
-from coordinator_state.replay.groups import EMPTY, SHARE, STABLE, GroupMember
+from coordinator_state.replay.groups import EMPTY, SHARE, STABLE
 from coordinator_state.replay.modern_groups import (
     LEFT_EPOCH,
     ModernGroup,
@@ -51,24 +51,15 @@ class ShareGroup(ModernGroup):
     def _subscribed_topics(self) -> tuple[str, ...]:
         return tuple(sorted(self._topics_of_members()))
 
-    def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
-        metadata = member.metadata or {}
+    def _member_fields(
+        self, member: ModernMember, metadata: Fields, names: Mapping[str, str]
+    ) -> Fields:
         current = member.current or {"assignedPartitions": []}
-        target = self.targets.get(member.member_id)
-        return GroupMember(
-            member_id=member.member_id,
-            client_id=metadata.get("clientId", ""),
-            client_host=metadata.get("clientHost", ""),
-            rack_id=metadata.get("rackId"),
-            subscribed_topics=tuple(metadata.get("subscribedTopicNames", ())),
-            member_epoch=member.epoch,
-            member_state=member.state,
-            assignment=assigned_partitions(current["assignedPartitions"], names),
-            target_assignment=assigned_partitions(
-                () if target is None else target["topicPartitions"], names
-            ),
-            created_record_offset=member.created_record_offset,
-        )
+        return {
+            "subscribed_topics": tuple(metadata.get("subscribedTopicNames", ())),
+            "assignment": assigned_partitions(current["assignedPartitions"], names),
+            "target_assignment": self._target(member.member_id, names),
+        }
 
     def _why_not_to_delete(self) -> str | None:
         reason = super()._why_not_to_delete()

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coordinator_state.records.group_record_values import NO_REBALANCE_TIMEOUT
-from coordinator_state.replay.groups import EMPTY, NOT_READY, STREAMS, AssignedTask, GroupMember
+from coordinator_state.replay.groups import EMPTY, NOT_READY, STREAMS, AssignedTask
 from coordinator_state.replay.modern_groups import (
     ModernGroup,
     ModernMember,
@@ -82,22 +81,13 @@ class StreamsGroup(ModernGroup):
             topics.update(topic["name"] for topic in subtopology["repartitionSourceTopics"])
         return tuple(sorted(topics))
 
-    def _described_member(self, member: ModernMember, _names: Mapping[str, str]) -> GroupMember:
-        metadata = member.metadata or {}
-        timeout = metadata.get("rebalanceTimeoutMs", NO_REBALANCE_TIMEOUT)
-        return GroupMember(
-            member_id=member.member_id,
-            group_instance_id=metadata.get("instanceId"),
-            client_id=metadata.get("clientId", ""),
-            client_host=metadata.get("clientHost", ""),
-            rack_id=metadata.get("rackId"),
-            rebalance_timeout_ms=None if timeout == NO_REBALANCE_TIMEOUT else timeout,
-            member_epoch=member.epoch,
-            member_state=member.state,
-            tasks=_tasks(member.current or {}),
-            target_tasks=_tasks(self.targets.get(member.member_id, {})),
-            created_record_offset=member.created_record_offset,
-        )
+    def _member_fields(
+        self, member: ModernMember, _metadata: Fields, _names: Mapping[str, str]
+    ) -> Fields:
+        return {
+            "tasks": _tasks(member.current or {}),
+            "target_tasks": _tasks(self.targets.get(member.member_id, {})),
+        }
 
     def _replay_group(self, value: Fields | None, warn: Warn) -> None:
         if value is not None:

@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -36,17 +35,16 @@ def busy(semantics: Semantics, clean_every_ms: int | None) -> Workload:
     """A few hours in which everything happens; the tests only read it."""
     settings = WorkloadSettings(
         seed=3,
-        groups=30,
-        commit_interval_ms=60_000,
-        stops_per_hour=2,
+        groups=12,
+        commit_interval_ms=2 * MINUTE_MS,
+        stops_per_hour=4,
         offsets_retention_ms=30 * MINUTE_MS,
-        log_partitions=4,
+        clean_every_ms=clean_every_ms,
+        log_partitions=2,
         semantics=semantics,
     )
-    if clean_every_ms is not None:
-        settings = replace(settings, clean_every_ms=clean_every_ms)
     workload = Workload(settings)
-    workload.run(3 * 60 * MINUTE_MS)
+    workload.run(150 * MINUTE_MS)
     return workload
 
 

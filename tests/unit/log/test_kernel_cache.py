@@ -217,7 +217,7 @@ def test_the_set_up_compiles_every_loop(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     shown = subprocess.run([*command, "--progress"], check=True, capture_output=True, text=True)
     assert shown.stderr == ""
-    assert re.fullmatch(r"(\d of 9\n)+", shown.stdout)
+    assert re.fullmatch(r"(\d of 8\n)+", shown.stdout)
     names = [file.name.partition("-")[0] for file in tmp_path.rglob("*.nbc")]
     loops = [
         f"{module.stem}.{name}"
