@@ -25,11 +25,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.records import group_metadata
-from coordinator_state.model.requests import JoinGroupResponse, Reply, SyncGroupResponse
+from coordinator_state.model.requests import ErrorCode, JoinGroupResponse, Reply, SyncGroupResponse
 from coordinator_state.records.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscribed_topics,

@@ -19,12 +19,12 @@ from coordinator_state.model.classic_group import (
     DurableGroup,
 )
 from coordinator_state.model.consumer_group import LiveConsumerGroup
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.mixed_requests import MixedRequests
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import (
     UNKNOWN_MEMBER_ID,
+    ErrorCode,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupResponse,

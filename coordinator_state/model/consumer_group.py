@@ -15,11 +15,10 @@ from typing import Final
 from uuid import UUID
 
 from coordinator_state.model.classic_group import Protocols
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.records import removed_group
-from coordinator_state.model.requests import UNKNOWN_GENERATION
+from coordinator_state.model.requests import UNKNOWN_GENERATION, ErrorCode
 from coordinator_state.model.topics import Assigned
 from coordinator_state.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from coordinator_state.replay.offsets import CommittedOffset

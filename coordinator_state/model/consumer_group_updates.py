@@ -31,11 +31,11 @@ from coordinator_state.model.consumer_group import (
     MemberState,
 )
 from coordinator_state.model.conversion import classic_group_of
-from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.reconciliation import Reconciliation
 from coordinator_state.model.records import group_metadata, removed_group
+from coordinator_state.model.requests import ErrorCode, Refused
 from coordinator_state.model.shard import Shard
 from coordinator_state.model.topics import Assigned
 

@@ -24,11 +24,12 @@ from coordinator_state.model.consumer_group import (
 )
 from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdate, ConsumerGroupUpdates
 from coordinator_state.model.conversion import changes_to, consumer_group_of
-from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    ErrorCode,
     JoinGroupResponse,
+    Refused,
     SyncGroupResponse,
 )
 from coordinator_state.model.shard import Shard

@@ -25,7 +25,7 @@ from coordinator_state.model.consumer_group import (
     ConsumerMember,
     LiveConsumerGroup,
 )
-from coordinator_state.model.error_codes import ErrorCode, Refused
+from coordinator_state.model.requests import ErrorCode, Refused
 from coordinator_state.model.topics import Topics
 from coordinator_state.records.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,

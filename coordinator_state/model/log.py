@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.requests import ErrorCode
 
 KeyAndValue = tuple[bytes, bytes | None]
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from coordinator_state.model.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.records import record
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
+    ErrorCode,
     JoinGroupRequest,
     JoinGroupResponse,
     MemberIdentity,

@@ -28,13 +28,14 @@ from coordinator_state.model.consumer_group_updates import (
     ConsumerGroupUpdates,
 )
 from coordinator_state.model.conversion import protocol_version
-from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.requests import (
     UNKNOWN_MEMBER_ID,
+    ErrorCode,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupResponse,
     MemberIdentity,
+    Refused,
     SyncGroupRequest,
     SyncGroupResponse,
 )

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.records import offset_commit, offset_tombstone
 from coordinator_state.model.requests import (
+    ErrorCode,
     FetchedOffset,
     OffsetCommitRequest,
     OffsetToCommit,

@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator_state.model.classic_group import ClassicGroup, ClassicMember, ClassicState
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.records import group_metadata
-from coordinator_state.model.requests import JoinGroupResponse, SyncGroupResponse
+from coordinator_state.model.requests import ErrorCode, JoinGroupResponse, SyncGroupResponse
 from coordinator_state.model.shard import LiveGroup, Shard
 
 _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState

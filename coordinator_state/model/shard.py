@@ -11,8 +11,8 @@ from uuid import UUID
 from coordinator_state.log.record_batch import NO_SEQUENCE
 from coordinator_state.model.classic_group import ClassicGroup, ClassicState
 from coordinator_state.model.consumer_group import LiveConsumerGroup
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer
+from coordinator_state.model.requests import ErrorCode
 from coordinator_state.model.timers import Timers
 from coordinator_state.model.topics import Topics
 from coordinator_state.replay.offsets import Semantics

@@ -17,11 +17,10 @@ from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from coordinator_state.model.cleaner import clean
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer, Written
 from coordinator_state.model.members import ClassicMembers, ConsumerMembers, Member, Members
-from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
+from coordinator_state.model.requests import ErrorCode, OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.replay.offsets import Semantics

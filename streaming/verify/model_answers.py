@@ -7,8 +7,8 @@ from typing import Any
 
 from coordinator_state.model.classic_group import ClassicGroup, ClassicState
 from coordinator_state.model.consumer_group import LiveConsumerGroup
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.requests import ErrorCode
 from coordinator_state.model.topics import Assigned, Topics
 from coordinator_state.replay.groups import CLASSIC, CONSUMER
 from coordinator_state.wire.primitives import uuid_text

@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 
 from coordinator_state.log.record_batch import read_record_batches
-from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
+from coordinator_state.model.requests import ErrorCode, OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
@@ -25,8 +24,7 @@ from tests.support.clients.admin_client import admin_of
 from tests.support.clients.broker_clients import BrokerClients
 from tests.support.clients.comparable_records import records_of
 from tests.support.clients.coordinator_scripts import SCRIPTS, TOPICS
-from tests.support.clients.model_clients import ModelClients
-from tests.support.clients.scripted_clients import ScriptedClients
+from tests.support.clients.scripted_clients import ModelClients, ScriptedClients
 from tests.support.eventually import Eventually
 
 pytestmark = pytest.mark.long

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.requests import ErrorCode
 from coordinator_state.replay.releases import Release
 from streaming.jvm.jars import KAFKA_VERSION
 from tests.shard_oracle.__main__ import main

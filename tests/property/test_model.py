@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup, ClassicState
 from coordinator_state.model.cleaner import clean
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
+    ErrorCode,
     JoinGroupRequest,
     JoinGroupResponse,
     MemberIdentity,

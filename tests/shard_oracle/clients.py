@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatResponse,
+    ErrorCode,
     JoinGroupResponse,
     Reply,
     SyncGroupResponse,

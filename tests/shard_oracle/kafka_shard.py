@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import CoordinatorLog, Producer
-from coordinator_state.model.requests import LeaveGroupResponse, MemberIdentity, Reply
+from coordinator_state.model.requests import ErrorCode, LeaveGroupResponse, MemberIdentity, Reply
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topics
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text

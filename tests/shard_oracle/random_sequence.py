@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
+    ErrorCode,
     JoinGroupRequest,
     MemberIdentity,
     OffsetCommitRequest,
@@ -25,10 +25,15 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from tests.shard_oracle.clients import ClassicClient, Client, ConsumerClient, assignment
-from tests.shard_oracle.comparison import Compared, Comparison, KnownDifference
+from tests.shard_oracle.comparison import (
+    SUBSCRIPTIONS,
+    Compared,
+    Comparison,
+    KnownDifference,
+    Settings,
+)
 from tests.shard_oracle.kafka_shard import KafkaShard
 from tests.shard_oracle.replay_comparison import ReplayComparison
-from tests.shard_oracle.sequence_settings import SUBSCRIPTIONS, Settings
 from tests.shard_oracle.shard_process import ShardError, ShardProcess
 
 MAX_CLIENTS: Final = 8

@@ -11,14 +11,12 @@ from typing import Any, Final
 
 from coordinator_state.log.record import read_control_key
 from coordinator_state.log.record_batch import CorruptBatch, read_record_batches
-from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.requests import FetchedOffset
+from coordinator_state.model.requests import ErrorCode, FetchedOffset
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import CLASSIC, Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT
-from tests.shard_oracle.comparison import START_MS, Compared, Difference
-from tests.shard_oracle.sequence_settings import Settings
+from tests.shard_oracle.comparison import START_MS, Compared, Difference, Settings
 from tests.shard_oracle.shard_process import Json, ShardProcess
 
 _CONSUMER: Final = "consumer"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.members import (
     ClassicMembers,
@@ -17,7 +16,7 @@ from coordinator_state.model.members import (
     ShareMembers,
 )
 from coordinator_state.model.records import record
-from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
+from coordinator_state.model.requests import ErrorCode, OffsetCommitRequest, OffsetToCommit
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError

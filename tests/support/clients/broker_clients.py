@@ -14,10 +14,9 @@ from typing import Any
 from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.parser import KafkaProtocol
 
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
-from coordinator_state.model.requests import OffsetCommitRequest, Reply
+from coordinator_state.model.requests import ErrorCode, OffsetCommitRequest, Reply
 from tests.support.clients.kafka_requests import KafkaRequests, Message, Read
 from tests.support.eventually import wait_until
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -23,7 +25,6 @@ from coordinator_state.records.consumer_protocol import encode_assignment, encod
 if TYPE_CHECKING:
     from coordinator_state.model.offset_manager import Partition
     from tests.support.clients.broker_clients import BrokerClients
-    from tests.support.clients.model_clients import ModelClients
 
 CLIENT_HOST = "/127.0.0.1"
 
@@ -178,3 +179,23 @@ def offset(committed_offset: int, topic: str = "t", partition: int = 0, **rest: 
     return OffsetToCommit(
         topic=topic, partition=partition, committed_offset=committed_offset, **rest
     )
+
+
+class ModelClients(GroupCoordinator):
+    """The model; time goes by where somebody waits."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.advance(1)
+        self._producers: dict[str, Producer] = {}
+
+    def settle(self, *replies: Reply[Any]) -> None:
+        """Let time pass until there are answers."""
+        while not all(reply.is_done for reply in replies):
+            due_ms = self.shard.timers.next_due_ms
+            assert due_ms is not None, "nothing will ever answer"
+            self.advance(due_ms)
+
+    def producer(self, transactional_id: str) -> Producer:
+        """The producer of a transactional id."""
+        return self._producers.setdefault(transactional_id, Producer(len(self._producers), 0))

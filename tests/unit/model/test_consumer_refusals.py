@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
+    ErrorCode,
     JoinGroupRequest,
     MemberIdentity,
     SyncGroupRequest,

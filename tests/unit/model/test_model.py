@@ -15,10 +15,10 @@ from coordinator_state.model.classic_group import (
     ClassicState,
     InvalidTransition,
 )
-from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
+    ErrorCode,
     JoinGroupRequest,
     JoinGroupResponse,
     MemberIdentity,
