@@ -56,6 +56,7 @@ class CoordinatorLog:
     next_offset: int = 0
     refusal: ErrorCode = ErrorCode.NONE
     leader_epoch: int = 0
+    _taken_offset: int = 0
 
     def append(
         self,
@@ -109,12 +110,20 @@ class CoordinatorLog:
         """Parse and return all batches of the log."""
         return [_intact(batch) for batch in read_record_batches(b"".join(self.raw))]
 
-    def since(self, record_offset: int) -> bytes:
-        """The batches from the last one whose base offset is at most `record_offset`."""
-        for number in range(len(self.raw) - 1, -1, -1):
-            if int.from_bytes(self.raw[number][:8], "big") <= record_offset:
-                return b"".join(self.raw[number:])
-        return b"".join(self.raw)
+    @property
+    def is_taken(self) -> bool:
+        """Whether nothing was written since the last call of `take`."""
+        return self._taken_offset == self.next_offset
+
+    def take(self, log_partition: int = 0, log_topic: str | None = None) -> Written:
+        """The records since the last call, without those that the cleaner has removed since."""
+        begin, end = self._taken_offset, self.next_offset
+        self._taken_offset = end
+        first = len(self.raw)
+        while first and int.from_bytes(self.raw[first - 1][:8], "big") >= begin:
+            first -= 1
+        batches = b"".join(self.raw[first:])
+        return Written(log_partition, batches, begin, end, high_watermark=end, log_topic=log_topic)
 
     def replace(self, batches: Iterable[bytes]) -> None:
         """Replace all batches with cleaned ones. The next offset does not change."""

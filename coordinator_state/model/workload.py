@@ -131,7 +131,6 @@ class Workload:
             for log_partition in range(settings.log_partitions)
         }
         self._groups = [self._new_group(number) for number in range(settings.groups)]
-        self._taken_offsets: dict[int, int] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._begin()
@@ -174,12 +173,8 @@ class Workload:
         Records that the cleaner removed before this call are not included.
         """
         for log_partition, coordinator in self.coordinators.items():
-            log = coordinator.log
-            start = self._taken_offsets.get(log_partition, 0)
-            end = log.next_offset
-            if start < end:
-                self._taken_offsets[log_partition] = end
-                yield Written(log_partition, log.since(start), start, end, high_watermark=end)
+            if not coordinator.log.is_taken:
+                yield coordinator.log.take(log_partition)
 
     def log_end_offsets(self) -> dict[tuple[str, int], int]:
         """The log ends by consumed topic and partition. Stopped groups fall behind them."""

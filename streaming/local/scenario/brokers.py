@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -45,7 +45,6 @@ class Brokers:
         self.share_log = CoordinatorLog()
         self._known: dict[str, CoordinatorTopic] = {}
         self.coordinator = GroupCoordinator(topics=Topics(self._known))
-        self._taken = {OFFSETS_TOPIC: 0, SHARE_STATE_TOPIC: 0}
         self._producers = 0
 
     @property
@@ -113,18 +112,10 @@ class Brokers:
 
     def take(self) -> list[Written]:
         """The records of both internal topics that were written since the last call."""
-        return list(self._written())
-
-    def _written(self) -> Iterator[Written]:
-        logs = {OFFSETS_TOPIC: self.coordinator.log, SHARE_STATE_TOPIC: self.share_log}
-        for topic, log in logs.items():
-            begin, end = self._taken[topic], log.next_offset
-            if begin < end or topic == OFFSETS_TOPIC:
-                log_topic = None if topic == OFFSETS_TOPIC else topic
-                raw = b"".join(log.raw)
-                log.raw.clear()
-                self._taken[topic] = end
-                yield Written(0, raw, begin, end, high_watermark=end, log_topic=log_topic)
+        written = [self.coordinator.log.take()]
+        if not self.share_log.is_taken:
+            written.append(self.share_log.take(log_topic=SHARE_STATE_TOPIC))
+        return written
 
     def past_ends(
         self, partitions: Collection[TopicPartition], timestamps_ms: Sequence[int]
