@@ -19,19 +19,16 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
 from coordinator_state.log.record import NO_TIMESTAMP, Record
-from coordinator_state.wire.compression import COMPRESSIONS, compress, compression_name, decompress
+from coordinator_state.wire.compression import compression_name, decompress
 from coordinator_state.wire.primitives import (
     read_exactly,
     read_int64,
     read_nullable_bytes,
-    write_int64,
-    write_nullable_bytes,
 )
 
 MESSAGE_OVERHEAD_BYTES: Final = {0: 14, 1: 22}
@@ -77,37 +74,6 @@ def read_message_set_entry(view: memoryview) -> MessageSetEntry:
         is_log_append_time=is_log_append_time,
         messages=messages,
     )
-
-
-def write_message_set(
-    messages: Sequence[tuple[int, int, bytes | None, bytes | None]],
-    *,
-    magic: int,
-    compression: str = "none",
-    is_log_append_time: bool = False,
-) -> bytes:
-    """Write messages of (offset, timestamp_ms, key, value); compressed, they are one wrapper.
-
-    Magic 0 has no timestamps.
-
-    Raises:
-        EncodeError: this message format does not support the compression.
-    """
-    attributes = _LOG_APPEND_TIME_FLAG if is_log_append_time and magic > 0 else 0
-    if compression == "none":
-        return b"".join(_write_entry(message, magic, attributes) for message in messages)
-    first_offset = messages[0][0] if magic > 0 else 0
-    inner = b"".join(
-        _write_entry((offset - first_offset, timestamp_ms, key, value), magic, 0)
-        for offset, timestamp_ms, key, value in messages
-    )
-    wrapper = (
-        messages[-1][0],
-        max(timestamp_ms for _, timestamp_ms, _, _ in messages),
-        None,
-        compress(compression, inner, magic=magic),
-    )
-    return _write_entry(wrapper, magic, attributes | COMPRESSIONS.index(compression))
 
 
 def _check_message(message: memoryview) -> tuple[int, int]:
@@ -184,16 +150,3 @@ def _read_inner_message(message: memoryview, wrapper_magic: int, offset: int) ->
     if attributes & _COMPRESSION_MASK:
         raise CorruptRecordBatch("compressed message inside a compressed one", position=0)
     return _read_message(message, magic, offset)
-
-
-def _write_entry(
-    message: tuple[int, int, bytes | None, bytes | None], magic: int, attributes: int
-) -> bytes:
-    offset, timestamp_ms, key, value = message
-    body = bytearray(struct.pack(">bb", magic, attributes))
-    if magic > 0:
-        write_int64(body, timestamp_ms)
-    write_nullable_bytes(body, key)
-    write_nullable_bytes(body, value)
-    checksum = struct.pack(">I", zlib.crc32(body))
-    return _ENTRY_HEADER.pack(offset, len(body) + 4) + checksum + bytes(body)

@@ -44,11 +44,6 @@ class RecordType:
         return f"{self.name}Key"
 
     @property
-    def value_name(self) -> str:
-        """Kafka's class name of the value."""
-        return f"{self.name}Value"
-
-    @property
     def versions(self) -> tuple[int, int]:
         """The first and last value version that can be read."""
         return self.value.versions

@@ -40,7 +40,6 @@ _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")
 _INT32 = struct.Struct(">i")
-_UINT32 = struct.Struct(">I")
 _INT64 = struct.Struct(">q")
 
 
@@ -63,7 +62,6 @@ read_int8 = _reader_of(_INT8)
 read_int16 = _reader_of(_INT16)
 read_uint16 = _reader_of(_UINT16)
 read_int32 = _reader_of(_INT32)
-read_uint32 = _reader_of(_UINT32)
 read_int64 = _reader_of(_INT64)
 
 
@@ -224,7 +222,6 @@ write_int8 = _writer_of(_INT8, "int8")
 write_int16 = _writer_of(_INT16, "int16")
 write_uint16 = _writer_of(_UINT16, "uint16")
 write_int32 = _writer_of(_INT32, "int32")
-write_uint32 = _writer_of(_UINT32, "uint32")
 write_int64 = _writer_of(_INT64, "int64")
 
 

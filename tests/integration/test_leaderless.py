@@ -20,7 +20,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
-from streaming.local.broker.configuration import free_ports
+from streaming.local.broker.configuration import free_port
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
@@ -105,7 +105,7 @@ def test_the_others_go_on(
     led_groups = [g for g in GROUPS if partition_for(g, LOG_PARTITIONS) not in lost]
     lost_groups = [g for g in GROUPS if partition_for(g, LOG_PARTITIONS) in lost]
     commit(cluster.bootstrap_servers, GROUPS, 1)
-    (port,) = free_ports(1)
+    port = free_port()
     fresh, chosen = tmp_path / "fresh", tmp_path / "chosen"
     settings = {"retry_timeout": f"{RETRY_TIMEOUT_S} seconds", "history": "all"}
     with running(

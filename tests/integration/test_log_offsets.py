@@ -17,7 +17,6 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from coordinator_state.insight.lag import GONE, PRESENT
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.engine.progress import ProgressEvent
 from streaming.kafka.log_offsets import LogOffsetsClient
@@ -32,6 +31,7 @@ from streaming.tables.reader import TableReader
 from tests.support.brokers.commits import commit, create_topic, produce
 from tests.support.brokers.running_query import run_settings, running
 from tests.support.eventually import Eventually
+from tests.support.logs.record_batches import write_message_set
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:

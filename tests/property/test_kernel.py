@@ -27,7 +27,6 @@ from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, read_
 from coordinator_state.log.kernel.utf8 import is_utf8
 from coordinator_state.log.log_decoder import DecodedRecordSet, OffsetRange
 from coordinator_state.log.log_rows import MOST_STEPS_BACK
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
 from tests.support.logs.logs import Event, offset_key, offset_value, segment
@@ -39,6 +38,7 @@ from tests.support.logs.random_batches import (
     header_like_bytes,
 )
 from tests.support.logs.random_logs import logs
+from tests.support.logs.record_batches import write_message_set
 from tests.support.logs.sampling import SAMPLED
 
 _SAMPLINGS = st.builds(

@@ -40,7 +40,7 @@ SCHEMAS = [SUBSCRIPTION, ASSIGNMENT, *(t.value for t in RECORD_TYPES.values())]
 DECODERS: dict[str, tuple[Schema, Callable[[bytes], Any]]] = {
     "subscription": (SUBSCRIPTION, decode_subscription),
     "assignment": (ASSIGNMENT, decode_assignment),
-    **{t.value_name: (t.value, partial(decode_value, t)) for t in RECORD_TYPES.values()},
+    **{t.value.name: (t.value, partial(decode_value, t)) for t in RECORD_TYPES.values()},
 }
 VERSIONS = [
     pytest.param(schema, version, id=f"{schema.name} v{version}")

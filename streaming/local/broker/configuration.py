@@ -160,14 +160,6 @@ def free_port(exclude: Collection[int] = ()) -> int:
     )
 
 
-def free_ports(count: int) -> list[int]:
-    """Choose several different free ports."""
-    ports: list[int] = []
-    while len(ports) < count:
-        ports.append(free_port(exclude=ports))
-    return ports
-
-
 def is_free(port: int) -> bool:
     """Whether no process listens on the port; connections of an earlier listener are ignored."""
     with socket.socket() as probe:

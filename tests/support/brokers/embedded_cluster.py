@@ -16,13 +16,21 @@ from streaming.local.broker.configuration import (
     BROKER,
     CONTROLLER,
     ClusterNode,
-    free_ports,
+    free_port,
     new_cluster_id,
 )
 from streaming.local.broker.embedded import EmbeddedBroker
 
 _CONTROLLER_ID = 100
 _MOST_REPLICAS = 3
+
+
+def free_ports(count: int) -> list[int]:
+    """Several different free ports."""
+    ports: list[int] = []
+    while len(ports) < count:
+        ports.append(free_port(exclude=ports))
+    return ports
 
 
 class EmbeddedCluster:

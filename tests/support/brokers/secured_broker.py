@@ -38,8 +38,9 @@ from kafka.admin import (
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
-from streaming.local.broker.configuration import HOST, free_ports
+from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
+from tests.support.brokers.embedded_cluster import free_ports
 from tests.support.brokers.token_endpoint import CLIENT_ID, unsecured_token
 from tests.support.clients.admin_client import admin_of
 

@@ -15,12 +15,12 @@ from uuid import UUID
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from tests.support.logs.logs import group_value, offset_key, offset_value
 from tests.support.logs.random_logs import seed_lists
+from tests.support.logs.record_batches import write_message_set
 
 Record = tuple[bytes | None, bytes | None]
 Log = tuple[bytes, int]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.log_tail import LogTail
+from tests.support.logs.record_batches import write_message_set
 
 _ABORT, _COMMIT = 0, 1
 

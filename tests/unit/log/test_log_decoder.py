@@ -17,12 +17,12 @@ from coordinator_state.log.log_decoder import (
     decode_record_set,
 )
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from tests.support.logs.logs import group_value, offset_key, offset_value
+from tests.support.logs.record_batches import write_message_set
 from tests.support.logs.sampling import SAMPLED
 
 KEY = offset_key("g", "t", 3)
@@ -175,7 +175,7 @@ class TestRecord:
         # A broker's load fails on a value that it cannot read.
         refused = row_of(key, b"anything")
         assert (refused["row_kind"], refused["record_type"]) == ("undecodable", record_type)
-        assert RECORD_TYPES[record_type].value_name in refused["reason"]
+        assert RECORD_TYPES[record_type].value.name in refused["reason"]
 
 
 class TestUndecodable:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record import NO_TIMESTAMP, Record
 from coordinator_state.log.record_batch import (
     CorruptBatch,
@@ -30,6 +29,7 @@ from tests.support.logs.record_batches import (
     only_good,
     records_of,
     with_body,
+    write_message_set,
 )
 
 

@@ -190,7 +190,7 @@ def test_a_refused_value_names_type_version_field_and_position(
     with pytest.raises(DecodeError) as caught:
         decode_value(record_type, bytes.fromhex(text))
 
-    assert str(caught.value) == f"{record_type.value_name} {message}"
+    assert str(caught.value) == f"{record_type.value.name} {message}"
     assert type(caught.value) in {error for word, error in ERRORS.items() if word in message}
 
 
@@ -199,7 +199,7 @@ def test_a_refused_value_names_type_version_field_and_position(
 def test_an_unsupported_version_is_neither_read_nor_written(record_type: int, version: int) -> None:
     """As `testShouldThrowExceptionForUnsupportedGroupMetadataVersion`, and of offset commits."""
     raw = version.to_bytes(2, "big", signed=True) + b"\x00" * 40
-    name = RECORD_TYPES[record_type].value_name
+    name = RECORD_TYPES[record_type].value.name
 
     with pytest.raises(UnsupportedVersion) as caught:
         decode_value(RECORD_TYPES[record_type], raw)

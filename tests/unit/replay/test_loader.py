@@ -18,7 +18,6 @@ import pytest
 from crc32c import crc32c
 
 from coordinator_state.errors import ReplayError
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.groups import CLASSIC, CONSUMER, EMPTY, STABLE, simple_group
@@ -43,6 +42,7 @@ from tests.support.logs.loader_log import (
     group_record,
     waiting,
 )
+from tests.support.logs.record_batches import write_message_set
 
 Step = Callable[[Log], object]
 """Appends to a log."""

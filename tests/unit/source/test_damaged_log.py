@@ -11,7 +11,6 @@ from unittest import mock
 
 import pytest
 
-from coordinator_state.log.message_set import write_message_set
 from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.kafka.fetch import FetchedRecords
 from streaming.source import log_range
@@ -19,6 +18,7 @@ from streaming.source.log_range import read_ranges
 from tests.support.logs.broker_log import BrokerLog, Segment
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import range_of
+from tests.support.logs.record_batches import write_message_set
 from tests.support.logs.sampling import SAMPLED
 
 VERSIONS = ("3.9.1", "4.2.0")

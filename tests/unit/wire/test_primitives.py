@@ -91,7 +91,6 @@ def _written(writer: Callable[[bytearray, Any], None], value: Any) -> str:
         ("int16", 2, True),
         ("uint16", 2, False),
         ("int32", 4, True),
-        ("uint32", 4, False),
         ("int64", 8, True),
     ],
 )
