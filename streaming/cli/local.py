@@ -332,7 +332,7 @@ def _play(file: str, tables: str, output: str) -> None:
     from datetime import timedelta
 
     from streaming.clock import utc_now
-    from streaming.local.scenario.delta_tables import scenario_tables
+    from streaming.local.scenario.play import scenario_tables
     from streaming.local.scenario.scenario import load_scenario
 
     scenario = load_scenario(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
@@ -30,7 +30,13 @@ from streaming.local.scenario.group_clients import GroupClients
 from streaming.local.scenario.memory_tables import MemorySnapshots, MemoryWriter
 from streaming.local.scenario.scenario import BEGIN, LOOK_S, TICK_S, Scenario
 from streaming.local.scenario.topic_logs import TopicLogs
-from streaming.local.simulation.tables import CLUSTER_ID, simulated_progress
+from streaming.local.simulation.tables import (
+    CLUSTER_ID,
+    SimulatedTables,
+    simulated_progress,
+    simulated_tables,
+)
+from streaming.run.evaluation import StatusEvaluation
 from streaming.run.missed_sampling import MissedSampling
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -109,12 +115,19 @@ class Look:
     evaluation: Evaluation
 
 
-class AlsoWritten(Protocol):
-    """Other tables that get the same micro-batches, samples and evaluations."""
+@dataclass(slots=True)
+class DeltaTables:
+    """Delta tables that get the same micro-batches, samples and evaluations as those in memory."""
 
-    def write(
-        self, written: Sequence[Written], samples: pa.Table, evaluation: Evaluation
-    ) -> None: ...
+    tables: SimulatedTables
+    evaluations: StatusEvaluation
+
+    def write(self, written: Sequence[Written], samples: pa.Table, evaluation: Evaluation) -> None:
+        """Write what a look at the cluster has written."""
+        if samples.num_rows:
+            self.tables.writer.append(LOG_OFFSETS, samples)
+        self.tables.take(written)
+        self.evaluations.keep(evaluation)
 
 
 def play(
@@ -122,7 +135,7 @@ def play(
     *,
     begin: datetime = BEGIN,
     on_cluster: Callable[[Cluster], None] = lambda _cluster: None,
-    also: AlsoWritten | None = None,
+    also: DeltaTables | None = None,
 ) -> Iterator[Look]:
     """Play scenarios with the same `run` as one cluster; yields each look.
 
@@ -130,7 +143,7 @@ def play(
         scenarios: the scenarios. It is played for as long as the longest lasts.
         begin: the first moment.
         on_cluster: called with the cluster before anything happens.
-        also: other tables to write.
+        also: Delta tables to write, too.
 
     Raises:
         ConfigurationError: an administrator of a scenario asks for what no broker does.
@@ -209,6 +222,31 @@ class _Run:
         self._number += 1
         self.snapshots.add(self._cluster.now, self._writer)
         return written, samples
+
+
+def scenario_tables(scenario: Scenario, tables: str, *, begin: datetime) -> int:
+    """Play a scenario into new tables; return the number of records of `__consumer_offsets`.
+
+    Raises:
+        ConfigurationError: the folder has tables already, or cannot be written, or the scenario
+            cannot be played.
+    """
+    clusters: list[Cluster] = []
+    with simulated_tables(
+        tables,
+        Semantics.COORDINATOR,
+        log_partitions=LOG_PARTITIONS,
+        history=HISTORY_ALL,
+        snapshot_retention=timedelta(seconds=scenario.lasts_s) + timedelta(days=7),
+        topic_names=lambda ids: clusters[0].brokers.topic_names(ids),
+        clock=lambda: clusters[0].now,
+        others=[SHARE_STATE_TOPIC],
+    ) as target:
+        evaluations = StatusEvaluation(target.writer, interval_s=LOOK_S)
+        also = DeltaTables(target, evaluations)
+        for _ in play([scenario], begin=begin, on_cluster=clusters.append, also=also):
+            pass
+    return clusters[0].brokers.coordinator.log.next_offset
 
 
 _PROPERTIES: Final[Mapping[str, str]] = {

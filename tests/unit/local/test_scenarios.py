@@ -21,9 +21,8 @@ from streaming.alerts.rules import default_rules, load_rules
 from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.recent_commits import KEY
-from streaming.local.scenario.delta_tables import scenario_tables
 from streaming.local.scenario.judging import Judged, judge
-from streaming.local.scenario.play import Cluster, Look, play
+from streaming.local.scenario.play import Cluster, Look, play, scenario_tables
 from streaming.local.scenario.scenario import BEGIN, Scenario, load_scenario
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
