@@ -23,7 +23,7 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import group_lag
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
-from streaming.metrics.exposition import formatted
+from streaming.metrics.row_family import formatted
 from streaming.metrics.scrapes import Scrapes
 from streaming.tables.reader import TableReader
 from streaming.views.output import output_of

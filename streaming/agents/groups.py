@@ -12,7 +12,7 @@ from streaming.agents.answer import Answer, At, ClusterName, Limit, Part, Record
 from streaming.agents.clusters import Clusters
 from streaming.lag.group_facts import UNHEALTHY
 from streaming.served import lists
-from streaming.served.statuses import counted
+from streaming.served.snapshot import counted
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUPS
 from streaming.views.text import from_printable

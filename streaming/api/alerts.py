@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -13,29 +13,18 @@ from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
 from streaming.errors import ConfigurationError
 from streaming.served.snapshot import current_alerts
+from streaming.tables.rows import AlertRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
+class Alert(AlertRow):
     """An alert: a rule, the group or partition that breaks it, and its state."""
 
     __pydantic_config__ = described("alerts")
 
-    rule: str
-    group_id: str | None
-    topic: str | None
-    partition: int | None
-    severity: str
     state: Literal["firing", "pending", "resolved"]
-    since: datetime
-    fired_at: datetime | None
-    resolved_at: datetime | None
-    value: float | None
-    reason: str
-    muted_by: str | None
-    group_status: str | None
-    previous_status: str | None
-    status_since: datetime | None
+    sent: Annotated[list[Any], Field(exclude=True)]
+    condition_ended_at: Annotated[datetime | None, Field(exclude=True)]
 
 
 class AlertPage(Answer):

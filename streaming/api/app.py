@@ -23,8 +23,7 @@ from streaming.api.openapi import PREFIX, description
 from streaming.api.problems import PROBLEMS
 from streaming.http.access import Access, guarding
 from streaming.http.server import serving
-from streaming.served.cluster import Cluster
-from streaming.served.costly import costly_slots
+from streaming.served.cluster import Cluster, costly_slots
 from streaming.views.sql.slots import Slots
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

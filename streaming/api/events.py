@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from coordinator_state.apply.rows import GroupEventRow
 from coordinator_state.insight.group_events import EventName
 from streaming.api.cursors import Key, read_cursor, write_cursor
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
@@ -19,39 +20,21 @@ from streaming.views.history import Place, history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(GroupEventRow):
     """An event, and the record in `__consumer_offsets` that shows it.
 
-    The fields are the columns of `group_events`. The event decides which of them are null.
+    The fields are the columns of `group_events` but `day`. The event decides which of them are
+    null.
     """
 
     __pydantic_config__ = described("group_events")
 
-    log_partition: int
-    record_offset: int
-    event_number: int
-    record_timestamp: datetime | None
     event: EventName
-    group_id: str
-    group_type: str | None
-    member_count: int | None
-    epoch_before: int | None
-    epoch_after: int | None
-    member_id: str | None
-    group_instance_id: str | None
-    client_id: str | None
-    client_host: str | None
-    assignment_before: list[TopicPartition] | None
-    assignment_after: list[TopicPartition] | None
-    tasks_before: list[Task] | None
-    tasks_after: list[Task] | None
-    topic: str | None
-    partition: int | None
-    offset_before: int | None
-    offset_after: int | None
-    producer_id: int | None
-    outcome: str | None
-    duration_ms: int | None
+    assignment_before: list[TopicPartition] | None  # type: ignore[assignment]
+    assignment_after: list[TopicPartition] | None  # type: ignore[assignment]
+    tasks_before: list[Task] | None  # type: ignore[assignment]
+    tasks_after: list[Task] | None  # type: ignore[assignment]
+    day: Annotated[date | None, Field(exclude=True)] = None
 
 
 class EventPage(Answer):

@@ -13,7 +13,7 @@ from streaming.api.endpoints import ClusterQuery, Clusters, Endpoint
 from streaming.api.fields import described
 from streaming.errors import ConfigurationError
 from streaming.served.cluster import Cluster
-from streaming.served.statuses import counted
+from streaming.served.snapshot import counted
 from streaming.tables.load_state import current_count
 
 

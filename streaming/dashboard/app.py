@@ -31,7 +31,6 @@ from streaming.dashboard import (
     group_alert,
     group_plan,
     health,
-    live,
     overview,
     queries,
     several_clusters,
@@ -41,7 +40,6 @@ from streaming.dashboard import (
     timeline,
     topic,
     topics,
-    transactions,
 )
 from streaming.dashboard.queries import sql_processes
 from streaming.dashboard.rendered import HashedFiles, Page, render_template
@@ -51,14 +49,13 @@ from streaming.http.access import Access, GuardedRoute, Rules, guarding
 from streaming.http.compression import Compression
 from streaming.http.server import serving
 from streaming.http.streams import Streams
-from streaming.served.cluster import Cluster
-from streaming.served.costly import costly_slots
+from streaming.served.cluster import Cluster, costly_slots
 from streaming.views.sql.slots import Slots
 
 DEFAULT_REFRESH_S: Final = 5.0
 _MODULES: Final = (
     *(overview, sparklines, compare, group, story, charts, timeline, group_alert, group_plan),
-    *(topics, topic, transactions, changes, queries, health, live),
+    *(topics, topic, changes, queries, health),
 )
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 _OWN_PAGE: Final = re.compile(r"/c/[!-\[\]-~]*")
@@ -109,7 +106,7 @@ def create_app(
     app.state.clusters = known
     app.state.refresh_s = refresh_s
     app.state.sql_processes = sql_processes(clusters.values())
-    app.state.streams = Streams(live.AT_MOST)
+    app.state.streams = Streams(health.MOST_STREAMS)
     return app
 
 

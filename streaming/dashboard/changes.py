@@ -17,8 +17,8 @@ _MOST_ROWS = 300
 
 def page() -> str:
     """Show groups that appeared, disappeared or changed, changed offsets, and events."""
-    until: ServedSnapshot = request.cluster.snapshot(moment_of("until") or request.at)
-    since: ServedSnapshot = request.cluster.snapshot(moment_of("since") or _default_since(until))
+    until = request.cluster.snapshot(moment_of("until") or request.at)
+    since = request.cluster.snapshot(moment_of("since") or _default_since(until))
     if since.at > until.at:
         since, until = until, since
     group_id = request.query_params.get("group") or None

@@ -40,7 +40,7 @@ class Compared:
 
 def page() -> str:
     """Compare the groups that the address names."""
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     asked = list(dict.fromkeys(request.query_params.getlist("group")))
     rows = snapshot.groups(asked[:_MOST])
     group_ids = list(rows)

@@ -10,7 +10,6 @@ from streaming.dashboard.group_tabs.tabs import chosen_of, shown, tab_address, t
 from streaming.dashboard.period import SPANS, period_of
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
-from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.properties import history_interval_ms
 from streaming.views.history import history
 
@@ -18,7 +17,7 @@ from streaming.views.history import history
 def page() -> str:
     """Show one group."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     details = snapshot.reader.own("groups", _GROUP_COLUMNS, [group_id]).to_pylist()
     group = ShownGroup(
         group_id=group_id,

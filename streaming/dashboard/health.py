@@ -1,13 +1,17 @@
-"""The pages about the tables (load progress, accounting, last micro-batches) and about alerts."""
+"""Pages about the tables, alerts and open transactions, and the stream of changes of the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
+
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import list_page
+from streaming.http.streams import Streams
 from streaming.lag.topic_loads import topic_loads
 from streaming.served import lists
 from streaming.served.snapshot import Row, ServedSnapshot, current_alerts
@@ -15,11 +19,13 @@ from streaming.served.snapshot import Row, ServedSnapshot, current_alerts
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 10
 _MOST_QUARANTINED = 50
+_MOST_BLOCKED = 200
+MOST_STREAMS = 64
 
 
 def page() -> str:
     """Show whether the tables are complete and correct."""
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     rows = [_accounted(row) for row in snapshot.progress]
     query = lists.load_progress(
         is_all=request.query_params.get("all") == "yes", sort=request.query_params.get("sort", "")
@@ -46,7 +52,7 @@ def page() -> str:
 
 def alerts() -> str:
     """Show the alerts of `alert run`."""
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     return render_template("alerts.html", snapshot=snapshot, alerts=current_alerts(snapshot))
 
 
@@ -65,4 +71,35 @@ def _batches(snapshot: ServedSnapshot) -> Sequence[dict[str, Any]]:
     return [{"version": version, "at": written_at} for version, written_at in commits]
 
 
-PAGES = (Page("health", "health", page), Page("alerts", "alerts", alerts))
+def transactions() -> str:
+    """Show pending offsets, and the groups that a transaction blocks."""
+    snapshot = request.cluster.snapshot(request.at)
+    blocked = list_page(
+        snapshot,
+        lists.blocked_groups(),
+        request.query_params,
+        has_status=False,
+        page_rows=_MOST_BLOCKED,
+    )
+    return render_template("transactions.html", snapshot=snapshot, blocked=blocked)
+
+
+def live() -> StreamingResponse:
+    """A stream of the times of changes, in ms since the epoch.
+
+    A page that was read before such a time is out of date.
+    """
+    if request.at is not None:
+        raise HTTPException(404, "A past moment does not change.")
+    streams: Streams = request.app.state.streams
+    watch = request.cluster.watch
+    every_s: float = request.app.state.refresh_s
+    return streams.response(lambda: str(int(watch.changed_at(every_s).timestamp() * 1000)))
+
+
+PAGES = (
+    Page("health", "health", page),
+    Page("alerts", "alerts", alerts),
+    Page("transactions", "transactions", transactions),
+    Page("live", "live", live, may_be_linked=False),
+)

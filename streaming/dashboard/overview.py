@@ -3,28 +3,135 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.datastructures import QueryParams
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from coordinator_state.insight.group_status import StatusRules
-from streaming.dashboard.chosen_columns import COLUMNS, chosen_columns, keeping_columns
-from streaming.dashboard.group_filters import group_filters, selected_groups
+from coordinator_state.insight.lag_trend import Trend
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.shown import level
-from streaming.dashboard.tables_of_rows import RowsPage, list_page
+from streaming.dashboard.tables_of_rows import RowsPage, chosen_values, list_page
 from streaming.lag.freshness import Freshness
+from streaming.served.list_query import ListQuery
+from streaming.served.lists import groups
 from streaming.served.snapshot import ServedSnapshot, current_alerts
 from streaming.tables.schemas import STATE_CURRENT
+
+COLUMNS: Final = {
+    "why": "Why",
+    "lag": "Lag",
+    "history": "Recent lag",
+    "trend": "Trend",
+    "time_lag": "Time lag",
+    "since": "Status since",
+    "state": "State",
+    "members": "Members",
+    "margin": "Retention margin",
+}
+"""The columns beside group and status, by their names in the address."""
+_COOKIE: Final = "columns"
+_KEPT_FOR_S: Final = 365 * 86_400
+
+
+def chosen_columns() -> Collection[str]:
+    """The columns of the address, else those of the last visit, else all; in the order of COLUMNS.
+
+    An address has one argument `columns` per column. An empty one stands for the form itself, so
+    that no column can be chosen.
+    """
+    names = request.query_params.getlist("columns")
+    if not names and _COOKIE in request.cookies:
+        names = request.cookies[_COOKIE].split(".")
+    return [name for name in COLUMNS if name in names] if names else list(COLUMNS)
+
+
+def keeping_columns(page: str) -> Response:
+    """The page; if its address chooses columns, they are kept for the next visit."""
+    response = HTMLResponse(page)
+    if "columns" in request.query_params:
+        names = ".".join(chosen_columns())
+        response.set_cookie(_COOKIE, names, max_age=_KEPT_FOR_S, samesite="lax", httponly=True)
+    return response
+
+
+_MOST_TOPICS = 100
+"""How many topics the page suggests."""
+_SEVERAL = {"status": "Status", "state": "State", "type": "Type"}
+"""The arguments with several values, any of which holds."""
+_ONE = {"search": "Group", "topic": "Topic", "trend": "Lag"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """An active filter: its text, and the argument of the address without it; None if none is left.
+
+    The text of a value may have been chosen by a client.
+    """
+
+    label: str
+    value: str
+    argument: str
+    others: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilters:
+    """The active filters, and the choices that the page offers: those of all groups."""
+
+    chips: Sequence[Chip]
+    states: Sequence[str]
+    types: Sequence[str]
+    topics: Sequence[str]
+
+
+def group_filters(snapshot: ServedSnapshot, arguments: QueryParams) -> GroupFilters:
+    """The filters of an address."""
+    statuses = snapshot.evaluation.statuses
+    return GroupFilters(
+        chips=list(_chips(arguments)),
+        states=_choices(statuses["group_state"]),
+        types=_choices(statuses["group_type"]),
+        topics=snapshot.evaluation.topics[:_MOST_TOPICS].to_pylist(),
+    )
+
+
+def selected_groups(arguments: QueryParams) -> ListQuery:
+    """The groups that the arguments of an address select."""
+    return groups(
+        search=arguments.get("search", ""),
+        statuses=chosen_values(arguments, "status"),
+        states=chosen_values(arguments, "state"),
+        types=chosen_values(arguments, "type"),
+        topic_part=arguments.get("topic", ""),
+        is_growing=arguments.get("trend") == Trend.GROWING.value,
+        sort=arguments.get("sort", ""),
+    )
+
+
+def _chips(arguments: QueryParams) -> Iterator[Chip]:
+    for name, label in _ONE.items():
+        if arguments.get(name):
+            yield Chip(label, arguments[name], name, None)
+    for name, label in _SEVERAL.items():
+        values = chosen_values(arguments, name)
+        for value in values:
+            yield Chip(label, value, name, [other for other in values if other != value] or None)
+
+
+def _choices(column: pa.ChunkedArray) -> list[str]:
+    return sorted(pc.unique(column).drop_null().to_pylist())
 
 
 def page() -> Response:
     """Show all groups, worst first."""
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     shown = render_template(
         "overview.html",
         groups=groups_page(snapshot, request.query_params),

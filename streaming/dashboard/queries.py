@@ -56,7 +56,7 @@ def sql_processes(tables: Collection[str]) -> SqlProcesses:
 def page() -> str | Response:
     """Show or send the result of the query in the address."""
     select = request.query_params.get("query", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     as_file = _FILES.get(request.query_params.get("format", ""))
     shown_answer, fault = None, ""
     if not select.strip():

@@ -15,8 +15,7 @@ from streaming.errors import ConfigurationError
 from streaming.lag.group_facts import UNHEALTHY
 from streaming.served import lists
 from streaming.served.cluster import Cluster
-from streaming.served.snapshot import Row, ServedSnapshot
-from streaming.served.statuses import counted, worst_first
+from streaming.served.snapshot import Row, ServedSnapshot, counted, worst_first
 
 _MOST_WORST: Final = 10
 _MOST_FOUND: Final = 20

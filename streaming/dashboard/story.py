@@ -15,7 +15,6 @@ from streaming.dashboard.period import around
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import moment_text, request, url_for
 from streaming.dashboard.ticket import place_text, ticket_of
-from streaming.served.snapshot import ServedSnapshot
 from streaming.views.story import group_story
 
 
@@ -36,7 +35,7 @@ class LinkedLine:
 def why() -> str:
     """Explain one group; the page of the group loads it after itself."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     story = group_story(snapshot.reader, group_id, at=snapshot.at)
     return render_template(
         "why.html",
@@ -52,7 +51,7 @@ def why() -> str:
 def ticket() -> Response:
     """The story as Markdown, to be pasted into a ticket."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     story = group_story(snapshot.reader, group_id, at=snapshot.at)
     if story is None:
         raise HTTPException(

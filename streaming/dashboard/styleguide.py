@@ -14,7 +14,7 @@ from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEAN
 from streaming.dashboard.rendered import render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
-from streaming.served.statuses import worst_first
+from streaming.served.snapshot import worst_first
 
 _TOKENS_FILE: Final = Path(__file__).with_name("static") / "tokens.css"
 _FAMILY: Final = re.compile(r"/\* (?P<family>[^*]+) \*/")

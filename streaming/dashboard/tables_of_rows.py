@@ -11,8 +11,7 @@ from starlette.datastructures import QueryParams
 
 from streaming.lag.judged_partitions import rows_of
 from streaming.served.list_query import ListQuery
-from streaming.served.snapshot import ServedSnapshot
-from streaming.served.statuses import worst_first
+from streaming.served.snapshot import ServedSnapshot, worst_first
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50

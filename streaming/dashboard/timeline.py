@@ -28,7 +28,6 @@ from streaming.dashboard.period import SPANS, period_of
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.timeline_bars import Axis, Bar, bars_of
-from streaming.served.snapshot import ServedSnapshot
 from streaming.views.assignment_timeline import GroupTimeline, group_timeline
 
 _MOST_LANES: Final = 60
@@ -45,7 +44,7 @@ _CHANGE_PLACES: Final = 16
 def page() -> str:
     """Show the timeline of one group; the page of the group loads it after itself."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
     timeline = group_timeline(snapshot.reader, group_id, since=period.since, until=period.until)
     return render_template(

@@ -1,24 +1,191 @@
-"""The page of a topic: its groups and partitions."""
+"""The page of a topic: its groups, its partitions, and the matrix of both."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.exceptions import HTTPException
 
+from coordinator_state.insight.group_status import time_text
+from coordinator_state.insight.lag_text import behind_text
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
+from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page
-from streaming.dashboard.topic_matrix import MAX_CELLS, Matrix
-from streaming.dashboard.topic_partitions import AT_ONCE, TopicPartitions
 from streaming.lag.judged_partitions import rows_of
 from streaming.served.lists import topic_groups
 from streaming.served.snapshot import ServedSnapshot
+from streaming.views.member_labels import member_labels
+from streaming.views.text import printable
+
+Row = dict[str, Any]
+
+AT_ONCE: Final = 64
+"""The partitions that a page shows."""
+_OF_LOG: Final = (
+    *("log_start_offset", "log_end_offset", "last_stable_offset", "produce_rate_per_s"),
+)
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    """The partitions of a topic.
+
+    Args:
+        topic: a row of `topics`.
+        rows: the rows of `group_lag` of the topic.
+        unread: the rows of `unread_logs`.
+    """
+
+    topic: Row
+    rows: Sequence[Row]
+    unread: pa.Table
+
+    def __len__(self) -> int:
+        number: int = self.topic["partitions"]
+        return number
+
+    def shown(self, first: str) -> list[Row]:
+        """The partitions from a number on, with offsets, produce rate, readers and greatest lag.
+
+        `share` is the part of the records that is produced to the partition. `bar` is its produce
+        rate in percent of the greatest one.
+        """
+        begin = int(first) if first.isdecimal() and len(first) < 10 else 0
+        begin = max(min(begin, len(self) - 1), 0) // AT_ONCE * AT_ONCE
+        rows = self._by_partition()
+        rates = {partition: logs[0]["produce_rate_per_s"] for partition, logs in rows.items()}
+        known = [rate for rate in rates.values() if rate]
+        return [
+            {
+                **dict.fromkeys(_OF_LOG),
+                **{name: log[name] for log in rows.get(partition, ())[:1] for name in _OF_LOG},
+                "partition": partition,
+                "share": _part(rates.get(partition), sum(known)),
+                "bar": round(100 * (_part(rates.get(partition), max(known, default=0)) or 0)),
+                "groups": sum("lag" in log for log in rows.get(partition, ())),
+                "max_lag": max(
+                    (log["lag"] for log in rows.get(partition, ()) if log.get("lag") is not None),
+                    default=None,
+                ),
+            }
+            for partition in range(begin, min(begin + AT_ONCE, len(self)))
+        ]
+
+    def _by_partition(self) -> dict[int, list[Row]]:
+        """The rows of each partition; those of an unread one have no lag."""
+        by_partition: dict[int, list[Row]] = defaultdict(list)
+        of_topic = self.unread.filter(pc.equal(self.unread["topic"], self.topic["topic"]))
+        for row in (*self.rows, *of_topic.to_pylist()):
+            by_partition[row["partition"]].append(row)
+        return by_partition
+
+
+def _part(value: float | None, of: float) -> float | None:
+    return value / of if value is not None and of else None
+
+
+MAX_CELLS: Final = 1_536
+"""The cells of a page; the page has fewer rows if the topic has many partitions."""
+_MAX_OWNER: Final = 40
+"""Characters of an owner's label: every cell repeats it. Labels differ at their end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A group in a partition; `level` is the severity of its status, and `about` the details."""
+
+    lag: int | None
+    level: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of cells; None where a group does not read a partition."""
+
+    rows: Sequence[tuple[Mapping[str, Any], Sequence[Cell | None]]]
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: ServedSnapshot,
+        topic: str,
+        groups: Sequence[Mapping[str, Any]],
+        rows: Sequence[Row],
+        columns: Sequence[Row],
+    ) -> Matrix:
+        """The matrix of these groups and partitions.
+
+        Args:
+            snapshot: the snapshot.
+            topic: the topic.
+            groups: rows of `topic_groups`, in the order of the matrix.
+            rows: the rows of `group_lag` of the topic, with status.
+            columns: the partitions to show.
+        """
+        shown = {group["group_id"] for group in groups}
+        cells: dict[str, dict[int, Cell]] = defaultdict(dict)
+        for group_id in shown:
+            for place in snapshot.silent.get(group_id, ()):
+                if place["topic"] == topic:
+                    cells[group_id][place["partition"]] = _silent_cell()
+        of_groups = [row for row in rows if row["group_id"] in shown]
+        labels = member_labels(snapshot.reader, of_groups)
+        for row in of_groups:
+            cells[row["group_id"]][row["partition"]] = _cell(row, labels)
+        partitions = [column["partition"] for column in columns]
+        return cls(
+            [
+                (group, [cells[group["group_id"]].get(partition) for partition in partitions])
+                for group in groups
+            ]
+        )
+
+
+def _cell(row: Row, labels: Mapping[tuple[str, str], str]) -> Cell:
+    owner = "no owner"
+    if row["member_id"] is not None:
+        owner = f"owner {_short(labels[row['group_id'], row['member_id']])}"
+    if row["lag"] is None:
+        behind = row["time_lag_unknown"] or "lag unknown"
+    else:
+        behind = behind_text(row["lag"], is_lower_bound=row["is_lag_lower_bound"]) + _oldest(row)
+    committed = row["committed_offset"]
+    done = "nothing committed" if committed is None else f"committed {committed:,}"
+    return Cell(
+        lag=row["lag"],
+        level=level(row["status"]),
+        about="; ".join((row["status"], behind, done, owner)),
+    )
+
+
+def _oldest(row: Row) -> str:
+    at_least_ms = row["time_lag_at_least_ms"]
+    if not row["lag"] or at_least_ms is None:
+        return ""
+    bound = "" if at_least_ms == row["time_lag_ms"] else "at least "
+    return f", oldest {bound}{time_text(at_least_ms)}"
+
+
+def _silent_cell() -> Cell:
+    return Cell(lag=None, level="unknown", about="assigned, nothing committed; lag unknown")
+
+
+def _short(label: str) -> str:
+    shown = printable(label)
+    return shown if len(shown) <= _MAX_OWNER else f"…{shown[1 - _MAX_OWNER :]}"
 
 
 def page() -> str:
     """Show one topic."""
     name = request.query_params.get("topic", "")
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     known = rows_of(snapshot.topics.filter(pc.field("topic") == name))
     if not known:
         raise HTTPException(

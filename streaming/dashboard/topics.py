@@ -10,7 +10,6 @@ from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import chosen_values, list_page
 from streaming.served import lists
-from streaming.served.snapshot import ServedSnapshot
 
 _NOT_READ: Final = {"topics": "No readers", "partitions": "Some partitions not read"}
 """The filters `unread` of the address."""
@@ -18,7 +17,7 @@ _NOT_READ: Final = {"topics": "No readers", "partitions": "Some partitions not r
 
 def page() -> str:
     """Show all topics, the worst first."""
-    snapshot: ServedSnapshot = request.cluster.snapshot(request.at)
+    snapshot = request.cluster.snapshot(request.at)
     only = request.query_params.get("unread", "")
     query = lists.topics(
         search=request.query_params.get("search", ""),

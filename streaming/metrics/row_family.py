@@ -6,13 +6,17 @@ formats of Prometheus and OpenMetrics have the same lines for gauges.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from streaming.metrics.families import Gauge
@@ -97,3 +101,30 @@ def _bytes_of(texts: pa.LargeStringArray) -> bytes:
     at = memoryview(offsets).cast("q")
     first, last = at[texts.offset], at[texts.offset + len(texts)]
     return memoryview(data)[first:last].tobytes()
+
+
+_EOF: Final = b"# EOF\n"
+"""The last line of OpenMetrics."""
+
+
+def formatted(metrics: Iterable[Metric], *, is_openmetrics: bool) -> bytes:
+    """The text of all metrics."""
+    generate = generate_openmetrics if is_openmetrics else generate_latest
+    parts = []
+    for metric in metrics:
+        is_of_rows = isinstance(metric, RowFamily)
+        shown = Metric(metric.name, metric.documentation, metric.type) if is_of_rows else metric
+        parts.append(generate(_One(shown)).removesuffix(_EOF))
+        if isinstance(metric, RowFamily):
+            parts.append(metric.lines())
+    return b"".join([*parts, _EOF if is_openmetrics else b""])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _One(Collector):
+    """A registry of one metric."""
+
+    metric: Metric
+
+    def collect(self) -> list[Metric]:
+        return [self.metric]

@@ -19,7 +19,7 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from streaming.metrics.exposition import formatted
+from streaming.metrics.row_family import formatted
 
 STALE_S: Final = 300.0
 """Older collections are not served: Prometheus looks back 5 minutes for a sample."""

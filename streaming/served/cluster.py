@@ -1,4 +1,4 @@
-"""Cached snapshots of the tables of one cluster, as of now or as of a past moment."""
+"""Cached snapshots of the tables of one cluster, and the limit of costly answers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,24 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.served.snapshot import ServedSnapshot
 from streaming.served.watch import Watch
 from streaming.tables.reader import TableReader
+from streaming.views.sql.slots import Slots
+
+COSTLY_AT_ONCE: Final = 2
+MAX_WAITING: Final = 4
+_WAIT_S: Final = 10.0
+
+
+def costly_slots() -> Slots:
+    """Slots for answers of past moments, of events and of causes."""
+    return Slots("costly answers", COSTLY_AT_ONCE, waiting=MAX_WAITING, wait_s=_WAIT_S)
+
 
 _CACHE_S = 2.0
 """A snapshot is cached for at least this time."""

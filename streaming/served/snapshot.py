@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 from coordinator_state.insight.transaction_owner import TransactionOwner
@@ -27,6 +28,18 @@ from streaming.served.list_query import ListQuery
 from streaming.served.lists import lags_of
 from streaming.views.query import Queried, asking
 from streaming.views.snapshot import Snapshot
+
+
+def counted(statuses: pa.ChunkedArray) -> Mapping[str, int]:
+    """The number of each status, worst first."""
+    counts = pc.value_counts(statuses).to_pylist()
+    return worst_first({row["values"]: row["counts"] for row in counts})
+
+
+def worst_first(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Numbers by status, the worst status first."""
+    return dict(sorted(counts.items(), key=lambda item: -Status(item[0]).rank))
+
 
 Row = dict[str, Any]
 _OF_LISTS: Final = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from streaming.dashboard import live
+from streaming.dashboard import health
 from streaming.dashboard.app import serving_page
 from tests.support.browser.chromium import needs_chromium
 from tests.support.tables.dashboard_tables import (
@@ -181,7 +181,7 @@ def test_it_says_that_the_server_is_away(browser: Browser, tables: DashboardTabl
 def test_without_a_stream_it_polls(
     browser: Browser, tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "AT_MOST", 0)
+    monkeypatch.setattr(health, "MOST_STREAMS", 0)
     with serving_page({"tables": tables.folder}, refresh_s=0.5) as address:
         page = browser.new_page()
         page.goto(f"{address}c/tables/group?group={REWOUND}")

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from streaming.dashboard.markdown import code, code_block, escaped, link
+from streaming.dashboard.ticket import code, code_block, escaped, link
 from streaming.views.text import printable
 
 MARKDOWN = MarkdownIt("commonmark").enable(["strikethrough", "table"])

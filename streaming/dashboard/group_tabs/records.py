@@ -15,7 +15,6 @@ from streaming.dashboard.period import SPANS, period_of
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
-from streaming.served.snapshot import ServedSnapshot
 from streaming.views.group_log import LogRecord, newest_records, record_at
 from streaming.views.text import readable_json
 
@@ -31,7 +30,7 @@ _MOST_SHOWN: Final = 100_000
 def records() -> str:
     """Show the newest records of a group; its page loads them after itself."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
     log_records = newest_records(
         snapshot.reader, group_id, since=period.since, until=period.until, limit=MOST_RECORDS
@@ -50,7 +49,7 @@ def records() -> str:
 def record() -> str:
     """Show one record: its JSON, the decoded bytes of its members, and its own bytes."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     log_partition, record_offset = _number("log_partition"), _number("record_offset")
     log_record = record_at(snapshot.reader, group_id, log_partition, record_offset, _day())
     if log_record is None:

@@ -8,7 +8,6 @@ from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.period import SPANS, period_of
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
-from streaming.served.snapshot import ServedSnapshot
 from streaming.views.group_transactions import group_transactions
 
 MOST_TRANSACTIONS: Final = 100
@@ -27,7 +26,7 @@ def open_of(group: ShownGroup) -> list[Row]:
 def ended() -> str:
     """Show the ended transactions of a group; its page loads them after itself."""
     group_id = request.query_params.get("group", "")
-    snapshot: ServedSnapshot = request.cluster.opened(request.at)
+    snapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
     ended_transactions = group_transactions(
         snapshot.reader,

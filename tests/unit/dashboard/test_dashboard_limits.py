@@ -21,7 +21,7 @@ from streaming.dashboard import queries
 from streaming.dashboard.app import create_app
 from streaming.http.server import serving
 from streaming.served import cluster
-from streaming.served.costly import COSTLY_AT_ONCE, MAX_WAITING
+from streaming.served.cluster import COSTLY_AT_ONCE, MAX_WAITING
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot

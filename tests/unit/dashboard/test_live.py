@@ -15,7 +15,7 @@ import pytest
 import requests
 from deltalake import DeltaTable
 
-from streaming.dashboard import live
+from streaming.dashboard import health
 from streaming.dashboard.app import create_app, serving_page
 from streaming.http import streams
 from streaming.served.watch import Watch
@@ -98,7 +98,7 @@ def test_a_hundred_streams_leave_the_page_to_others(
         answers = [open_stream(address, opened) for _ in range(100)]
         taken = [stream for stream in answers if stream.status == 200]
         refused = [stream for stream in answers if stream.status == 503]
-        assert (len(taken), len(refused)) == (live.AT_MOST, 100 - live.AT_MOST)
+        assert (len(taken), len(refused)) == (health.MOST_STREAMS, 100 - health.MOST_STREAMS)
         assert {stream.headers["Retry-After"] for stream in refused} == {"5"}
         assert requests.get(f"{address}c/prod/", timeout=30).status_code == 200
         # A client that leaves makes room.

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.dashboard.app import create_app
-from streaming.dashboard.topic_matrix import MAX_CELLS
+from streaming.dashboard.topic import MAX_CELLS
 from tests.support.browser.html import client_of, page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.sample_rows import history_of, offset_row, sample

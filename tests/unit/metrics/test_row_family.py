@@ -14,9 +14,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.metrics.exposition import formatted
 from streaming.metrics.families import Gauge
-from streaming.metrics.row_family import RowFamily
+from streaming.metrics.row_family import RowFamily, formatted
 
 GAUGE = Gauge("lag", 'A "help"\nof \\two lines', {"group": "group_id", "no": "partition"}, "lag")
 TEXTS = st.text(
