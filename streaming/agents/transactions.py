@@ -5,11 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from coordinator_state.insight import group_facts
 from coordinator_state.insight.group_events import EventName
-from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.transaction_commands import transaction_commands
-from coordinator_state.insight.transaction_owner import TransactionOwner
 from coordinator_state.replay.offsets import Outcome
 from streaming.agents.answer import (
     Answer,
@@ -25,16 +21,13 @@ from streaming.agents.answer import (
     Within,
 )
 from streaming.agents.clusters import Clusters
-from streaming.lag.open_transactions import open_transactions
+from streaming.served.snapshot import Row
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import OFFSET_COMMITS
 from streaming.views.event_summary import event_summary
 from streaming.views.text import from_printable
 
 _KEY: Final = ("log_partition", "group_id", "producer_id")
-_UNKNOWN: Final = TransactionOwner(
-    transactional_id=None, state=None, abort_timestamp=None, is_marker_lost=None
-)
 _COLUMNS: Final = (*_KEY, "record_offset", "record_timestamp")
 
 
@@ -111,7 +104,7 @@ def transactions(
     opened = clusters.opened(cluster, at)
     reader, until = opened.snapshot.reader, opened.snapshot.at
     since, group_id = opened.begin(within), from_printable(group) or None
-    is_open = open_transactions(reader, [("group_id", "=", group_id)] if group_id else None)
+    is_open = [row for row in opened.snapshot.transactions if group_id in (None, row["group_id"])]
     aborted = _aborted(reader, group_id, since, until)
     hung = event_summary(
         reader,
@@ -123,10 +116,7 @@ def transactions(
     return Transactions(
         **opened.fields,
         since=since,
-        open=[
-            _open(each, rows[0]["group_id"], until, opened.snapshot.status_rules)
-            for each, rows in is_open[:limit]
-        ],
+        open=[_open(row) for row in is_open[:limit]],
         more_open=max(len(is_open) - limit, 0),
         aborted=aborted[:limit],
         more_aborted=max(len(aborted) - limit, 0),
@@ -135,28 +125,14 @@ def transactions(
     )
 
 
-def _open(
-    transaction: group_facts.OpenTransaction, group_id: str, at: datetime, rules: StatusRules
-) -> OpenTransaction:
-    owner = transaction.owner or _UNKNOWN
-    age_ms = round((at - transaction.since).total_seconds() * 1000)
-    commands = transaction_commands(transaction.log_partition, transaction.first_record_offset)
+def _open(row: Row) -> OpenTransaction:
     return OpenTransaction(
-        group_id=group_id,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        transactional_id=owner.transactional_id,
-        transaction_state=owner.state,
-        client_id=transaction.client_id,
-        client_host=transaction.client_host,
-        offsets=transaction.offsets,
-        since=transaction.since,
-        age_ms=age_ms,
-        is_hanging=age_ms > rules.hanging_after_ms,
-        is_marker_lost=owner.is_marker_lost,
-        abort_timestamp=owner.abort_timestamp,
-        record_ids=[RecordId.of((transaction.log_partition, transaction.first_record_offset))],
-        commands=list(commands.lines(is_known_to_coordinator=transaction.is_known_to_coordinator)),
+        **row
+        | {
+            "offsets": len(row["offsets"]),
+            "age_ms": round(row["age_ms"]),
+            "record_ids": [RecordId.of((row["log_partition"], row["first_record_offset"]))],
+        }
     )
 
 

@@ -7,10 +7,10 @@ the OpenAPI description is made from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -146,24 +146,29 @@ class Clusters:
         return Shown(cluster, cluster.opened(query.moment))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """An address of the API.
 
     Args:
         path: the path below `/api/v1`, with parameters in braces.
-        query: the class of the parameters.
-        answer: the class of the answer.
-        view: computes the answer, from the clusters, the parameters and those of the path. Its name
-            and docstring are part of the description.
+        view: computes the answer, from the clusters, the parameters (`query`) and those of the
+            path. Its name, docstring and types are part of the description.
         is_costly: whether the answer reads much history; few of them are computed at once.
     """
 
     path: str
-    query: type[ClusterQuery]
-    answer: type[BaseModel]
     view: Callable[..., BaseModel]
     is_costly: bool = False
+    query: type[ClusterQuery] = field(init=False)
+    """The class of the parameters."""
+    answer: type[BaseModel] = field(init=False)
+    """The class of the answer."""
+
+    def __post_init__(self) -> None:
+        types = get_type_hints(self.view)
+        object.__setattr__(self, "query", types["query"])
+        object.__setattr__(self, "answer", types["return"])
 
     @property
     def name(self) -> str:

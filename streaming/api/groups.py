@@ -176,29 +176,8 @@ _MEMBER_COLUMNS = [
 ]
 
 ENDPOINTS = (
-    Endpoint(
-        path="/groups",
-        query=GroupsQuery,
-        answer=GroupPage,
-        view=list_groups,
-    ),
-    Endpoint(
-        path="/groups/{group}",
-        query=ClusterQuery,
-        answer=OneGroup,
-        view=get_group,
-    ),
-    Endpoint(
-        path="/groups/{group}/lag",
-        query=LagQuery,
-        answer=PartitionLagPage,
-        view=get_group_lag,
-    ),
-    Endpoint(
-        path="/groups/{group}/explanation",
-        query=ClusterQuery,
-        answer=GroupExplanation,
-        view=explain_group,
-        is_costly=True,
-    ),
+    Endpoint("/groups", list_groups),
+    Endpoint("/groups/{group}", get_group),
+    Endpoint("/groups/{group}/lag", get_group_lag),
+    Endpoint("/groups/{group}/explanation", explain_group, is_costly=True),
 )

@@ -83,11 +83,4 @@ def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> Grou
     return GroupScalingLag(**shown.envelope, group_id=group, **asdict(scaling))
 
 
-ENDPOINTS = (
-    Endpoint(
-        path="/groups/{group}/scaling-lag",
-        query=ClusterQuery,
-        answer=GroupScalingLag,
-        view=get_scaling_lag,
-    ),
-)
+ENDPOINTS = (Endpoint("/groups/{group}/scaling-lag", get_scaling_lag),)

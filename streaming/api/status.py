@@ -105,4 +105,4 @@ def _status(cluster: Cluster, query: ClusterQuery) -> ClusterStatus:
     )
 
 
-ENDPOINTS = (Endpoint(path="/status", query=ClusterQuery, answer=ServerStatus, view=get_status),)
+ENDPOINTS = (Endpoint("/status", get_status),)

@@ -63,11 +63,4 @@ def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> Topi
     return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})
 
 
-ENDPOINTS = (
-    Endpoint(
-        path="/topics/{topic}/groups",
-        query=PagedQuery,
-        answer=TopicGroupPage,
-        view=list_topic_groups,
-    ),
-)
+ENDPOINTS = (Endpoint("/topics/{topic}/groups", list_topic_groups),)

@@ -83,6 +83,7 @@ def list_transactions(clusters: Clusters, query: TransactionsQuery) -> Transacti
         {
             **row,
             "age_ms": round(row["age_ms"]),
+            "is_marker_lost": row["is_marker_lost"] is True,
             "offsets": row["offsets"][:_MOST_OFFSETS],
             "offset_count": len(row["offsets"]),
         }
@@ -104,11 +105,4 @@ def list_transactions(clusters: Clusters, query: TransactionsQuery) -> Transacti
     return TransactionPage.model_validate({**shown.envelope, **fields})
 
 
-ENDPOINTS = (
-    Endpoint(
-        path="/transactions",
-        query=TransactionsQuery,
-        answer=TransactionPage,
-        view=list_transactions,
-    ),
-)
+ENDPOINTS = (Endpoint("/transactions", list_transactions),)

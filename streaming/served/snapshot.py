@@ -191,7 +191,7 @@ def _owner(owner: TransactionOwner | None) -> Row:
         "transactional_id": owner and owner.transactional_id,
         "transaction_state": owner and owner.state,
         "abort_timestamp": owner and owner.abort_timestamp,
-        "is_marker_lost": owner is not None and owner.is_marker_lost is True,
+        "is_marker_lost": owner and owner.is_marker_lost,
     }
 
 
