@@ -226,6 +226,13 @@ def per_row(
     return row_values
 
 
+def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
+    """Whether each row's record offset in the column is below the bound of its log partition."""
+    places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
+    bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
+    return pc.fill_null(pc.less(rows[column], bound), False)
+
+
 def epoch_us(at: datetime) -> int:
     """A time as microseconds since the epoch, as `TIMESTAMP` has it."""
     return (at - _EPOCH) // _US

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, group_ids
 from coordinator_state.apply.columns import table_of
@@ -34,7 +35,7 @@ from coordinator_state.replay.groups import (
     GroupMember,
     simple_group,
 )
-from coordinator_state.replay.modern_groups import ModernMember
+from coordinator_state.replay.modern_groups import ModernGroup, ModernMember
 from coordinator_state.replay.releases import Release
 
 Row = dict[str, Any]
@@ -216,6 +217,22 @@ def decoded_records(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, 
                 )
             )
     return records_by_group
+
+
+def group_tombstones(records: pa.Table) -> dict[GroupId, int]:
+    """The groups whose last GroupMetadata is a tombstone, with its record offset.
+
+    `records` has rows of `coordinator_records`, at most one of each key.
+    """
+    is_group = pc.equal(records["record_type"], GROUP_METADATA_TYPE)
+    rows = records.filter(pc.and_(is_group, records["is_tombstone"]))
+    return dict(zip(group_ids(rows), rows["record_offset"].to_pylist(), strict=True))
+
+
+def unnamed_topics(groups: Iterable[GroupState | None]) -> set[str]:
+    """The ids of topics that groups know only by id; a deleted group is None."""
+    unnamed = (group.unnamed_topic_ids() for group in groups if isinstance(group, ModernGroup))
+    return set[str]().union(*unnamed)
 
 
 def described_groups(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -13,7 +13,7 @@ from coordinator_state.log.commit_sampling import HistoryResolution
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
-from streaming.engine.read_ranges import Report
+from streaming.engine.progress import Report
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, HISTORY_ALL, HISTORY_OFF
 from streaming.tables.writer import Writer
@@ -90,6 +90,25 @@ class Outcome:
     newest_timestamps: Mapping[int, datetime]
     rows: Mapping[str, int] = field(default_factory=dict)
     others: Mapping[str, TopicOutcome] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class KnownTopics:
+    """Topic names by topic id; a topic keeps its name after it was deleted.
+
+    `unnamed` are the topic ids without a known name; each micro-batch asks for them again.
+    """
+
+    ask: AskTopicNames
+    names: dict[str, str] = field(default_factory=dict)
+    unnamed: set[str] = field(default_factory=set)
+
+    def naming(self, topic_ids: Set[str]) -> Mapping[str, str]:
+        """Ask for the names of these topic ids, and return all known names."""
+        wanted = (topic_ids | self.unnamed) - self.names.keys()
+        self.names.update(self.ask(wanted) if wanted else {})
+        self.unnamed = wanted - self.names.keys()
+        return self.names
 
 
 class Engine(Protocol[Rows]):

@@ -44,16 +44,14 @@ class MicroBatchApply(Generic[Rows]):
     """Applies micro-batches, one after the other, to one tables folder.
 
     `progress` is that of the newest snapshot; no table has rows after it. `require_awake` raises if
-    the machine was suspended for too long to go on. `fault` is called with the name of
-    `load_progress` right after its write; tests crash there. `clock` is the virtual clock of a
-    scenario. `compacted_versions` returns the newer versions of tables with the same rows.
+    the machine was suspended for too long to go on. `clock` is the virtual clock of a scenario.
+    `compacted_versions` returns the newer versions of tables with the same rows.
     """
 
     engine: Engine[Rows]
     progress: LoadProgress
     on_progress: OnProgress | None = None
     require_awake: Callable[[], None] = lambda: None
-    fault: Callable[[str], None] = lambda _table: None
     clock: Callable[[], datetime] | None = None
     compacted_versions: Callable[[str, Mapping[str, int]], Mapping[str, int]] = compacted_versions
     _follows_at_s: float = field(init=False, default_factory=time.monotonic)
@@ -93,7 +91,7 @@ class MicroBatchApply(Generic[Rows]):
         self.progress.batch_id = batch_id
         self._follow_compactions()
         self.progress.write(self.writer, now=None if self.clock is None else self.clock())
-        self.fault(LOAD_PROGRESS.name)
+        self.writer.on_table(LOAD_PROGRESS.name)
         self._report(batch_id, outcome, read, started)
 
     def _follow_compactions(self) -> None:
@@ -123,7 +121,7 @@ class MicroBatchApply(Generic[Rows]):
             is_due |= read_at - of_topic.updated_at > _WRITTEN_EVERY
         if is_due:
             self.progress.write_others(self.writer, read_at)
-            self.fault(TOPIC_PROGRESS.name)
+            self.writer.on_table(TOPIC_PROGRESS.name)
         return read
 
     def _report(self, batch_id: int, outcome: Outcome, read: int, started: float) -> None:

@@ -1,9 +1,23 @@
-"""The progress report of a finished micro-batch."""
+"""The ranges of the log that a micro-batch has read, and the report when it is finished."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+Report = Mapping[str, Any]
+"""A `progress` row of the source: the range that was read of a log partition."""
+
+
+def joined(reports: Sequence[Report]) -> Report:
+    """The reports of successive ranges of one log partition as one."""
+    summed = ("records_read", "records_superseded", "bytes_read")
+    return {
+        **reports[-1],
+        "from_offset": reports[0]["from_offset"],
+        **{name: sum(report[name] for report in reports) for name in summed},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

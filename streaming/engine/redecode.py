@@ -21,14 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, collect, record_rows
-from coordinator_state.apply.group_rows import described_groups, group_rows, member_rows
+from coordinator_state.apply.group_rows import (
+    described_groups,
+    group_rows,
+    member_rows,
+    unnamed_topics,
+)
 from coordinator_state.apply.groups import GroupChange
 from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
-from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import moment_ms
 from streaming.engine.driver.group_tables import GroupTables
@@ -106,7 +110,8 @@ def redecode_quarantine(
     groups = {records[place] for place in applied}
     before = stored.groups(progress.table_versions, progress.release)
     changes = _rebuilt(stored, groups, kept, progress)
-    described = described_groups(changes, topic_names(_unnamed_topics(changes)))
+    unnamed = unnamed_topics(change.group for change in changes.values())
+    described = described_groups(changes, topic_names(unnamed))
     writes.merge(GROUPS, group_rows(changes, described))
     writes.merge(GROUP_MEMBERS, member_rows(changes, described, before))
     moved = {*records, *_superseded(stored, offsets)}
@@ -171,12 +176,6 @@ def _rebuilt(
         guard_offset = records[identity][-1].record_offset
         changes[identity] = GroupChange(group=group, guard_offset=guard_offset)
     return changes
-
-
-def _unnamed_topics(changes: Mapping[GroupId, GroupChange]) -> set[str]:
-    groups = (change.group for change in changes.values())
-    unnamed = (group.unnamed_topic_ids() for group in groups if isinstance(group, ModernGroup))
-    return set[str]().union(*unnamed)
 
 
 def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:

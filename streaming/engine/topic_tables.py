@@ -6,7 +6,7 @@ topics in a micro-batch, and only the state of their keys is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import newest_timestamps
+from coordinator_state.apply.columns import is_below
 from coordinator_state.apply.share_partitions import with_topic_names
 from coordinator_state.apply.topics import NAME_COLUMNS, apply_topic, topic_state, touched_names
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
 from coordinator_state.records.internal_topics import OTHER_TOPICS
-from streaming.engine.engine import ApplyRules, TopicOutcome
-from streaming.engine.known_topics import KnownTopics
-from streaming.engine.read_ranges import is_below
+from streaming.engine.engine import ApplyRules, KnownTopics, TopicOutcome
 from streaming.engine.written_tables import TOPIC_MERGED
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
@@ -35,15 +34,11 @@ from streaming.tables.writer import Writer
 
 @dataclass(slots=True)
 class TopicTables:
-    """Applies the rows of these topics, and writes their tables with delta-rs.
-
-    `fault` is called with the name of each table right after its write; tests crash there.
-    """
+    """Applies the rows of these topics, and writes their tables with delta-rs."""
 
     writer: Writer
     rules: ApplyRules
     topics: KnownTopics
-    fault: Callable[[str], None]
 
     def apply(self, rows: pa.Table, progress: LoadProgress) -> dict[str, TopicOutcome]:
         """Apply rows of any of these topics (`LOG_ROW_SCHEMA`) to all tables but the progress.
@@ -120,5 +115,5 @@ class TopicTables:
                 )
                 progress.table_versions[table.name] = version
                 written[table.name] = rows.num_rows
-            self.fault(table.name)
+            self.writer.on_table(table.name)
         return written

@@ -40,7 +40,8 @@ delta-rs would also add a column that the table lacks; a migration has added all
 class Writer:
     """The one writer of a folder, under its epoch.
 
-    Every write returns the new version of the table.
+    Every write returns the new version of the table. `on_table` is called with the name of each
+    table when a micro-batch is done with it, from the thread that wrote it; tests crash there.
 
     Raises:
         WriterFenced: from every write, if a newer writer has taken over.
@@ -49,6 +50,7 @@ class Writer:
 
     epoch: WriterEpoch
     _numbers: Iterator[int]
+    on_table: Callable[[str], None] = lambda _table: None
 
     @classmethod
     def of(cls, epoch: WriterEpoch) -> Writer:

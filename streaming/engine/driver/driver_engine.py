@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import collect
+from coordinator_state.apply.group_rows import unnamed_topics
 from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.log.log_rows import unpack
 from streaming.engine.driver.reloading import ReadyRows, Reloading
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.driver.tables_state import TablesState
-from streaming.engine.engine import ApplyRules, Outcome, TopicOutcome
-from streaming.engine.known_topics import KnownTopics
+from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, TopicOutcome
 from streaming.engine.topic_tables import TopicTables
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.writer import Writer
@@ -39,15 +39,10 @@ _LOGGED_WARNINGS: Final = 10
 
 @dataclass(slots=True)
 class DriverEngine:
-    """Plans micro-batches in this process, and writes them with delta-rs.
-
-    The tables are written one after the other. `fault` is called with the name of each table right
-    after its write; tests crash there.
-    """
+    """Plans micro-batches in this process, and writes the tables one after the other."""
 
     writer: Writer
     rules: ApplyRules
-    fault: Callable[[str], None] = lambda _table: None
     _state: TablesState | None = None
     _topics: KnownTopics = field(init=False)
     _reloading: Reloading = field(init=False)
@@ -56,7 +51,7 @@ class DriverEngine:
     def __post_init__(self) -> None:
         self._topics = KnownTopics(self.rules.topic_names)
         self._reloading = Reloading(self.rules.sampled_resolution)
-        self._others = TopicTables(self.writer, self.rules, self._topics, self.fault)
+        self._others = TopicTables(self.writer, self.rules, self._topics)
 
     def rows_of(self, batch: DataFrame) -> pa.Table:
         """The rows (`LOG_ROW_SCHEMA`) of a micro-batch that a query hands over."""
@@ -75,7 +70,7 @@ class DriverEngine:
         state.forget(ready.replaced)
         with _garbage_collection_paused():
             applied = self._applied(ready, state)
-        writes = TableWrites(self.writer, progress, ready.replaced, self.fault)
+        writes = TableWrites(self.writer, progress, ready.replaced)
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
         writes.write(applied, ready.from_offsets, is_pending_changed=is_pending_changed)
         state.update(applied)
@@ -91,7 +86,7 @@ class DriverEngine:
     def _begin(self, progress: LoadProgress) -> TablesState:
         """Read the state of the snapshot where the query continues."""
         self._state = TablesState.read(self.writer.tables, progress.table_versions, self.rules)
-        self._topics.unnamed = self._state.unnamed_topics()
+        self._topics.unnamed = unnamed_topics(self._state.groups.values())
         return self._state
 
     def _applied(self, ready: ReadyRows, state: TablesState) -> Applied:

@@ -16,6 +16,7 @@ from coordinator_state.apply.group_rows import (
     MEMBER_STATE_COLUMNS,
     RAW_RECORD_COLUMNS,
     decoded_records,
+    group_tombstones,
     restored_groups,
 )
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
@@ -91,11 +92,8 @@ class GroupTables:
         if not groups:
             return {}
         is_deleted = (pc.field("record_type") == GROUP_METADATA_TYPE) & pc.field("is_tombstone")
-        rows = self._rows_of(COORDINATOR_RECORDS, groups, ["record_offset"], is_deleted)
-        return {
-            (row["log_partition"], row["group_id"]): row["record_offset"]
-            for row in rows.to_pylist()
-        }
+        columns = ["record_type", "is_tombstone", "record_offset"]
+        return group_tombstones(self._rows_of(COORDINATOR_RECORDS, groups, columns, is_deleted))
 
     def _rows_of(
         self,

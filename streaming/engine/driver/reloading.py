@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import is_below
 from coordinator_state.log.commit_sampling import CommitSampling, HistoryResolution
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
-from streaming.engine.read_ranges import Report, is_below, joined
+from streaming.engine.progress import Report, joined
 from streaming.tables.load_progress import LoadProgress
 
 logger = logging.getLogger(__name__)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import is_below
 from coordinator_state.apply.log_partitions import Applied
-from streaming.engine.read_ranges import is_below
 from streaming.engine.written_tables import HISTORY, MERGED, Merge
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import PENDING_OFFSETS, QUARANTINE, Table
@@ -23,14 +23,12 @@ class TableWrites:
     `replaced` maps each log partition whose reload is complete to the first record offset that the
     tables of history lack: they get only rows from there on. In tables of keys and the quarantine,
     the written rows replace all rows of these log partitions, except quarantined rows about lost
-    records. `rows` has the number of written rows by table. `fault` is called with the name of each
-    table right after its write; tests crash there.
+    records. `rows` has the number of written rows by table.
     """
 
     writer: Writer
     progress: LoadProgress
     replaced: Mapping[int, int] = field(default_factory=dict)
-    fault: Callable[[str], None] = lambda _table: None
     rows: dict[str, int] = field(default_factory=dict)
 
     def write(
@@ -48,7 +46,7 @@ class TableWrites:
         if is_pending_changed or self.replaced:
             version = self.writer.overwrite(PENDING_OFFSETS, applied.pending_offsets)
             self._wrote(PENDING_OFFSETS, version, applied.pending_offsets.num_rows)
-        self.fault(PENDING_OFFSETS.name)
+        self.writer.on_table(PENDING_OFFSETS.name)
 
     def merge(self, table: Table, rows: pa.Table, columns: Merge | None = None) -> None:
         """MERGE rows with times in milliseconds, by default as `MERGED` says."""
@@ -58,7 +56,7 @@ class TableWrites:
                 table, rows, guard=guard, deletes=deletes, replaced=self.replaced
             )
             self._wrote(table, version, rows.num_rows)
-        self.fault(table.name)
+        self.writer.on_table(table.name)
 
     def _history(self, table: Table, rows: pa.Table, column: str) -> None:
         """Append rows that the table does not have yet, by their record offset in the column."""
@@ -77,7 +75,7 @@ class TableWrites:
         if rows.num_rows:
             version = self.writer.append(table, rows)
             self._wrote(table, version, rows.num_rows)
-        self.fault(table.name)
+        self.writer.on_table(table.name)
 
     def _wrote(self, table: Table, version: int, rows: int) -> None:
         self.progress.table_versions[table.name] = version

@@ -14,7 +14,6 @@ from coordinator_state.apply.log_partitions import Applied
 from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyState
 from coordinator_state.replay.group_replay import GroupState
-from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.group_tables import GroupTables
 from streaming.engine.engine import ApplyRules
@@ -33,8 +32,8 @@ class TablesState:
     tables: str
     rules: ApplyRules
     pending: pa.Table
+    groups: dict[GroupId, GroupState]
     _committed: pa.Table
-    _groups: dict[GroupId, GroupState]
 
     @classmethod
     def read(
@@ -55,25 +54,20 @@ class TablesState:
             rules=rules,
             pending=in_ms(pending, PENDING_OFFSET_ROW),
             _committed=committed,
-            _groups=GroupTables(tables).groups(versions, rules.release),
+            groups=GroupTables(tables).groups(versions, rules.release),
         )
-
-    def unnamed_topics(self) -> set[str]:
-        """The ids of topics that groups know only by id."""
-        groups = (state for state in self._groups.values() if isinstance(state, ModernGroup))
-        return set[str]().union(*(group.unnamed_topic_ids() for group in groups))
 
     def forget(self, log_partitions: Collection[int]) -> None:
         """Drop the state of log partitions whose rows are replaced."""
         if log_partitions:
             self.pending = without(self.pending, log_partitions)
             self._committed = without(self._committed, log_partitions)
-            for group in [group for group in self._groups if group[0] in log_partitions]:
-                del self._groups[group]
+            for group in [group for group in self.groups if group[0] in log_partitions]:
+                del self.groups[group]
 
     def before(self, collected: Collected, replaced: Collection[int]) -> ApplyState:
         """The state before a micro-batch, without the rows of the log partitions `replaced`."""
-        state = ApplyState(committed=self._committed, pending=self.pending, groups=self._groups)
+        state = ApplyState(committed=self._committed, pending=self.pending, groups=self.groups)
         if self.rules.semantics is Semantics.COORDINATOR:
             return state
         # With `scala` semantics a group without GroupMetadata exists as long as it has offsets.
@@ -99,6 +93,6 @@ class TablesState:
             self._committed = applied.committed
         for group, change in applied.group_changes.changes.items():
             if change.group is None:
-                self._groups.pop(group, None)
+                self.groups.pop(group, None)
             else:
-                self._groups[group] = change.group
+                self.groups[group] = change.group

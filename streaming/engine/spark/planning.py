@@ -9,19 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.collected import Collected, GroupId, collect, distinct_groups
-from coordinator_state.apply.columns import in_ms
+from coordinator_state.apply.collected import Collected, collect, distinct_groups
+from coordinator_state.apply.columns import in_ms, is_below
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.counts import by_log_partition
-from coordinator_state.apply.group_rows import restored_groups
+from coordinator_state.apply.group_rows import (
+    group_tombstones,
+    restored_groups,
+    unnamed_topics,
+)
 from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, pack, unpack
-from coordinator_state.records.record_types import GROUP_METADATA_TYPE
-from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.releases import Release
-from streaming.engine.read_ranges import is_below
 from streaming.engine.spark.planned_rows import (
     COUNTED,
     COUNTS,
@@ -137,11 +138,7 @@ class BucketPlan:
     def _unnamed(self, collected: Collected, before: ApplyState, applied: Applied) -> set[str]:
         """The topic ids of the micro-batch and of its groups that have no known name."""
         changed = (change.group for change in applied.group_changes.changes.values())
-        groups = [*before.groups.values(), *changed]
-        named_by_id = [
-            group.unnamed_topic_ids() for group in groups if isinstance(group, ModernGroup)
-        ]
-        topic_ids = collected.topic_ids.union(*named_by_id)
+        topic_ids = unnamed_topics([*before.groups.values(), *changed]) | collected.topic_ids
         return topic_ids - self.context.topic_names.keys()
 
 
@@ -165,16 +162,10 @@ def _state(stored: pa.Table, collected: Collected, release: Release) -> ApplySta
         ),
     )
     with_pending = distinct_groups(pending) | collected.transactional_groups
-    return replace(state, tombstones=_tombstones(records, with_pending))
-
-
-def _tombstones(records: pa.Table, groups: set[GroupId]) -> dict[GroupId, int]:
-    """The groups whose last GroupMetadata is a tombstone, with its record offset."""
-    is_group = pc.equal(records["record_type"], GROUP_METADATA_TYPE)
-    tombstones = records.filter(pc.and_(is_group, records["is_tombstone"]))
-    names = ("log_partition", "group_id", "record_offset")
-    rows = zip(*(tombstones[name].to_pylist() for name in names), strict=True)
-    return {(p, group_id): at for p, group_id, at in rows if (p, group_id) in groups}
+    tombstones = group_tombstones(records)
+    return replace(
+        state, tombstones={group: tombstones[group] for group in with_pending & tombstones.keys()}
+    )
 
 
 def _of(rows: pa.Table, log_partition: int) -> pa.Table:

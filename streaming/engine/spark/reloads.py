@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streaming.engine.read_ranges import Report, joined
+from streaming.engine.progress import Report, joined
 from streaming.engine.spark.staging import StagedRows, StagingFolder
 from streaming.tables.load_progress import LoadProgress
 

@@ -13,7 +13,7 @@ until its log is read to the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.log.log_rows import unpack
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.engine import ApplyRules, Outcome, TopicOutcome
-from streaming.engine.known_topics import KnownTopics
+from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, TopicOutcome
 from streaming.engine.spark.planned_rows import (
     COUNTED,
     COUNTS,
@@ -32,8 +31,7 @@ from streaming.engine.spark.planned_rows import (
 )
 from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
 from streaming.engine.spark.reloads import ReadyFrame, Reloads
-from streaming.engine.spark.sessions import configure
-from streaming.engine.spark.spark_tables import SparkTables
+from streaming.engine.spark.spark_tables import SparkTables, configure
 from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.engine.spark.staging import StagedRows, StagingFolder
 from streaming.engine.spark.stored_state import stored_state
@@ -61,14 +59,11 @@ class SparkEngine:
     """Plans micro-batches in Spark's Python workers, and writes them with Delta Lake on Spark.
 
     `schema` is the schema of the tables in a catalog, as in a statement of SQL, if they have one.
-    `fault` is called with the name of each table right after its write, from the thread that wrote
-    it; tests crash there.
     """
 
     writer: Writer
     rules: ApplyRules
     session: SparkSession
-    fault: Callable[[str], None] = lambda _table: None
     schema: str | None = None
     _topics: KnownTopics = field(init=False)
     _staging: StagingFolder = field(init=False)
@@ -84,7 +79,7 @@ class SparkEngine:
         for session in self._sessions.values():
             configure(session)
         self._reloads = Reloads(self._staging)
-        self._others = TopicTables(self.writer, self.rules, self._topics, self.fault)
+        self._others = TopicTables(self.writer, self.rules, self._topics)
 
     def rows_of(self, batch: DataFrame) -> DataFrame:
         """The micro-batch itself (`PACKED_ROW_SCHEMA`)."""
@@ -225,7 +220,7 @@ class SparkEngine:
                     version = writes.replace_pending(pending, rows)
             elif ready.replaced or any(row[table.name] for row in counts):
                 version = writes.write(table, rows)
-            self.fault(table.name)
+            self.writer.on_table(table.name)
             return version
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE, "table-write") as pool:

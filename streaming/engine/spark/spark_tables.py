@@ -1,16 +1,52 @@
-"""The tables as Spark opens them: by their names in a catalog, or by their addresses."""
+"""The tables as Spark opens them, by names in a catalog or by addresses, and its sessions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.engine.spark.locations import spark_location
+from streaming.tables.locations import local_path
 from streaming.tables.schemas import Table
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+
+
+_SETTINGS = {
+    # delta-rs and DuckDB read Spark's older type without its time zone, and not all years of it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Hostile input may have commit timestamps before 1900; they are stored unchanged.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.session.timeZone": "UTC",
+    # Databricks refuses plain reads of files in the folder of a Delta table, such as staged rows.
+    "spark.databricks.delta.formatCheck.enabled": "false",
+    # The files of old versions are kept by maintenance, as long as a snapshot names them.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+    # The rows of a MERGE are in files, which do not change.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    # Only Spark reads the files with checksums of versions, and maintenance does not delete them.
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+}
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def configure(session: SparkSession) -> None:
+    """Configure a session that reads or writes the tables."""
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    context = session.sparkContext
+    if not context.getConf().contains(_SHUFFLE_PARTITIONS):
+        # Spark's default of 200 tasks is for far more rows.
+        session.conf.set(_SHUFFLE_PARTITIONS, str(context.defaultParallelism))
+
+
+def spark_location(tables: str) -> str:
+    """The address of a tables folder for Spark, which would look for a path on its own store."""
+    path = local_path(tables)
+    # Not `as_uri`: Hadoop takes an address literally, without percent-encoding.
+    return tables.rstrip("/") if path is None else f"file://{path}"
 
 
 @dataclass(frozen=True, slots=True)

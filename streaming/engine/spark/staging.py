@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from py4j.protocol import Py4JError
 
-from streaming.engine.spark.locations import spark_location
+from streaming.engine.spark.spark_tables import spark_location
 from streaming.tables.delta import reading
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import NUMBER_BITS

@@ -188,7 +188,7 @@ class _Run:
             rules=rules,
             pending=PENDING_OFFSET_ROW.empty_table(),
             _committed=COMMITTED_SCHEMA.empty_table(),
-            _groups={},
+            groups={},
         )
         self._apply = MicroBatchApply(
             DriverEngine(self._writer, rules, _state=state),

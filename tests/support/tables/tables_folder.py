@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -82,15 +83,15 @@ def start_apply(
         if table == fault:
             happens()
 
-    writer = open_for_writing(tables, "test")
+    writer = replace(open_for_writing(tables, "test"), on_table=after)
     progress = LoadProgress.read(TableReader(tables))
     rules = ApplyRules(
         semantics=progress.semantics, release=progress.release, history_mode=history, **options
     )
-    engine: Engine[pa.Table] = DriverEngine(writer, rules, after)
+    engine: Engine[pa.Table] = DriverEngine(writer, rules)
     if spark is not None:
-        engine = _OfArrow(writer, rules, spark, after, schema)
-    return MicroBatchApply(engine, progress, on_progress=on_progress, fault=after)
+        engine = _OfArrow(writer, rules, spark, schema)
+    return MicroBatchApply(engine, progress, on_progress=on_progress)
 
 
 class _OfArrow(SparkEngine):

@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
+from coordinator_state.apply.columns import is_below
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.reloading import ReadyRows, Reloading
-from streaming.engine.read_ranges import is_below
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import Progress
 from tests.support.logs.log_rows import commit, places, progress_row, table_of
