@@ -125,7 +125,7 @@ def set_properties(epoch: WriterEpoch, table: Table, wanted: Mapping[str, str]) 
             commit_properties=epoch.maintenance(opened),
         )
 
-    return committed(epoch.tables, table, action)
+    return committed(epoch.tables, table, action).version()
 
 
 def keep_snapshots(epoch: WriterEpoch, retention: timedelta) -> None:

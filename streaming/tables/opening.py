@@ -36,17 +36,20 @@ def open_for_writing(tables: str, holder: str) -> Writer:
     """
     format_version = TableReader(tables, any_format=True).format_version
     require_migratable(tables, format_version)
-    epoch = WriterEpoch.take(tables, holder, at_least=_newest_epoch(tables))
+    opened = _opened(tables)
+    newest_epoch = max(map(epoch_of, opened.values()), default=0)
+    epoch = WriterEpoch.take(tables, holder, at_least=newest_epoch)
     # Earlier releases of this format version lack `external_offsets`; no reader needs it.
     if format_version != FORMAT_VERSION or not _has(tables, EXTERNAL_OFFSETS):
         create_missing(tables)
-    epoch.fence([table for table in ALL_TABLES if table is not LOAD_PROGRESS], holder)
+    others = [table for table in ALL_TABLES if table is not LOAD_PROGRESS]
+    fenced = epoch.fence(others, holder, opened)
     writer = Writer.of(epoch)
-    if format_version == FORMAT_VERSION:
-        recover(writer)
-    else:
-        roll_back(writer)
+    is_other = roll_back(writer, fenced)
+    if format_version != FORMAT_VERSION:
         migrate(writer, format_version)
+    elif is_other:
+        _pin_newest(writer)
     return writer
 
 
@@ -59,9 +62,13 @@ def recover(writer: Writer) -> None:
     """
     writer.epoch.require_current()
     if roll_back(writer):
-        # A table without a write since its migration is restored to a version before it.
-        add_columns(writer.epoch)
-        pin(writer)
+        _pin_newest(writer)
+
+
+def _pin_newest(writer: Writer) -> None:
+    # A table without a write since its migration is restored to a version before it.
+    add_columns(writer.epoch)
+    pin(writer)
 
 
 def _has(tables: str, table: Table) -> bool:
@@ -69,9 +76,12 @@ def _has(tables: str, table: Table) -> bool:
         return DeltaTable.is_deltatable(table.path(tables))
 
 
-def _newest_epoch(tables: str) -> int:
-    """The newest epoch in any table: a power loss may have removed it from `load_progress`."""
+def _opened(tables: str) -> dict[Table, DeltaTable]:
+    """The tables of a local folder: a power loss may have removed an epoch from `load_progress`."""
     if local_path(tables) is None:
-        return 0
-    paths = [table.path(tables) for table in ALL_TABLES]
-    return max(epoch_of(DeltaTable(path)) for path in paths if DeltaTable.is_deltatable(path))
+        return {}
+    return {
+        table: DeltaTable(table.path(tables))
+        for table in ALL_TABLES
+        if DeltaTable.is_deltatable(table.path(tables))
+    }

@@ -5,22 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from deltalake import DeltaTable
+
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, TABLES
+from streaming.tables.schemas import LOAD_PROGRESS, TABLES, Table
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import last_row_write, with_same_rows
 
 logger = logging.getLogger(__name__)
 
 
-def roll_back(writer: Writer) -> bool:
+def roll_back(writer: Writer, opened: Mapping[Table, DeltaTable] | None = None) -> bool:
     """Restore every table that was written after the newest snapshot.
 
     A micro-batch writes table by table, `load_progress` last. If its process stops in between, or
     is fenced, the first tables are one micro-batch ahead of the others. The rollback may also undo
     compaction and deletion of old days; maintenance repeats them.
+
+    Args:
+        writer: the writer of the folder.
+        opened: tables that are open already, with their newest rows.
 
     Returns:
         Whether the newest version of a table has other files than the version that `load_progress`
@@ -32,28 +38,36 @@ def roll_back(writer: Writer) -> bool:
         TablesUnavailable: a table cannot be read or written.
     """
     pinned = TableReader(writer.tables, any_format=True).table_versions
-    restored = []
+    restored, compacted = [], []
     for table in TABLES:
         # A table that no snapshot names is still at version 0, without rows.
         version = pinned.get(table.name, 0)
-        newest = delta.current_version(writer.tables, table)
-        if table is LOAD_PROGRESS or newest == version:
+        if table is LOAD_PROGRESS:
             continue
-        last = next(with_same_rows(writer.tables, table, version, newest), version)
-        if last != newest:
-            writer.restore(table, last)
+        newest = (opened or {}).get(table) or delta.open_table(writer.tables, table)
+        if newest.version() == version:
+            continue
+        snapshot = delta.open_table(writer.tables, table, version)
+        if last_row_write(newest) != last_row_write(snapshot):
+            with_rows = with_same_rows(writer.tables, table, version, newest.version())
+            writer.restore(table, next(with_rows, version))
             restored.append(table.name)
+        elif _has_other_files(newest, snapshot):
+            compacted.append(table.name)
     if restored:
         logger.info(
             "rolled back an unfinished micro-batch in %(tables)s", {"tables": ", ".join(restored)}
         )
-    compacted = compacted_versions(writer.tables, pinned)
     if compacted:
         logger.info(
             "%(tables)s: files were compacted after the newest snapshot, which has the same rows",
             {"tables": ", ".join(compacted)},
         )
     return bool(restored or compacted)
+
+
+def _has_other_files(newest: DeltaTable, snapshot: DeltaTable) -> bool:
+    return set(newest.file_uris()) != set(snapshot.file_uris())
 
 
 def compacted_versions(tables: str, pinned: Mapping[str, int]) -> dict[str, int]:
@@ -71,12 +85,14 @@ def compacted_versions(tables: str, pinned: Mapping[str, int]) -> dict[str, int]
     """
     versions = {}
     for table in TABLES:
+        if table is LOAD_PROGRESS:
+            continue
         newest, version = delta.open_table(tables, table), pinned.get(table.name, 0)
-        if table is LOAD_PROGRESS or newest.version() == version:
+        if newest.version() == version:
             continue
         snapshot = delta.open_table(tables, table, version)
         has_same_rows = last_row_write(newest) == last_row_write(snapshot)
-        if has_same_rows and set(newest.file_uris()) != set(snapshot.file_uris()):
+        if has_same_rows and _has_other_files(newest, snapshot):
             versions[table.name] = newest.version()
     return versions
 

@@ -230,7 +230,7 @@ class Writer:
             # A deletion of no row commits nothing.
             self.epoch.note_commit(table, self.epoch.last_write(opened))
 
-        return committed(self.tables, table, write_once)
+        return committed(self.tables, table, write_once).version()
 
     def _rows(self, opened: DeltaTable, table: Table, columns: list[str] | None = None) -> pa.Table:
         return delta.rows_of(opened, self.tables, table, columns)

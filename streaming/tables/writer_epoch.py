@@ -22,7 +22,7 @@ import os
 import socket
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Final, NoReturn
@@ -111,21 +111,34 @@ class WriterEpoch:
         """
         return cls(tables, epoch_of(delta.open_table(tables, LOAD_PROGRESS)))
 
-    def fence(self, others: Sequence[Table], holder: str) -> None:
-        """Fence the other tables.
+    def fence(
+        self, others: Sequence[Table], holder: str, opened: Mapping[Table, DeltaTable] | None = None
+    ) -> dict[Table, DeltaTable]:
+        """Fence the other tables; return them, opened at the versions that the fences follow.
+
+        No writer has changed rows between such a version and its fence: the fence would have
+        conflicted.
+
+        Args:
+            others: the tables.
+            holder: the command that fences them.
+            opened: tables that are open already, at any version.
 
         Raises:
             WriterFenced: a newer writer has fenced one of them.
             TablesUnavailable: a table is missing or cannot be written.
         """
+        fenced = {}
         for table in others:
 
             def write(opened: DeltaTable, table: Table = table) -> None:
                 if self.last_write(opened) < self.number << NUMBER_BITS:
                     _write_fence(opened, table, self.number, holder)
 
-            committed(self.tables, table, write)
+            known = None if opened is None else opened.get(table)
+            fenced[table] = committed(self.tables, table, write, known)
             self.note_commit(table, self.number << NUMBER_BITS)
+        return fenced
 
     def last_write(self, opened: DeltaTable) -> int:
         """The `WRITER` version of an opened table; 0 if it has none.
@@ -196,11 +209,17 @@ class WriterEpoch:
         return CommitProperties(app_transactions=[Transaction(MAINTENANCE, self.number)])
 
 
-def committed(tables: str, table: Table, action: Callable[[DeltaTable], object]) -> int:
-    """Open a table and commit an action; return the new version.
+def committed(
+    tables: str,
+    table: Table,
+    action: Callable[[DeltaTable], object],
+    opened: DeltaTable | None = None,
+) -> DeltaTable:
+    """Commit an action to a table; return the table as the action left it.
 
-    A commit that conflicts with another commit is retried on the newer version of the table.
-    Conflicts are normal: maintenance compacts files and deletes old days while the query writes.
+    `opened` is the table if it is open already; otherwise it is opened. A commit that conflicts
+    with another commit is retried on the newest version of the table. Conflicts are normal:
+    maintenance compacts files and deletes old days while the query writes.
 
     Raises:
         TablesUnavailable: the table cannot be written.
@@ -214,9 +233,10 @@ def committed(tables: str, table: Table, action: Callable[[DeltaTable], object])
             reraise=True,
         ):
             with attempt:
-                opened = DeltaTable(path)
-                action(opened)
-    return opened.version()
+                is_known = opened is not None and attempt.retry_state.attempt_number == 1
+                current = opened if opened is not None and is_known else DeltaTable(path)
+                action(current)
+    return current
 
 
 def epoch_of(opened: DeltaTable) -> int:

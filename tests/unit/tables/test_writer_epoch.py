@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,30 @@ def test_an_older_run_ends_at_its_next_commit(
         apply_next(older)
     assert older.writer.epoch.is_fenced.is_set()
     apply_next(newer[0])
+    assert_undisturbed(tables)
+
+
+@pytest.mark.parametrize("fault", ["", OFFSET_COMMITS.name])
+def test_a_micro_batch_while_a_newer_run_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """The newer run has opened the tables, and fences them after the older one wrote to them."""
+    tables = copy_of_load(tmp_path, 1)
+    older = start_apply(tables, fault=fault)
+    take = WriterEpoch.take
+
+    def take_later(*arguments: Any, **options: Any) -> WriterEpoch:
+        monkeypatch.undo()
+        with pytest.raises(Crash) if fault else nullcontext():
+            apply_next(older)
+        return take(*arguments, **options)
+
+    monkeypatch.setattr(WriterEpoch, "take", take_later)
+    newer = start_apply(tables)
+    if fault:
+        apply_next(newer)
+    with pytest.raises(WriterFenced):
+        apply_next(older)
     assert_undisturbed(tables)
 
 
