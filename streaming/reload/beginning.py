@@ -6,6 +6,10 @@ to which its history is still right, in state `loading`.
 
 After a crash before that last write, the next start rolls the other tables back and finds the
 reason again. After a later crash, the reload restarts from the log start.
+
+Of another internal topic, the rows of the log partitions are deleted at once, and come back as the
+log is read; meanwhile `topic_progress` says `loading`. The reload appends only events that the
+table lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.kafka.leaders import LogDescription, of_topic
 from streaming.reload.doubts import Doubt, read_up_to
 from streaming.tables import delta
-from streaming.tables.creation import properties_of, set_properties
+from streaming.tables.creation import set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     GROUP_EVENTS,
@@ -35,8 +39,11 @@ from streaming.tables.schemas import (
     PROPERTY_TOPIC_ID,
     QUARANTINE,
     STATE_LOADING,
+    STATE_TABLES,
+    TOPIC_TABLES,
+    TRANSACTION_EVENTS,
 )
-from streaming.tables.topic_progress import TopicProgress
+from streaming.tables.topic_progress import Progress, TopicProgress
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -60,7 +67,7 @@ def begin_reload(
         WriterFenced: a newer writer has taken over.
         TablesUnavailable: a table cannot be written.
     """
-    log_reasons(progress.topic, doubts)
+    _log_reasons(progress.topic, doubts)
     lost = {
         p: doubt.kept_below
         for p, doubt in doubts.items()
@@ -76,19 +83,61 @@ def begin_reload(
         row.epoch_entries = read_up_to(row).below(doubt.kept_below).entries_json
         row.state, row.next_offset = STATE_LOADING, doubt.kept_below
         row.reload_reason, row.reloaded_at = doubt.reason, None
-    quarantine_lost(writer, progress, versions, doubts)
+    _quarantine_lost(writer, progress, versions, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
     progress.topic_id = topic.topic_id
     progress.write(writer)
-    known = properties_of(writer.tables, LOAD_PROGRESS)
-    wanted = {
+    properties = {
         PROPERTY_TOPIC_ID: topic.topic_id,
         PROPERTY_SEMANTICS: progress.semantics.value,
         PROPERTY_KAFKA_RELEASE: str(progress.release),
     }
-    if changed := dict(wanted.items() - known.items()):
-        # Last, because the old properties are the reason that a restart must find again.
-        set_properties(writer.epoch, LOAD_PROGRESS, changed)
+    # Last, because the old properties are the reason that a restart must find again.
+    set_properties(writer.epoch, LOAD_PROGRESS, properties)
+
+
+def begin_topic_reload(
+    writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
+) -> None:
+    """Record in the tables that the reload of log partitions of a topic begins.
+
+    Args:
+        writer: the writer of the tables, which have no unfinished micro-batch.
+        progress: the progress of the tables; that of the topic is moved back.
+        doubts: the log partitions to reload, with the reasons.
+        topic: the current description of the topic.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be written.
+    """
+    own, versions = progress.others[topic.topic], progress.table_versions
+    _log_reasons(topic.topic, doubts)
+    lost = {
+        p: doubt.kept_below
+        for p, doubt in doubts.items()
+        if doubt.kept_below < own.rows[p].next_offset
+    }
+    if lost and TRANSACTION_EVENTS in TOPIC_TABLES[topic.topic]:
+        versions[TRANSACTION_EVENTS.name] = writer.mark_lost(TRANSACTION_EVENTS, lost)
+    if doubts:
+        from_start = dict.fromkeys(doubts, 0)
+        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, from_start, topic.topic)
+        table = STATE_TABLES[topic.topic]
+        versions[table.name] = writer.merge(
+            table, table.schema.empty_table(), guard="record_offset", replaced=doubts.keys()
+        )
+    _quarantine_lost(writer, own, versions, doubts)
+    for log_partition, doubt in doubts.items():
+        if log_partition in topic.leaders:
+            own.rows[log_partition] = Progress(
+                next_offset=doubt.kept_below,
+                current_at=own.rows[log_partition].current_at,
+                reload_reason=doubt.reason,
+            )
+        else:
+            del own.rows[log_partition]
+    own.topic_id = topic.topic_id
 
 
 def _drop(writer: Writer, progress: LoadProgress, log_partitions: Collection[int]) -> None:
@@ -103,7 +152,7 @@ def _drop(writer: Writer, progress: LoadProgress, log_partitions: Collection[int
         del progress.rows[log_partition]
 
 
-def log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:
+def _log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:
     """Log one line for each reason."""
     by_reason: dict[str, list[int]] = defaultdict(list)
     for log_partition, doubt in doubts.items():
@@ -116,7 +165,7 @@ def log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:
         )
 
 
-def quarantine_lost(
+def _quarantine_lost(
     writer: Writer,
     of_topic: TopicProgress,
     versions: dict[str, int],

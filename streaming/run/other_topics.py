@@ -19,8 +19,8 @@ from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import LogDescription
+from streaming.reload.beginning import begin_topic_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
-from streaming.reload.topic_reload import begin_topic_reload
 from streaming.run.cluster_settings import delete_retention_ms
 from streaming.run.leaderless import set_leaderless
 from streaming.run.settings import ALL_TOPICS, RunSettings

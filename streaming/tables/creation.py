@@ -111,7 +111,7 @@ def properties_of(tables: str, table: Table) -> dict[str, str]:
 
 
 def set_properties(epoch: WriterEpoch, table: Table, wanted: Mapping[str, str]) -> int:
-    """Set table properties; return the new version of the table.
+    """Set the table properties that have another value; return the version of the table.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -119,11 +119,12 @@ def set_properties(epoch: WriterEpoch, table: Table, wanted: Mapping[str, str]) 
     """
 
     def action(opened: DeltaTable) -> None:
-        opened.alter.set_table_properties(
-            dict(wanted),
-            raise_if_not_exists=False,
-            commit_properties=epoch.maintenance(opened),
-        )
+        known = opened.metadata().configuration
+        changed = {name: value for name, value in wanted.items() if known.get(name) != value}
+        if changed:
+            opened.alter.set_table_properties(
+                changed, raise_if_not_exists=False, commit_properties=epoch.maintenance(opened)
+            )
 
     return committed(epoch.tables, table, action).version()
 
@@ -134,8 +135,5 @@ def keep_snapshots(epoch: WriterEpoch, retention: timedelta) -> None:
     Raises:
         ConfigurationError: there are no tables, or they cannot be written.
     """
-    wanted = retention_properties(retention)
     for table in ALL_TABLES:
-        properties = properties_of(epoch.tables, table)
-        if any(properties.get(name) != value for name, value in wanted.items()):
-            set_properties(epoch, table, wanted)
+        set_properties(epoch, table, retention_properties(retention))

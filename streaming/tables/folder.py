@@ -167,19 +167,17 @@ def keep_up_to_date(
     """
     keep_snapshots(epoch, snapshot_retention)
     reader = TableReader(epoch.tables)
-    if has_external and not reader.has_external:
-        set_properties(epoch, LOAD_PROGRESS, {PROPERTY_EXTERNAL: "true"})
+    if history == HISTORY_OFF != reader.history_mode:
+        # Without the history after them, bases would give wrong tables later.
+        delete_bases(epoch, kept_since=None)
+    wanted = {
+        PROPERTY_LOG_PARTITIONS: str(log_partitions),
+        PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
+        PROPERTY_HISTORY: history,
+        PROPERTY_HISTORY_RESOLUTION: history_resolution,
+    }
+    if has_external:
+        wanted[PROPERTY_EXTERNAL] = "true"
     if status_rules != reader.status_rules:
-        limits = status_rules_text(status_rules)
-        set_properties(epoch, LOAD_PROGRESS, {PROPERTY_STATUS_RULES: limits})
-    for name, current, wanted in (
-        (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
-        (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
-        (PROPERTY_HISTORY, reader.history_mode, history),
-        (PROPERTY_HISTORY_RESOLUTION, reader.history_resolution, history_resolution),
-    ):
-        if current != wanted:
-            if wanted == HISTORY_OFF:
-                # Without the history after them, bases would give wrong tables later.
-                delete_bases(epoch, kept_since=None)
-            set_properties(epoch, LOAD_PROGRESS, {name: str(wanted)})
+        wanted[PROPERTY_STATUS_RULES] = status_rules_text(status_rules)
+    set_properties(epoch, LOAD_PROGRESS, wanted)

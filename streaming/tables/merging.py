@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,25 +14,29 @@ from coordinator_state.apply.columns import columns_of, nullable
 from streaming.tables.schemas import Table
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A MERGE of source rows into a table; the attributes are the arguments of `Writer.merge`."""
+
+    table: Table
+    source: pa.Table
+    guard: str | None
+    deletes: str | None
+    replaced: Collection[int]
+
+
 def merge_rows(
-    opened: DeltaTable,
-    table: Table,
-    source: pa.Table,
-    guard: str | None,
-    deletes: str | None,
-    replaced: Collection[int],
-    keys: pa.Table | None,
-    *,
-    properties: CommitProperties,
+    opened: DeltaTable, merge: Merge, keys: pa.Table | None, properties: CommitProperties
 ) -> None:
     """MERGE rows into a table; delta-rs writes each changed row to the change data feed.
 
     `keys` are the keys of the table's rows; only a MERGE with deletions needs them.
     """
+    table, guard, deletes = merge.table, merge.guard, merge.deletes
     # A source row that deletes has only its key; its other columns are null.
-    rows = columns_of(source, nullable(table.schema))
+    rows = columns_of(merge.source, nullable(table.schema))
     for name in {guard, deletes} - {None, *rows.column_names}:
-        rows = rows.append_column(name, source[name])
+        rows = rows.append_column(name, merge.source[name])
     if deletes is not None and keys is not None:
         # delta-rs 1.6 treats an unmatched row that is not inserted as all-null, so a deletion
         # without a row to delete is left out.
@@ -43,7 +48,7 @@ def merge_rows(
         rows = rows.filter(pc.or_(pc.invert(is_deleted), is_matched))
     values = {name: f"s.{name}" for name in table.schema.names}
     deletes_row = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
-    is_replaced = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"
+    is_replaced = f"t.log_partition IN ({', '.join(map(str, merge.replaced)) or 'NULL'})"
     is_newer = "true" if guard is None else f"(s.{guard} >= t.record_offset OR {is_replaced})"
     merging = opened.merge(
         rows,
@@ -55,6 +60,6 @@ def merge_rows(
     )
     merging = merging.when_matched_delete(f"{deletes_row} AND {is_newer}")
     merging = merging.when_matched_update(values, f"NOT {deletes_row} AND {is_newer}")
-    if replaced:
+    if merge.replaced:
         merging = merging.when_not_matched_by_source_delete(is_replaced)
     merging.when_not_matched_insert(values, f"NOT {deletes_row}").execute()

@@ -14,7 +14,7 @@ If most files are touched, a large table is replaced as a whole, too. docs/speed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -28,6 +28,7 @@ from coordinator_state.apply.columns import columns_of, nullable
 from coordinator_state.apply.merge import merged
 from streaming.tables import delta
 from streaming.tables.deletion_vectors import batches_of, kept_rows
+from streaming.tables.merging import Merge
 from streaming.tables.schemas import Table
 
 SMALL_BYTES: Final = 4 * 1024 * 1024
@@ -62,27 +63,20 @@ class Replacement:
     """The size at which the next file begins; None for the default of delta-rs."""
 
 
-def replacement(
-    opened: DeltaTable,
-    tables: str,
-    table: Table,
-    source: pa.Table,
-    guard: str | None,
-    deletes: str | None,
-    replaced: Collection[int],
-) -> Replacement:
-    """The result of a MERGE of `source` into a table, and the rows that it replaces."""
-    files = _Files.of(opened, table)
+def replacement(opened: DeltaTable, tables: str, merge: Merge) -> Replacement:
+    """The result of a MERGE into a table, and the rows that it replaces."""
+    table, source = merge.table, merge.source
+    files = _Files.of(opened, tables, table)
     is_large = files.size_bytes >= SMALL_BYTES and "group_id" in table.key
-    part = _part(opened, tables, table, source, files) if is_large and not replaced else None
+    part = _part(files, source) if is_large and not merge.replaced else None
     where = None if part is None else part.where
     target = delta.rows_of(opened, tables, table, where=where, paths=list(files.sizes))
-    if replaced:
-        is_replaced = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
+    if merge.replaced:
+        is_replaced = pc.is_in(target["log_partition"], pa.array(merge.replaced, pa.int32()))
         target = target.filter(pc.invert(is_replaced))
     if is_large:
         source, target = _by_group(source), _by_group(target)
-    rows = merged(target, source, key=table.key, guard=guard, deletes=deletes)
+    rows = merged(target, source, key=table.key, guard=merge.guard, deletes=merge.deletes)
     if is_large:
         # A large table needs much memory, and the next line copies it.
         del target
@@ -117,22 +111,28 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The files of a table: their sizes in bytes by path, and the number of rows.
+    """The files of an opened table: their sizes in bytes by path, and the number of rows.
 
     The files with the latest rows come last.
     """
 
+    opened: DeltaTable
+    tables: str
+    table: Table
     sizes: dict[str, int]
     rows: int
 
     @classmethod
-    def of(cls, opened: DeltaTable, table: Table) -> _Files:
+    def of(cls, opened: DeltaTable, tables: str, table: Table) -> _Files:
         files = pa.table(opened.get_add_actions(flatten=True)).to_pylist()
 
         def latest(file: dict[str, Any]) -> tuple[datetime, datetime]:
             return file.get(f"max.{table.time}") or _EARLIEST, file["modification_time"]
 
         return cls(
+            opened,
+            tables,
+            table,
             sizes={file["path"]: file["size_bytes"] for file in sorted(files, key=latest)},
             rows=sum(file["num_records"] or 0 for file in files),
         )
@@ -141,15 +141,30 @@ class _Files:
     def size_bytes(self) -> int:
         return sum(self.sizes.values())
 
+    def rows_by_file(self, columns: list[str], groups: pa.Array) -> Iterator[tuple[str, pa.Table]]:
+        """The rows of some groups, file by file, beginning with the latest rows."""
+        table = self.table
+        schema = pa.schema([table.schema.field(name) for name in columns])
+        with delta.reading(table.path(self.tables)):
+            paths = list(reversed(self.sizes))
+            dataset = delta.files_of(self.opened, self.tables, table, paths=paths)
+            kept = kept_rows(self.opened)
+            is_in = pc.field("group_id").isin(groups)
+            for file in dataset.get_fragments():
+                if kept:
+                    batches = batches_of(file, table.schema, columns, kept)
+                    rows = pa.Table.from_batches(batches, schema).filter(is_in)
+                else:
+                    rows = file.to_table(schema=table.schema, columns=columns, filter=is_in)
+                yield file.path, rows
 
-def _part(
-    opened: DeltaTable, tables: str, table: Table, source: pa.Table, files: _Files
-) -> _Part | None:
+
+def _part(files: _Files, source: pa.Table) -> _Part | None:
     """The rows of the groups of `source`, from the earliest row that `source` changes or has.
 
     It is None if the whole table is to be replaced.
     """
-    groups = pc.unique(source["group_id"])
+    table, groups = files.table, pc.unique(source["group_id"])
     if (
         not 1 < len(files.sizes) <= MOST_FILES
         or not 0 < len(groups) <= _MOST_GROUPS
@@ -158,7 +173,7 @@ def _part(
     ):
         return None
     try:
-        earliest = _earliest(opened, tables, table, source, groups, files)
+        earliest = _earliest(files, source, groups)
     except (pa.ArrowNotImplementedError, _TooManyTouched):
         # pyarrow cannot filter strings that are views, which a MERGE of delta-rs wrote. Then the
         # whole table is replaced, which is slower and as right.
@@ -176,14 +191,7 @@ class _TooManyTouched(Exception):
     """The files that a MERGE touches have too large a share of the bytes."""
 
 
-def _earliest(
-    opened: DeltaTable,
-    tables: str,
-    table: Table,
-    source: pa.Table,
-    groups: pa.Array,
-    files: _Files,
-) -> pa.Scalar | None:
+def _earliest(files: _Files, source: pa.Table, groups: pa.Array) -> pa.Scalar | None:
     """The earliest time of the rows of `source`, and of the table's rows that have their keys.
 
     It is None if the table has no column with the time, or if the time is before 1970.
@@ -191,12 +199,12 @@ def _earliest(
     Raises:
         _TooManyTouched: the whole table is to be replaced.
     """
-    key = list(table.key)
+    table, key = files.table, list(files.table.key)
     times = [] if table.time is None else [table.time]
     written = columns_of(source, nullable(pa.schema([table.schema.field(n) for n in times])))
     earliest = _min(written, times, None)
     wanted, touched_bytes = source.select(key), 0
-    for path, rows in _rows_by_file(opened, tables, table, [*key, *times], groups, files):
+    for path, rows in files.rows_by_file([*key, *times], groups):
         if rows.num_rows:
             touched_bytes += files.sizes[path]
             earliest = _min(rows.join(wanted, key, join_type="left semi"), times, earliest)
@@ -226,28 +234,6 @@ def _min(rows: pa.Table, times: list[str], earliest: pa.Scalar | None) -> pa.Sca
 def _us(time: pa.Scalar) -> int:
     us: int = time.cast(pa.int64()).as_py()
     return us
-
-
-def _rows_by_file(
-    opened: DeltaTable,
-    tables: str,
-    table: Table,
-    columns: list[str],
-    groups: pa.Array,
-    files: _Files,
-) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of some groups, file by file, beginning with the latest rows."""
-    schema = pa.schema([table.schema.field(name) for name in columns])
-    with delta.reading(table.path(tables)):
-        dataset = delta.files_of(opened, tables, table, paths=list(reversed(files.sizes)))
-        kept = kept_rows(opened)
-        is_in = pc.field("group_id").isin(groups)
-        for file in dataset.get_fragments():
-            if kept:
-                batches = batches_of(file, table.schema, columns, kept)
-                yield file.path, pa.Table.from_batches(batches, schema).filter(is_in)
-            else:
-                yield file.path, file.to_table(schema=table.schema, columns=columns, filter=is_in)
 
 
 def _by_group(rows: pa.Table) -> pa.Table:

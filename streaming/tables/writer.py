@@ -22,8 +22,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from coordinator_state.apply.columns import columns_of
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.tables import deletion_vectors, delta
-from streaming.tables.creation import properties_of, set_properties
-from streaming.tables.merging import merge_rows
+from streaming.tables.creation import set_properties
+from streaming.tables.merging import Merge, merge_rows
 from streaming.tables.replacing import replacement
 from streaming.tables.schemas import LOST, LOST_REASON_PREFIX, Table
 from streaming.tables.writer_epoch import NUMBER_BITS, WRITER, WriterEpoch, committed
@@ -96,16 +96,16 @@ class Writer:
             deletes: the Boolean column that says whether a row only deletes; null means False.
             replaced: log partitions whose rows in the table are all replaced by those of `source`.
         """
+        merge = Merge(table, source, guard, deletes, replaced)
 
         def action(opened: DeltaTable, properties: CommitProperties) -> None:
             if delta.has_change_data_feed(opened):
+                key = list(table.key)
                 # Only deletions need the existing keys.
-                keys = None if deletes is None else self._rows(opened, table, list(table.key))
-                merge_rows(
-                    opened, table, source, guard, deletes, replaced, keys, properties=properties
-                )
+                keys = None if deletes is None else delta.rows_of(opened, self.tables, table, key)
+                merge_rows(opened, merge, keys, properties)
                 return
-            new = replacement(opened, self.tables, table, source, guard, deletes, replaced)
+            new = replacement(opened, self.tables, merge)
             write_deltalake(
                 opened,
                 new.rows,
@@ -173,11 +173,9 @@ class Writer:
             kept.update(opened.metadata().configuration)
             opened.restore(version, commit_properties=properties)
 
-        version = self._commit(table, action)
-        current = properties_of(self.tables, table)
+        self._commit(table, action)
         kept.pop(deletion_vectors.PROPERTY, None)
-        changed = {name: value for name, value in kept.items() if current.get(name) != value}
-        return set_properties(self.epoch, table, changed) if changed else version
+        return set_properties(self.epoch, table, kept)
 
     def delete_from(
         self, table: Table, from_offsets: Mapping[int, int], log_topic: str = OFFSETS_TOPIC
@@ -231,9 +229,6 @@ class Writer:
             self.epoch.note_commit(table, self.epoch.last_write(opened))
 
         return committed(self.tables, table, write_once).version()
-
-    def _rows(self, opened: DeltaTable, table: Table, columns: list[str] | None = None) -> pa.Table:
-        return delta.rows_of(opened, self.tables, table, columns)
 
 
 def _from_offsets(table: Table, from_offsets: Mapping[int, int]) -> str:

@@ -19,9 +19,8 @@ from coordinator_state.records.internal_topics import (
     TRANSACTION_STATE_TOPIC,
 )
 from streaming.kafka.leaders import LogDescription
-from streaming.reload.beginning import begin_reload
+from streaming.reload.beginning import begin_reload, begin_topic_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
-from streaming.reload.topic_reload import begin_topic_reload
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOST_REASON_PREFIX
 from tests.support.logs.log_rows import commit, progress_row, table_of
