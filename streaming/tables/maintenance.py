@@ -291,20 +291,23 @@ def _maintain_table(
     Days before `kept_since` are deleted; if it is None, none are.
     """
     path = table.path(epoch.tables)
+    opened = DeltaTable(path)
     done: dict[str, int] = {}
     errors: list[str] = []
 
     def step(name: str, action: Callable[[], int | None]) -> None:
         try:
+            # The query writes meanwhile.
+            opened.update_incremental()
             done[name] = action() or 0
         except (DeltaError, OSError) as error:
             errors.append(f"maintenance of {path} failed: {delta.error_text(error)}")
 
     if kept_since is not None and _DAY in table.partition_by:
-        step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
-    if _is_compacted(table, DeltaTable(path)):
-        step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
-    step("files_deleted", lambda: _delete_files(epoch, table, kept))
+        step("days_deleted", lambda: _delete_days(epoch, opened, kept_since))
+    if _is_compacted(table, opened):
+        step("files_compacted", lambda: _compact(epoch, opened))
+    step("files_deleted", lambda: _delete_files(epoch, opened, table, kept))
     # Cleaned at the oldest version that is kept: the entries that lead to it stay.
     step("log_cleaned", lambda: _clean_log_before(path, kept.of_table(table)))
     done.pop("log_cleaned", None)
@@ -399,7 +402,7 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
         yield _File(None if day is None else str(day), file["size_bytes"], rows)
 
 
-def _delete_files(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> int:
+def _delete_files(epoch: WriterEpoch, opened: DeltaTable, table: Table, kept: _KeptVersions) -> int:
     """Delete expired files, and files that the log does not name.
 
     A file that the log does not name may belong to a commit in progress, which only the fence
@@ -409,7 +412,6 @@ def _delete_files(epoch: WriterEpoch, table: Table, kept: _KeptVersions) -> int:
     may have jumped, so the hour is counted again.
     """
     path = table.path(epoch.tables)
-    opened = DeltaTable(path)
     kept_for = max(_retention(opened), UNREFERENCED_KEPT)
     unreferenced = set(
         opened.vacuum(
