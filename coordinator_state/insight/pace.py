@@ -22,13 +22,19 @@ USUAL: Final = 0.9
 """So much of the waits are at most the usual one. A pace that varies is no stop."""
 ENOUGH: Final = 3
 """Waits after which a pace is known: the first commits of a group are often quicker than usual."""
-REST_DAYS: Final = 2
-"""Days on which a key rested at the same time, before it is usual."""
+RESTS: Final = 2
+"""Rests after which they are usual: two of some hours, or those of two days at the same time."""
 LEAST_REST_MS: Final = 30 * 60_000
-LATE_MS: Final = 30 * 60_000
-_LATE_SHARE: Final = 10
-"""A job may be so late: a tenth of its rest, and half an hour at most."""
-_DAY_MS: Final = 86_400_000
+_LATE_MS: Final = 30 * 60_000
+_LATE_SHARE: Final = 4
+"""A key may be late by a quarter of its rest, and half an hour at most."""
+_TIME_BITS: Final = 42
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_REST_WINDOWS_MS: Final = (_HOUR_MS, 6 * _HOUR_MS, _DAY_MS, 3 * _DAY_MS)
+_SAMPLED_MS: Final = ((_HOUR_MS, 60_000), (_DAY_MS, 600_000))
+"""Of commits that were old when `run` read them, the history has only some: one in the second time
+once they were older than the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +74,8 @@ class Commits(NamedTuple):
 
 def paces(logs: LogHistories, commits: Commits, count: int) -> Paces:
     """Return the pace of each of `count` keys; `logs` has the samples of their logs."""
-    key, _, committed_offset, _ = commits
     waits = _waits(logs, commits)
-    has_moved = np.ones(key.size, np.bool_)
-    has_moved[1:] = (key[1:] != key[:-1]) | (committed_offset[1:] != committed_offset[:-1])
-    moves = _waits(logs, Commits(*(column[has_moved] for column in commits)))
+    moves = _waits(logs, moved(commits))
     return Paces(
         usual_commit_ms=usual_ms(waits.key, waits.lengths_ms, count),
         commit_waits=np.bincount(waits.key, minlength=count),
@@ -80,6 +83,14 @@ def paces(logs: LogHistories, commits: Commits, count: int) -> Paces:
         move_waits=np.bincount(moves.key, minlength=count),
         longest_move_ms=usual_ms(moves.key, moves.lengths_ms, count, share=1),
     )
+
+
+def moved(commits: Commits) -> Commits:
+    """Return the first commit of each key, and those with another offset than the one before."""
+    key, _, committed_offset, _ = commits
+    has_moved = np.ones(key.size, np.bool_)
+    has_moved[1:] = (key[1:] != key[:-1]) | (committed_offset[1:] != committed_offset[:-1])
+    return Commits(*(column[has_moved] for column in commits))
 
 
 class _Waits(NamedTuple):
@@ -95,29 +106,133 @@ class _Waits(NamedTuple):
         return lengths_ms
 
 
-def rests_until_ms(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Int64s:
-    """Return the end of the rest of each of `count` keys, `UNKNOWN` for one that should commit now.
+class Rests(NamedTuple):
+    """How long keys may go without a commit, in ms since their last one; `UNKNOWN` without rests.
 
-    A key rests if a record waited as long for its commit, at the same time, on each of the last
-    `REST_DAYS` days: a job of the night reads it, or its consumers are stopped at night. The rest
-    ends at the time of day at which these commits came. A tenth of it later, or `LATE_MS`, the key
-    is late. `logs` has the samples of their logs, and times are since the epoch.
+    The history must show rests twice. A key may be late by a quarter of them, or half an hour.
+
+    Attributes:
+        usual_ms: at any time: two rests that are as long took a quarter of the last hours or days,
+            or four took an eighth, and so on. A job runs each half hour, or a client reads its
+            partitions in turn.
+        daily_ms: at this time of day: a record waited as long for its commit on each of the last
+            days. A job of the night reads it, or the consumers are stopped at night.
+    """
+
+    usual_ms: Int64s
+    daily_ms: Int64s
+
+
+def rests(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Rests:
+    """Return the rests of each of `count` keys; `logs` has the samples of their logs.
+
+    The rests of moves are those of `moved` commits.
     """
     waits = _waits(logs, commits)
-    # A longer wait is no rest of a day, and a shorter one may be an interval of sampled history.
-    is_rest = (waits.lengths_ms >= LEAST_REST_MS) & (waits.lengths_ms < _DAY_MS)
-    waits = _Waits(*(column[is_rest] for column in waits))
-    last_commit_ms = np.zeros(count, np.int64)
-    last_commit_ms[commits.key] = commits.committed_at_ms
-    late_ms = np.minimum(waits.lengths_ms // _LATE_SHARE, LATE_MS)
-    is_as_long = waits.lengths_ms + late_ms >= now_ms - last_commit_ms[waits.key]
-    until_ms, days = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for day in range(1, REST_DAYS + 1):
-        ended_ms = waits.ended_ms + late_ms + day * _DAY_MS
-        is_then = (waits.began_ms + day * _DAY_MS <= now_ms) & (now_ms < ended_ms) & is_as_long
-        days[np.unique(waits.key[is_then])] += 1
-        np.maximum.at(until_ms, waits.key[is_then], ended_ms[is_then])
-    return np.where(days == REST_DAYS, until_ms, UNKNOWN)
+    first_ms, last_ms = np.full(count, now_ms), np.zeros(count, np.int64)
+    np.minimum.at(first_ms, commits.key, commits.committed_at_ms)
+    last_ms[commits.key] = commits.committed_at_ms
+    lengths_ms = waits.lengths_ms
+    for age_ms, interval_ms in _SAMPLED_MS:
+        is_known = (waits.began_ms >= now_ms - age_ms) | (lengths_ms >= 2 * interval_ms)
+        waits = _Waits(*(column[is_known] for column in waits))
+        lengths_ms = lengths_ms[is_known]
+    usual_ms = np.full(count, UNKNOWN)
+    for window_ms in _REST_WINDOWS_MS:
+        since_ms = np.maximum(first_ms, now_ms - window_ms)
+        is_since = waits.began_ms >= since_ms[waits.key]
+        lengths = _usual_lengths(
+            waits.key[is_since], lengths_ms[is_since], last_ms - since_ms, count
+        )
+        usual_ms = np.maximum(usual_ms, lengths)
+    usual_ms = np.where(usual_ms == UNKNOWN, UNKNOWN, usual_ms + _late_ms(usual_ms))
+    until_ms = _daily_until_ms(waits, lengths_ms, last_ms, now_ms)
+    return Rests(usual_ms, np.where(until_ms == UNKNOWN, UNKNOWN, until_ms - last_ms))
+
+
+def _late_ms(rests_ms: Int64s) -> Int64s:
+    late_ms: Int64s = np.minimum(rests_ms // _LATE_SHARE, _LATE_MS)
+    return late_ms
+
+
+def _usual_lengths(key: Int64s, lengths_ms: Int64s, known_ms: Int64s, count: int) -> Int64s:
+    """Return the greatest length of each key whose equal or longer ones are usual, or `UNKNOWN`.
+
+    There are `RESTS` of them or more, and the product of their number and their share of the time
+    that is known of the key is a half at least.
+
+    >>> lengths_ms = np.array([5, 25, 5, 25, 1, 1])
+    >>> _usual_lengths(np.array([0, 0, 0, 0, 1, 1]), lengths_ms, np.array([65, 65]), 2).tolist()
+    [25, -1]
+    """
+    order = np.lexsort((-lengths_ms, key))
+    key, lengths_ms = key[order], lengths_ms[order]
+    first = np.searchsorted(key, np.arange(count))
+    total_ms = np.append(0, np.cumsum(lengths_ms))
+    number = 1 + np.arange(key.size) - first[key]
+    total_ms = total_ms[1:] - total_ms[first[key]]
+    are_usual = (number >= RESTS) & (2 * number * total_ms >= known_ms[key])
+    usual_ms = np.full(count, UNKNOWN)
+    np.maximum.at(usual_ms, key[are_usual], lengths_ms[are_usual])
+    return usual_ms
+
+
+def _daily_until_ms(waits: _Waits, lengths_ms: Int64s, last_ms: Int64s, now_ms: int) -> Int64s:
+    """Return when each key is late for the commit that ends its rest of each day, or `UNKNOWN`."""
+    # A longer wait is no rest of a day.
+    is_rest = (lengths_ms >= LEAST_REST_MS) & (lengths_ms < _DAY_MS)
+    key, began_ms, ended_ms = (column[is_rest] for column in waits)
+    ended_ms = ended_ms + _late_ms(lengths_ms[is_rest])
+    is_as_long = ended_ms - began_ms >= now_ms - last_ms[key]
+    until_ms, days = np.full(last_ms.size, UNKNOWN), np.zeros(last_ms.size, np.int64)
+    for day_ms in range(_DAY_MS, (RESTS + 1) * _DAY_MS, _DAY_MS):
+        is_then = is_as_long & (began_ms + day_ms <= now_ms) & (now_ms < ended_ms + day_ms)
+        days[np.unique(key[is_then])] += 1
+        np.maximum.at(until_ms, key[is_then], ended_ms[is_then] + day_ms)
+    return np.where(days == RESTS, until_ms, UNKNOWN)
+
+
+def rests_in_turn_ms(
+    logs: LogHistories,
+    commits: Commits,
+    reader_of_key: Int64s,
+    reader: Int64s,
+    since_ms: Int64s,
+) -> Int64s:
+    """Return how long the keys of each reader have waited until it went on to read them.
+
+    Those waits count that have ended after a time, and were longer than the reader was without a
+    move of any key: it reads its keys in turn. `UNKNOWN` without any.
+
+    Args:
+        logs: the samples of the logs.
+        commits: the commits of all keys of the readers.
+        reader_of_key: the number of the reader of each key, by the number of the key.
+        reader: numbers of readers.
+        since_ms: a time for each of them, since the epoch.
+    """
+    commits = moved(commits)
+    order = np.lexsort((commits.committed_at_ms, reader_of_key[commits.key]))
+    readers, times_ms = reader_of_key[commits.key[order]], commits.committed_at_ms[order]
+    is_next = readers[1:] == readers[:-1]
+    count = 1 + int(reader.max(initial=0))
+    without_move_ms = np.zeros(count, np.int64)
+    np.maximum.at(without_move_ms, readers[1:][is_next], np.diff(times_ms)[is_next])
+    waits = _waits(logs, commits)
+    lengths_ms, readers = waits.lengths_ms, reader_of_key[waits.key]
+    is_in_turn = lengths_ms > 2 * without_move_ms[readers]
+    readers, lengths_ms, ended_ms = (
+        column[is_in_turn] for column in (readers, lengths_ms, waits.ended_ms)
+    )
+    order = np.lexsort((ended_ms, readers))
+    places = (readers[order] << _TIME_BITS) + ended_ms[order]
+    first = np.searchsorted(places, (reader << _TIME_BITS) + since_ms, side="right")
+    past = np.searchsorted(places, (reader + 1) << _TIME_BITS)
+    # The longest wait from each one to the last of its reader; the greater bits keep them apart.
+    keyed = ((count - readers[order]) << _TIME_BITS) + lengths_ms[order]
+    longest_ms = np.maximum.accumulate(keyed[::-1])[::-1] & ((1 << _TIME_BITS) - 1)
+    longest_ms = np.append(longest_ms, UNKNOWN)
+    return np.where(first < past, longest_ms[first], UNKNOWN)
 
 
 def _waits(logs: LogHistories, commits: Commits) -> _Waits:
@@ -193,10 +308,11 @@ def stable_holds(logs: LogHistories) -> Holds:
     is_known = is_held[begin] & ~is_first[begin] & (log[begin] == log[end])
     begin, end = begin[is_known], end[is_known]
     times = samples.sampled_at_ms
-    # The last hold says nothing of those before it.
+    # The last hold says nothing of those before it, and neither does a log without records.
     last_begin = np.zeros(logs.count, np.int64)
     last_begin[log[begins]] = begins
     is_before = np.arange(len(samples)) < last_begin[log]
+    is_before &= samples.log_start_offset < samples.log_end_offset
     held = np.bincount(log[is_held & is_before], minlength=logs.count)
     return Holds(
         usual_ms=usual_ms(log[begin], times[end] - times[begin], logs.count),

@@ -45,8 +45,11 @@ class PartitionFacts:
             the time is the longest of the group's other partitions.
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
-        rests_until_ms: until when, in ms since the epoch, the group usually does not commit at this
-            time of day (`pace.rests_until_ms`); None if it does, or if it is unknown.
+        rest_ms: how long the group may go without a commit, because it usually rests
+            (`pace.Rests`); None if that is unknown, or if its usual time is longer.
+        move_rest_ms: the same for commits of another offset.
+        rest_in_turn_ms: how long other partitions of the topic waited until the group went on to
+            read them, after it read this one; None unless it reads them in turn.
         is_member_busy: whether the member gets on in another partition in which it is behind.
         same_commits: how many of the last commits have the current committed offset.
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
@@ -104,7 +107,9 @@ class PartitionFacts:
     usual_move_ms: int | None
     move_waits: int
     longest_move_ms: int | None
-    rests_until_ms: int | None
+    rest_ms: int | None
+    move_rest_ms: int | None
+    rest_in_turn_ms: int | None
     is_member_busy: bool
     same_commits: int
     moved_at_ms: int | None

@@ -15,6 +15,7 @@ come before its symptoms (STOP, WARN).
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from typing import Final
 
 from coordinator_state.insight.group_status import (
     Status,
@@ -29,6 +30,9 @@ from coordinator_state.insight.lag_text import details_text, lag_text, oldest_te
 from coordinator_state.insight.pace import ENOUGH
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import SHARE
+
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""The default of producers for `transaction.timeout.ms`."""
 
 
 def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
@@ -98,9 +102,9 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         )
     if facts.lag:
         cause = "" if facts.uncommitted_ms is None else "no commit yet"
-        if facts.rests_until_ms is not None and _rests(facts):
+        if facts.rest_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
             silent = f"no commit for {time_text(_silent_ms(facts))}"
-            cause = f"{silent}, as usual at this time of day"
+            cause = f"{silent}; it usually rests for up to {time_text(facts.rest_ms)}"
         cause = _recreated_text(facts) or cause
         return Verdict(Status.OK, cause, lag_text(facts))
     if not facts.has_members and facts.commit_age_ms > _limit_ms(
@@ -190,9 +194,10 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
         return Status.PENDING, _held_text(facts)
     oldest_ms = facts.time_lag_at_least_ms or 0
     hanging_after_ms = _limit_ms(rules.hanging_after_ms, facts.usual_hold_ms, rules)
-    pending_after_ms = min(
-        _limit_ms(rules.pending_after_ms, facts.usual_hold_ms, rules), hanging_after_ms
-    )
+    least_ms = rules.pending_after_ms
+    if facts.holds < ENOUGH:
+        least_ms = max(least_ms, _TRANSACTION_TIMEOUT_MS)
+    pending_after_ms = min(_limit_ms(least_ms, facts.usual_hold_ms, rules), hanging_after_ms)
     # Where one transaction follows another, an open one is no news.
     is_unknown = facts.is_often_held and facts.holds < ENOUGH
     if is_unknown:
@@ -229,6 +234,7 @@ def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
             return None
         # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
         stop_after_ms = _limit_ms(rules.pace_unknown_after_ms, facts.usual_commit_ms, rules)
+        stop_after_ms = max(stop_after_ms, 2 * (facts.rest_in_turn_ms or 0))
         status = Status.STOP if waited_ms > stop_after_ms else Status.WARN
         text += f" for {time_text(silent_ms)}" if facts.recreated_at_ms is None else ""
         text += ", although a member has the partition"
@@ -298,6 +304,11 @@ def _aborting(facts: PartitionFacts, rules: StatusRules) -> _Found:
 
 
 def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
+    return max(_usual_stop_ms(facts, rules), facts.rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
+
+
+def _usual_stop_ms(facts: PartitionFacts, rules: StatusRules) -> int:
+    """Return the limit of STOP for a group that does not rest."""
     if not facts.commit_waits and not facts.aborted:
         # The members of a share group have a minute at most to acknowledge a record.
         is_share = facts.group_type == SHARE
@@ -310,11 +321,12 @@ def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
 def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     """The group has stopped committing."""
     silent_ms = _silent_ms(facts)
-    if _waited_ms(facts) <= _stop_after_ms(facts, rules) or _rests(facts):
+    if _waited_ms(facts) <= _stop_after_ms(facts, rules):
         return None
     cause = f"no commit for {time_text(silent_ms)}"
     if facts.usual_commit_ms is not None:
-        cause += f", usually within {time_text(facts.usual_commit_ms)}"
+        usual_ms = max(facts.usual_commit_ms, facts.rest_ms or 0)
+        cause += f", usually within {time_text(usual_ms)}"
     if facts.aborted:
         cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"
     if facts.held_ms is not None:
@@ -326,11 +338,6 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     rewind = _rewind(facts, rules)
     # An operator stops the members before a reset.
     return Status.STOP, cause if rewind is None else f"{rewind[1]}; {cause}"
-
-
-def _rests(facts: PartitionFacts) -> bool:
-    """Whether the group usually commits nothing at this time of day."""
-    return facts.rests_until_ms is not None and facts.at_ms <= facts.rests_until_ms
 
 
 def _silent_ms(facts: PartitionFacts) -> int:
@@ -397,19 +404,23 @@ def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
 
 def _move_limit_ms(facts: PartitionFacts, rules: StatusRules) -> int:
     """Return the time that a record may wait until the committed offset moves."""
+    rest_ms = max(facts.move_rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
     if facts.is_member_busy:
         # It may read one partition after the other.
-        return max(rules.pace_unknown_after_ms, 2 * (facts.longest_move_ms or 0))
+        longest_ms = 2 * (facts.longest_move_ms or 0)
+        return max(rules.pace_unknown_after_ms, longest_ms, rest_ms)
     is_known = facts.move_waits >= ENOUGH
     least_ms = rules.slow_after_ms if is_known else rules.pace_unknown_after_ms
-    return _limit_ms(least_ms, facts.usual_move_ms, rules)
+    return max(_limit_ms(least_ms, facts.usual_move_ms, rules), rest_ms)
 
 
 def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
     # Records stay uncommitted between two commits, even in a fast group. The usual time between
     # commits may be unknown yet.
     pace_ms = max(facts.usual_commit_ms or 0, facts.usual_move_ms or 0, facts.commit_age_ms)
-    return (facts.time_lag_at_least_ms or 0) > max(rules.slow_after_ms, 2 * pace_ms)
+    rest_ms = max(facts.rest_ms or 0, facts.move_rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
+    limit_ms = max(rules.slow_after_ms, 2 * pace_ms, rest_ms)
+    return (facts.time_lag_at_least_ms or 0) > limit_ms
 
 
 def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:

@@ -42,7 +42,13 @@ from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
-from streaming.lag.share_offsets import ShareRows, share_offsets, share_progress, start_offsets
+from streaming.lag.share_offsets import (
+    NO_LOG_PARTITION,
+    ShareRows,
+    share_offsets,
+    share_progress,
+    start_offsets,
+)
 from streaming.lag.uncommitted import KnownBeginnings, uncommitted_partitions
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
@@ -174,7 +180,7 @@ def group_lag(
         is_later = (latest_ms > (sampled_at_ms or 0)) | (measures.topic_state != PRESENT)
         measures.raise_log_ends(beyond & is_later, read_up_to)
     arrays = {
-        "known_until": known_until.take(_places(committed, progress, shares)),
+        "known_until": _of_rows(known_until, committed, progress, shares),
         **{name: committed[name] for name in committed.column_names if name in LAG_ROW.names},
         **measures.columns(),
         **_rates(
@@ -336,16 +342,22 @@ def _progress(reader: TableReader, *, with_shares: bool = False) -> pa.Table:
     ).combine_chunks()
 
 
-def _places(committed: pa.Table, progress: pa.Table, shares: ShareRows | None) -> Any:
-    """The number of the row of `_progress` that has each committed offset; null without one."""
+def _of_rows(
+    known_until: pa.ChunkedArray, committed: pa.Table, progress: pa.Table, shares: ShareRows | None
+) -> Any:
+    """The time of the row of `_progress` that has each committed offset; null without one."""
     is_share = pc.equal(progress["topic"], SHARE_STATE_TOPIC)
     own = progress.filter(pc.invert(is_share))["partition"].combine_chunks()
     places = pc.index_in(committed["log_partition"], own)
     if shares is None:
-        return places
+        return known_until.take(places)
     of_shares = progress.filter(is_share)["partition"].combine_chunks()
     after_own = pc.add(pc.index_in(committed["log_partition"], of_shares), len(own))
-    return pc.if_else(pa.array(shares.is_share), after_own, places)
+    places = pc.if_else(pa.array(shares.is_share), after_own, places)
+    # The state of a share partition without a record may come in any of them.
+    first = pc.min(known_until.filter(is_share), skip_nulls=False)
+    is_anywhere = pc.equal(committed["log_partition"], NO_LOG_PARTITION)
+    return pc.if_else(is_anywhere, first, known_until.take(places))
 
 
 def _known_until(

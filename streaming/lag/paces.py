@@ -17,18 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, nullable, positions
-from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import LogHistories
 from coordinator_state.insight.pace import (
     ENOUGH,
-    REST_DAYS,
     Commits,
     paces,
-    rests_until_ms,
     stable_holds,
 )
 from coordinator_state.replay.offsets import Outcome
-from streaming.clock import moment_ms
 from streaming.lag.group_lag import KnownLogs
 from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.offset_samples import Logs, epoch_ms
@@ -39,10 +35,10 @@ from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
 
 _WINDOWS: Final = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7))
 _HOLD_WINDOWS: Final = (timedelta(hours=1), timedelta(hours=6))
-_KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
+KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
 PACES: Final = pa.schema(
     [
-        *_KEY_TYPES,
+        *KEY_TYPES,
         *((f"{name}_ms", pa.int64()) for name in ("usual_commit", "usual_move", "longest_move")),
         *((f"{name}_waits", pa.int64()) for name in ("commit", "move")),
     ]
@@ -50,25 +46,25 @@ PACES: Final = pa.schema(
 """The pace of each key: see `coordinator_state.insight.pace.Paces`. It is null without a wait."""
 HOLDS: Final = pa.schema(
     [
-        *_KEY_TYPES[1:],
+        *KEY_TYPES[1:],
         *(("usual_hold_ms", pa.int64()), ("holds", pa.int64()), ("is_often_held", pa.bool_())),
     ]
 )
 """See `coordinator_state.insight.pace.Holds`."""
 _KNOWN: Final = nullable(PACES.append(pa.field("commit_timestamp", TIMESTAMP)))
-_KNOWN_HOLDS_KEY: Final = pa.schema([*_KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
+_KNOWN_HOLDS_KEY: Final = pa.schema([*KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
 _KNOWN_HOLDS: Final = nullable(HOLDS.append(pa.field("last_stable_offset", pa.int64())))
-RESTS: Final = pa.schema([*_KEY_TYPES, ("rests_until_ms", pa.int64())])
-"""See `coordinator_state.insight.pace.rests_until_ms`."""
-_KNOWN_RESTS: Final = nullable(
-    pa.schema([*RESTS, ("commit_timestamp", TIMESTAMP), ("asked_at", TIMESTAMP)])
+REST_LENGTHS: Final = ("usual_ms", "daily_ms", "usual_move_ms", "daily_move_ms")
+KNOWN_RESTS: Final = nullable(
+    pa.schema(
+        [
+            *(*KEY_TYPES, *((name, pa.int64()) for name in REST_LENGTHS)),
+            *(("committed_offset", pa.int64()), ("asked_at", TIMESTAMP)),
+        ]
+    )
 )
-_REST_HISTORY: Final = timedelta(days=REST_DAYS + 1)
-_REST_WITHIN: Final = timedelta(hours=26)
-"""A key that rests each day has committed since."""
-_ASK_RESTS_EVERY: Final = timedelta(minutes=5)
-"""A key that does not rest at this time of day may rest soon."""
-_MILLISECOND: Final = timedelta(milliseconds=1)
+"""The rests of a key (`coordinator_state.insight.pace.Rests`), of commits and of moves, and the
+committed offset and the moment at which the history was asked for them."""
 
 
 @dataclass(slots=True)
@@ -79,13 +75,13 @@ class KnownPaces:
         rows: the paces, each with the last commit of its key (`_KNOWN`).
         holds: the holds, each with the last stable offset of its log (`_KNOWN_HOLDS`).
         logs: what `group_lag` has found in the samples of days.
-        rests: the rests of silent keys, each with its last commit (`_KNOWN_RESTS`).
+        rests: the rests of keys that were late (`KNOWN_RESTS`).
     """
 
     rows: pa.Table = field(default_factory=_KNOWN.empty_table)
     holds: pa.Table = field(default_factory=_KNOWN_HOLDS.empty_table)
     logs: KnownLogs = field(default_factory=KnownLogs)
-    rests: pa.Table = field(default_factory=lambda: _KNOWN_RESTS.empty_table())
+    rests: pa.Table = field(default_factory=KNOWN_RESTS.empty_table)
 
 
 def paces_of(
@@ -110,54 +106,6 @@ def paces_of(
     return pa.concat_tables([known.rows, unread]).select(PACES.names)
 
 
-def rests_of(
-    reader: TableReader, keys: pa.Table, at: datetime, rules: StatusRules, known: KnownPaces
-) -> pa.Table:
-    """The keys that rest at this time of day, with `rests_until_ms` (`pace.rests_until_ms`).
-
-    Args:
-        reader: the snapshot.
-        keys: rows of `group_lag` with their pace.
-        at: the moment.
-        rules: the limits of statuses.
-        known: as for `paces_of`.
-    """
-    age_ms = keys["commit_age_ms"]
-    is_silent = pc.and_(
-        pc.and_(pc.greater(keys["lag"], 0), pc.less_equal(age_ms, _REST_WITHIN // _MILLISECOND)),
-        pc.greater(
-            age_ms,
-            pc.max_element_wise(
-                pc.multiply(keys["usual_commit_ms"], rules.stop_intervals), rules.stop_after_ms
-            ),
-        ),
-    )
-    silent = keys.filter(is_silent.fill_null(False)).select([*KEY, "commit_timestamp"])
-    kept, rest = _kept(known.rests, silent, KEY, "commit_timestamp")
-    # A read of days takes long, so all keys are asked for together.
-    is_due = len(kept) and not at - _ASK_RESTS_EVERY <= pc.min(kept["asked_at"]).as_py() <= at
-    unasked = silent if is_due else rest
-    results, since = [kept.slice(0, 0) if is_due else kept], at - _REST_HISTORY
-    if len(unasked):
-        sizes = _rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS])
-        if not is_too_large(sizes, since, at):
-            results.append(_rests(reader, unasked, since, at))
-    known.rests = pa.concat_tables(results).combine_chunks()
-    return known.rests.filter(pc.is_valid(known.rests["rests_until_ms"])).select(RESTS.names)
-
-
-def _rests(reader: TableReader, keys: pa.Table, since: datetime, at: datetime) -> pa.Table:
-    """The rests (`_KNOWN_RESTS`) of keys, null for those that do not rest at this time."""
-    group_ids = pc.unique(keys["group_id"]).to_pylist()
-    commits = recent_commits(reader, since, at, group_ids=group_ids)
-    own = _own_commits(reader, commits, keys, since, at)
-    until_ms = rests_until_ms(own.histories, own.commits, own.key_count, moment_ms(at))
-    rests = null_if_unknown(until_ms).take(own.places)
-    asked_at = pa.repeat(pa.scalar(at, TIMESTAMP), len(keys))
-    columns = [*keys.select(KEY).columns, rests, keys["commit_timestamp"], asked_at]
-    return pa.table(columns, schema=_KNOWN_RESTS)
-
-
 def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPaces) -> pa.Table:
     """The holds (`HOLDS`) of the logs of places with their `last_stable_offset`, each log once."""
     key = ["topic", "partition"]
@@ -165,7 +113,7 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
     places = places.rename_columns([*key, "last_stable_offset"]).cast(_KNOWN_HOLDS_KEY)
     kept, rest = _kept(known.holds, places, key, "last_stable_offset")
     results = [kept]
-    sizes = _rows_by_day(reader, [LOG_OFFSETS]) if rest.num_rows else []
+    sizes = rows_by_day(reader, [LOG_OFFSETS]) if rest.num_rows else []
     for window in _HOLD_WINDOWS:
         if not rest.num_rows or is_too_large(sizes, at - window, at):
             break
@@ -197,7 +145,7 @@ def _measured_before(
     results: list[pa.Table] = []
     unknown = [pa.nulls(len(keys), pa.int64())] * len(PACES.names[3:])
     rest = pa.table([*keys.select(KEY).columns, *unknown], schema=PACES)
-    sizes = _rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS]) if len(keys) else []
+    sizes = rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS]) if len(keys) else []
     for window in _WINDOWS:
         if not len(keys):
             break
@@ -223,7 +171,8 @@ def _kept(
     return kept.filter(is_same), rows.filter(pc.invert(is_same))
 
 
-def _rows_by_day(reader: TableReader, tables: Sequence[Table]) -> Sequence[RowsByDay]:
+def rows_by_day(reader: TableReader, tables: Sequence[Table]) -> Sequence[RowsByDay]:
+    """The number of rows of each day in these tables."""
     return [reader.rows_by_day(table) for table in tables]
 
 
@@ -231,7 +180,7 @@ def _measured(
     reader: TableReader, commits: pa.Table, keys: pa.Table, since: datetime, at: datetime
 ) -> pa.Table:
     """The pace (`PACES`) of each key, in their order, from commits since a moment."""
-    own = _own_commits(reader, commits, keys, since, at)
+    own = own_commits(reader, commits, keys, since, at)
     measured = paces(own.histories, own.commits, own.key_count)
     columns = (null_if_unknown(getattr(measured, name)) for name in PACES.names[3:])
     return pa.table(
@@ -240,7 +189,7 @@ def _measured(
     )
 
 
-class _OwnCommits(NamedTuple):
+class OwnCommits(NamedTuple):
     """The commits of some keys, and the samples of their logs.
 
     `key_count` is the number of keys that have commits, and `places` has the number of each key
@@ -253,14 +202,15 @@ class _OwnCommits(NamedTuple):
     places: pa.Array
 
 
-def _own_commits(
+def own_commits(
     reader: TableReader, commits: pa.Table, keys: pa.Table, since: datetime, at: datetime
-) -> _OwnCommits:
+) -> OwnCommits:
+    """The commits of these keys among some, and the samples of their logs between two times."""
     place = positions(commits.select(KEY), keys.select(KEY))
     commits, number, first = by_key(commits.filter(pa.array(place != NOWHERE)))
     logs = Logs.of(commits)
     rows = positions(keys.select(KEY), commits.select(KEY).take(pa.array(first)))
-    return _OwnCommits(
+    return OwnCommits(
         logs.histories(reader, since=since, until=at, of_all=False),
         Commits(
             key=number,

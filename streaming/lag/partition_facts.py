@@ -24,7 +24,7 @@ from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topic
 from streaming.lag.expiries import expiries
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.open_transactions import open_transactions, pending_owners
-from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of, rests_of
+from streaming.lag.paces import HOLDS, KnownPaces, holds_of, paces_of
 from streaming.lag.recent_commits import (
     ATTEMPTS,
     COMMITS_WITHIN,
@@ -32,6 +32,7 @@ from streaming.lag.recent_commits import (
     commit_windows,
     recent_commits,
 )
+from streaming.lag.rests import LateKeys, rests_in_turn_of, rests_of
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
@@ -122,11 +123,16 @@ def partition_facts(
     )
     commits = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
     lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
-    committed = suspects.filter(pc.is_null(suspects["uncommitted_since"]))
-    keys = _of_others(committed.select([*KEY, "commit_timestamp"]), shares)
+    # A group without a committed offset may have had one before it was deleted.
+    last = pc.coalesce(suspects["uncommitted_since"], suspects["commit_timestamp"])
+    keys = suspects.select(KEY).append_column("commit_timestamp", last)
+    keys = _of_others(keys, shares)
     lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
     lag_rows = _with_pace_of_group(lag_rows, is_uncommitted)
-    lag_rows = _beside(lag_rows, rests_of(reader, lag_rows, now, rules, known))
+    late = LateKeys.of(lag_rows, now, rules)
+    in_turn = rests_in_turn_of(reader, commits, late.rows, lag_rows, now)
+    lag_rows = _beside(lag_rows, rests_of(reader, late, now, known))
+    lag_rows = _beside(lag_rows, _of_others(in_turn, shares))
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["present_rate_per_s"] = pc.if_else(
         _rests(reader, lag_rows, now, pc.invert(is_well)), 0.0, lag_rows["produce_rate_per_s"]
@@ -141,7 +147,7 @@ def partition_facts(
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
         **{name: lag_rows[name] for name in _USUAL},
         **{name: lag_rows[name].fill_null(0) for name in ("commit_waits", "move_waits", "holds")},
-        "rests_until_ms": lag_rows["rests_until_ms"],
+        **{name: lag_rows[name] for name in ("rest_ms", "move_rest_ms", "rest_in_turn_ms")},
         "is_often_held": lag_rows["is_often_held"].fill_null(False),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
         "moved_at_ms": to_ms(lag_rows["moved_at"]),

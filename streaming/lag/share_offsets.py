@@ -33,18 +33,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions
 from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE
-from streaming.lag.owners import sole_owners
+from streaming.lag.owners import owners, sole_owners
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import SHARE_PARTITIONS, STATE_CURRENT, TOPIC_PROGRESS
 
 NO_START: Final = -1
 """The start offset of a share partition that is not initialized."""
+NO_LOG_PARTITION: Final = -1
 DELIVERED: Final = (2, 4)
 """The final delivery states: acknowledged, and archived."""
 
@@ -103,19 +104,49 @@ def share_offsets(reader: TableReader, groups: pa.Table) -> pa.Table:
     The member is null unless exactly one member has the partition assigned: the members of a share
     group share partitions.
 
+    Once all log partitions are loaded, an assigned partition without a record has no state yet. Its
+    `log_partition` is `NO_LOG_PARTITION`: no record names it.
+
     Args:
         reader: the snapshot.
         groups: `group_id`, `group_type` and `group_state` of share groups.
     """
     group_ids = groups["group_id"].to_pylist()
     share_partitions = _share_partitions(reader, group_ids, reader.moment)
+    share_partitions = pa.concat_tables(
+        [share_partitions, _without_state(reader, group_ids, share_partitions)]
+    )
     share_partitions = share_partitions.join(
         groups.select(["group_id", "group_type", "group_state"]), "group_id"
     )
-    owners = of_own_log_partition(
+    members = of_own_log_partition(
         sole_owners(reader, of_groups(group_ids)), reader.log_partitions
     ).drop_columns("log_partition")
-    return share_partitions.join(owners, _KEY, join_type="left outer")
+    return share_partitions.join(members, _KEY, join_type="left outer")
+
+
+def _without_state(
+    reader: TableReader, group_ids: Collection[str], share_partitions: pa.Table
+) -> pa.Table:
+    """The assigned partitions without a share partition, like `_share_partitions`."""
+    states = share_progress(reader)["state"]
+    if not len(states) or pc.unique(states).to_pylist() != [STATE_CURRENT]:
+        return share_partitions.slice(0, 0)
+    assigned = of_own_log_partition(owners(reader, of_groups(group_ids)), reader.log_partitions)
+    keys = assigned.select(_KEY)
+    keys = keys.filter(pa.array(positions(keys, share_partitions.select(_KEY)) == NOWHERE))
+    values = {
+        "log_partition": NO_LOG_PARTITION,
+        "committed_offset": NO_START,
+        "first_undelivered": NO_START,
+        "commit_timestamp": reader.moment,
+        "delivered": 0,
+    }
+    schema = share_partitions.schema
+    columns = [
+        pa.repeat(pa.scalar(values[name], schema.field(name).type), len(keys)) for name in _VALUES
+    ]
+    return pa.table([*keys.columns, *columns], names=[*_KEY, *_VALUES]).select(schema.names)
 
 
 def start_offsets(reader: TableReader, group_ids: Collection[str]) -> pa.Table:

@@ -28,7 +28,8 @@ WELL: dict[str, Any] = {
     **{"commit_rate_per_s": 10.0, "produce_rate_per_s": 10.0, "present_rate_per_s": 10.0},
     **{"commit_age_ms": 4_000, "commits": 121, "commits_from_ms": 604_000},
     **{"usual_commit_ms": 5_000, "commit_waits": 120, "usual_move_ms": 5_000, "move_waits": 120},
-    **{"longest_move_ms": 20_000, "is_member_busy": False, "rests_until_ms": None},
+    **{"longest_move_ms": 20_000, "is_member_busy": False, "rest_ms": None},
+    **{"move_rest_ms": None, "rest_in_turn_ms": None},
     **{"usual_hold_ms": None, "holds": 0, "is_often_held": False, "is_out_of_range": False},
     "unsubscribed_expires_in_ms": None,
     **{"same_commits": 1, "moved_at_ms": AT_MS - 4_000},
@@ -207,6 +208,15 @@ def single(age_ms: int) -> dict[str, Any]:
             f"for 46 s, usually within 5 s; {LATER}",
         ),
         (BEHIND | silent(600_000) | time_lag(2_000), "OK", ""),
+        # A job that rests for 24 min of each half hour.
+        (
+            BEHIND | silent(1_200_000) | {"rest_ms": 1_800_000},
+            *("OK", f"no commit for 20 min; it usually rests for up to 30 min; {LATE}"),
+        ),
+        (
+            BEHIND | silent(1_801_000) | time_lag(1_801_000) | {"rest_ms": 1_800_000},
+            *("STOP", "no commit for 30 min, usually within 30 min; .*"),
+        ),
         # Every ten minutes.
         (
             BEHIND
@@ -259,6 +269,10 @@ def single(age_ms: int) -> dict[str, Any]:
         (STILL | {"is_member_busy": True}, "OK", ""),
         (LONG_STILL | {"is_member_busy": True}, "STALL", ""),
         (LONG_STILL | {"is_member_busy": True, "longest_move_ms": 200_000}, "OK", ""),
+        (STILL | {"move_rest_ms": 70_000}, "OK", ""),
+        (STILL | {"rest_in_turn_ms": 35_000}, "OK", ""),
+        (STILL | {"rest_in_turn_ms": 30_000, "move_rest_ms": 60_000}, "STALL", ""),
+        (BEHIND | silent(80_000) | {"rest_in_turn_ms": 45_000}, "OK", ""),
         (STILL | {"moved_at_ms": AT_MS - 22_000}, "OK", ""),
         # The last commit was before there was anything to read.
         (STILL | time_lag(44_000) | {"commit_age_ms": 44_500}, "OK", ""),
@@ -301,6 +315,9 @@ def single(age_ms: int) -> dict[str, Any]:
             "a transaction in the log has been open for 90 s: last stable offset 1,000, log end "
             f"1,500; {LATER}",
         ),
+        # Nobody knows its transactions, but the default of their time-out.
+        (AT_STABLE | time_lag(60_000), "OK", ""),
+        (AT_STABLE | time_lag(60_000) | {"usual_hold_ms": 9_000, "holds": 3}, "PENDING", ""),
         # Transactions of this log usually take a minute, or the first one of its samples is open.
         (AT_STABLE | {"usual_hold_ms": 60_000, "holds": 3, "is_often_held": True}, "OK", ""),
         (AT_STABLE | {"is_often_held": True}, "OK", ""),

@@ -54,7 +54,7 @@ def test_a_batch_that_ran_on_two_days_may_rest_as_on_them(
 ) -> None:
     status_then, reason = status(snapshots, "batch", 3, hours)
     assert status_then == "OK"
-    assert "as usual at this time of day" in reason
+    assert "it usually rests for up to 24 h" in reason
 
 
 def test_a_batch_that_does_not_begin_is_a_stop_once_it_is_half_an_hour_late(
@@ -62,7 +62,8 @@ def test_a_batch_that_does_not_begin_is_a_stop_once_it_is_half_an_hour_late(
 ) -> None:
     known = KnownPaces()
     statuses = [
-        status(snapshots, "batch", 4, hours, known)[0] for hours in (1.5, 2, 7 / 3, 2.5, 4, 12, 20)
+        status(snapshots, "batch", 4, hours, known)[0]
+        for hours in (1.5, 2, 7 / 3, 8 / 3, 4, 12, 20)
     ]
     assert statuses == ["OK", "OK", "OK", "STOP", "STOP", "STOP", "STOP"]
 

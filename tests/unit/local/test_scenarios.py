@@ -32,11 +32,6 @@ FILES: Final = sorted(SCENARIOS.glob("*.yaml"))
 
 KNOWN_WRONG: Final[Mapping[str, str]] = {
     "first-commit-after-10m": "a new group is STOP after five minutes without its first commit",
-    "first-long-transaction": "the first transaction of a log is PENDING after 30 s",
-    "half-hourly-job": "a pace by the hour is not known: STOP between two runs of the job",
-    "reads-in-turn": "the partitions that rest are STALL, although the group keeps up",
-    "share-group-quiet": "members are WARN before the first record: the log ends are unknown",
-    "slow-pace-by-night": "a pace by time of day is not known: STOP after three paces of the day",
 }
 """The scenarios whose expectations do not hold yet, with what happens."""
 
