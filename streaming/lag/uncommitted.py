@@ -13,7 +13,6 @@ has the state of the share partition, but no start offset.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -68,34 +67,50 @@ _SMALL_PART: Final = 10
 """A group that has committed less than this part of a topic reads a part of it."""
 _TOPIC: Final = ["log_partition", "group_id", "topic"]
 _MS: Final = pa.timestamp("ms", "UTC")
-_Key = tuple[str, str, int]
+_KNOWN: Final = nullable(
+    pa.schema(
+        [
+            *(UNCOMMITTED.field(name) for name in KEY),
+            *(("has_members", pa.bool_()), ("reads_since_ms", pa.int64())),
+            *(("topic_id", pa.string()), ("since_ms", pa.int64()), ("unread_from", pa.int64())),
+            *(("is_lower_bound", pa.bool_()), ("is_recreated", pa.bool_())),
+        ]
+    )
+)
 
 
-class _Beginning(NamedTuple):
-    """Where a group began to read a partition; `since_ms` is `UNKNOWN` if it does not read it."""
+class _Beginnings(NamedTuple):
+    """Where groups began to read partitions; `since_ms` is `UNKNOWN` where one does not read it."""
 
-    since_ms: int
-    unread_from: int
-    is_lower_bound: bool
-    is_recreated: bool = False
+    since_ms: Int64s
+    unread_from: Int64s
+    is_lower_bound: Bools
+    is_recreated: Bools
 
+    def put(self, numbers: Int64s, others: _Beginnings) -> None:
+        """Replace those with these numbers."""
+        for column, values in zip(self, others, strict=True):
+            column[numbers] = values
 
-_NOT_READ: Final = _Beginning(UNKNOWN, UNKNOWN, True)
-
-
-class _Depends(NamedTuple):
-    """What a beginning depends on: see `_beginnings`, and which log it is."""
-
-    has_members: bool
-    since_ms: int
-    topic_id: str | None
+    def only(self, wanted: Bools) -> _Beginnings:
+        """The selected ones."""
+        return _Beginnings(
+            self.since_ms[wanted],
+            self.unread_from[wanted],
+            self.is_lower_bound[wanted],
+            self.is_recreated[wanted],
+        )
 
 
 @dataclass(slots=True)
 class KnownBeginnings:
-    """The beginnings that were found last, so that the next evaluation need not look for them."""
+    """The beginnings that were found last, so that the next evaluation need not look for them.
 
-    by_key: dict[_Key, tuple[_Depends, _Beginning]] = field(default_factory=dict)
+    Each row (`_KNOWN`) has a key, what its beginning depends on (see `_beginnings`, and the topic
+    id of the log), and the beginning.
+    """
+
+    rows: pa.Table = field(default_factory=_KNOWN.empty_table)
 
 
 def uncommitted_partitions(
@@ -126,7 +141,7 @@ def uncommitted_partitions(
         is_assigned = positions(no_start.select(KEY), assigned.select(KEY)) != NOWHERE
         places = pa.concat_tables([places, no_start.filter(pa.array(is_assigned))])
     if not places.num_rows:
-        known.by_key = {}
+        known.rows = _KNOWN.empty_table()
         return UNCOMMITTED.empty_table()
     places = places.combine_chunks()
     with_members = groups.filter(pc.greater(groups["member_count"], 0))["group_id"]
@@ -136,11 +151,11 @@ def uncommitted_partitions(
     if group_ids:
         members_since_ms = _members_since_ms(reader, now, places, group_ids)
         since_ms = np.where(has_members, members_since_ms, since_ms)
-    rows = _beginnings(reader, now, places, has_members, since_ms, committed, sampled, known)
-    is_read = np.array([row.since_ms != UNKNOWN for row in rows])
-    since, *others = (pa.array(values) for values in zip(*rows, strict=True))
+    found = _beginnings(reader, now, places, has_members, since_ms, committed, sampled, known)
+    since, *others = map(pa.array, found)
     columns = [*places.columns, since.cast(_MS).cast(TIMESTAMP), *others]
-    return pa.table(columns, schema=UNCOMMITTED).filter(pa.array(is_read))
+    is_read = pa.array(found.since_ms != UNKNOWN)
+    return pa.table(columns, schema=UNCOMMITTED).filter(is_read)
 
 
 def _sampled(reader: TableReader, now: datetime) -> pa.Table:
@@ -238,25 +253,63 @@ def _members_since_ms(
     ]
     columns = [*KEY, "record_offset", "event", "record_timestamp", "assignment_after"]
     events = reader.read(GROUP_EVENTS.name, columns, during).sort_by("record_offset")
-    begun: dict[str, dict[str, datetime]] = defaultdict(dict)
-    deleted: dict[_Key, datetime] = {}
-    for row in events.to_pylist():
-        group_id, at = row["group_id"], row["record_timestamp"]
-        if row["event"] in _DELETIONS:
-            deleted[group_id, row["topic"], row["partition"]] = at
-        elif row["event"] != EventName.ASSIGNMENT_CHANGED.value:
-            begun.pop(group_id, None)
-        else:
-            for topic in {assigned["topic"] for assigned in row["assignment_after"] or ()}:
-                begun[group_id].setdefault(topic, at)
+    begun = _assignments_begun(events)
+    deleted = events.filter(pc.is_in(events["event"], pa.array(_DELETIONS)))
     last = assigned_at(reader, group_ids)
+    rows_of = {
+        tuple(_TOPIC[1:]): begun,
+        tuple(KEY): deleted.select([*KEY, "record_timestamp"]),
+        ("group_id",): pa.table(
+            [pa.array([*last], pa.string()), pa.array([*last.values()], TIMESTAMP)],
+            names=["group_id", "record_timestamp"],
+        ),
+    }
+    begun_ms, deleted_ms, last_ms = (
+        _times_ms(places.select(key), rows.select([*key, "record_timestamp"]))
+        for key, rows in rows_of.items()
+    )
+    since_ms = np.where(begun_ms == UNKNOWN, last_ms, begun_ms)
     skew_ms = round(reader.clock_skew / timedelta(milliseconds=1))
-    times_ms = []
-    for key in zip(*(places[name].to_pylist() for name in KEY), strict=True):
-        at = begun.get(key[0], {}).get(key[1]) or last.get(key[0])
-        times = [time for time in (at, deleted.get(key)) if time is not None]
-        times_ms.append(moment_ms(max(times)) - skew_ms if at is not None else UNKNOWN)
-    return np.array(times_ms, np.int64)
+    return np.where(since_ms == UNKNOWN, UNKNOWN, np.maximum(since_ms, deleted_ms) - skew_ms)
+
+
+def _assignments_begun(events: pa.Table) -> pa.Table:
+    """`group_id`, `topic` and the time of its first assignment since the group was empty.
+
+    The events of groups are in the order of the log.
+    """
+    is_assigned = pc.equal(events["event"], EventName.ASSIGNMENT_CHANGED.value)
+    is_deleted = pc.is_in(events["event"], pa.array(_DELETIONS))
+    group = events["group_id"].combine_chunks().dictionary_encode()
+    of_event, places = group.indices.to_numpy(), np.arange(len(events))
+    is_end = pc.invert(pc.or_(is_assigned, is_deleted)).to_numpy()
+    ended = np.full(len(group.dictionary), NOWHERE)
+    np.maximum.at(ended, of_event[is_end], places[is_end])
+    is_begun = is_assigned.to_numpy() & (places > ended[of_event])
+    after = events["assignment_after"].filter(pa.array(is_begun)).combine_chunks()
+    # Numbers, because there is a row for each assigned partition.
+    topic = pc.struct_field(pc.list_flatten(after), "topic").dictionary_encode()
+    event = places[is_begun][pc.list_parent_indices(after).to_numpy()]
+    topics = max(len(topic.dictionary), 1)
+    number = of_event[event].astype(np.int64) * topics + topic.indices.to_numpy()
+    begun = pa.table([number, event], names=["number", "place"]).group_by("number")
+    begun = begun.aggregate([("place", "min")])
+    numbers = np.divmod(begun["number"].to_numpy(), topics)
+    names = (
+        values.dictionary.take(pa.array(codes))
+        for values, codes in zip((group, topic), numbers, strict=True)
+    )
+    times = events["record_timestamp"].take(begun["place_min"])
+    return pa.table([*names, times], names=[*_TOPIC[1:], "record_timestamp"])
+
+
+def _times_ms(keys: pa.Table, rows: pa.Table) -> Int64s:
+    """The time of the last row with each key; `UNKNOWN` without one."""
+    among = rows.drop_columns("record_timestamp")
+    at = positions(keys, among.cast(keys.schema))
+    times = rows["record_timestamp"].take(pa.array(at, mask=at == NOWHERE))
+    times_ms: Int64s = to_ms(times).fill_null(UNKNOWN).to_numpy()
+    return times_ms
 
 
 def assigned_at(reader: TableReader, group_ids: Sequence[str]) -> dict[str, datetime]:
@@ -283,7 +336,7 @@ def _beginnings(
     committed: pa.Table,
     sampled: pa.Table,
     known: KnownBeginnings,
-) -> list[_Beginning]:
+) -> _Beginnings:
     """Where the group of each place began to read it.
 
     `since_ms` is the time since which members read the topic, or without members that of the
@@ -295,42 +348,37 @@ def _beginnings(
     log = logs.of_rows
     ends = histories.newest.log_end_offset[log]
     is_empty = (ends == histories.newest.log_start_offset[log]) & has_members
-    keys = list(zip(*(places[name].to_pylist() for name in KEY), strict=True))
-    depends = [
-        _Depends(*values)
-        for values in zip(
-            *(has_members.tolist(), since_ms.tolist(), histories.newest.topic_id[log]), strict=True
-        )
-    ]
-    beginnings: list[_Beginning] = []
-    unknown: list[int] = []
-    for number, (key, on) in enumerate(zip(keys, depends, strict=True)):
-        before = known.by_key.get(key)
-        if before is not None and before[0] == on and before[1].unread_from <= ends[number]:
-            beginnings.append(before[1])
-        else:
-            # An empty log has nothing to read, whenever the members came.
-            beginnings.append(_Beginning(on.since_ms, int(ends[number]), False))
-            if not is_empty[number]:
-                unknown.append(number)
-    if unknown:
+    topic_ids = histories.newest.topic_id[log]
+    topic_id = pa.array(topic_ids, pa.string(), mask=topic_ids == UNKNOWN)
+    depends = [pa.array(has_members), pa.array(since_ms), topic_id]
+    place = positions(places.select(KEY), known.rows.select(KEY))
+    before = known.rows.take(pa.array(np.maximum(place, 0), mask=place == NOWHERE))
+    is_known = (place != NOWHERE) & (before["unread_from"].fill_null(0).to_numpy() <= ends)
+    for name, values in zip(_KNOWN.names[3:6], depends, strict=True):
+        is_same = pc.equal(before[name], values).fill_null(False)
+        is_none = pc.and_(pc.is_null(before[name]), pc.is_null(values))
+        is_known &= pc.or_(is_same, is_none).to_numpy()
+    # An empty log has nothing to read, whenever the members came.
+    no = np.zeros(len(places), np.bool_)
+    beginnings = _Beginnings(since_ms.copy(), ends.copy(), no, no.copy())
+    columns = (before[name].filter(pa.array(is_known)).to_numpy() for name in _KNOWN.names[6:])
+    beginnings.put(np.flatnonzero(is_known), _Beginnings(*columns))
+    unknown = np.flatnonzero(~is_known & ~is_empty)
+    if unknown.size:
         search = _Search(
             *(reader, now, places.take(pa.array(unknown)), has_members[unknown], since_ms[unknown]),
             committed,
         )
-        for number, beginning in zip(unknown, search.beginnings(sampled), strict=True):
-            beginnings[number] = beginning
-    known.by_key = {
-        keys[number]: (depends[number], beginnings[number])
-        for number in np.flatnonzero(~is_empty).tolist()
-    }
+        beginnings.put(unknown, search.beginnings(sampled))
+    rows = pa.table([*places.select(KEY).columns, *depends, *beginnings], schema=_KNOWN)
+    known.rows = rows.filter(pa.array(~is_empty))
     return beginnings
 
 
 class _Window(NamedTuple):
     """The beginnings by the samples of a window, and whether longer ones would not change them."""
 
-    beginnings: list[_Beginning]
+    beginnings: _Beginnings
     is_whole: Bools
 
 
@@ -354,10 +402,12 @@ class _Search:
     since_ms: Int64s
     committed: pa.Table
 
-    def beginnings(self, sampled: pa.Table) -> list[_Beginning]:
+    def beginnings(self, sampled: pa.Table) -> _Beginnings:
         """The beginning of each place; `sampled` are the partitions of all topics."""
-        beginnings = [_NOT_READ] * self.places.num_rows
-        rest = np.arange(self.places.num_rows)
+        count = self.places.num_rows
+        unknown, no = np.full(count, UNKNOWN), np.zeros(count, np.bool_)
+        beginnings = _Beginnings(unknown, unknown.copy(), no, no.copy())
+        rest = np.arange(count)
         sizes = self.reader.rows_by_day(LOG_OFFSETS)
         windows = [
             window
@@ -374,8 +424,7 @@ class _Search:
             histories = logs.histories(self.reader, since=since, until=self.now, of_all=False)
             window_beginnings = self._in_window(rest, logs, histories, moment_ms(since))
             is_done = window_beginnings.is_whole | (window is windows[-1])
-            for number in np.flatnonzero(is_done).tolist():
-                beginnings[rest[number]] = window_beginnings.beginnings[number]
+            beginnings.put(rest[is_done], window_beginnings.beginnings.only(is_done))
             rest = rest[~is_done]
         return beginnings
 
@@ -399,16 +448,12 @@ class _Search:
         is_empty = (start == end) & (end != UNKNOWN)
         first_start, _ = histories.offsets_from(log, first_ms)
         is_read = has_members | was_there | is_empty
-        beginnings = [
-            _Beginning(*values)
-            for values in zip(
-                np.where(was_there, first_ms, np.where(is_read, since_ms, UNKNOWN)).tolist(),
-                np.where(was_there, first_start, end).tolist(),
-                (~was_there & ~is_empty).tolist(),
-                (was_there & is_recreated).tolist(),
-                strict=True,
-            )
-        ]
+        beginnings = _Beginnings(
+            np.where(was_there, first_ms, np.where(is_read, since_ms, UNKNOWN)),
+            np.where(was_there, first_start, end),
+            ~was_there & ~is_empty,
+            was_there & is_recreated,
+        )
         return _Window(beginnings, is_new | is_empty | (since_ms >= whole_ms))
 
     def _had_committed(self, places: pa.Table, first_ms: Int64s, is_wanted: Bools) -> Bools:
