@@ -100,6 +100,7 @@ class LogHistories:
             greatest integer without one.
         recreated_at_ms: the time of each log's first sample with its topic id, if earlier ones have
             another; `UNKNOWN` otherwise.
+        replaced_ms: the time of the last of these earlier ones; `UNKNOWN` without any.
     """
 
     def __init__(self, samples: LogSamples, count: int, sampled_at_ms: int | None = None) -> None:
@@ -121,7 +122,8 @@ class LogHistories:
         self.is_known[present.log] = True
         self.unknown[self.is_known] = None
         same = _of_current_topic(present)
-        self.recreated_at_ms = _recreated_at_ms(present, same, count)
+        self.replaced_ms = _replaced_ms(present, count)
+        self.recreated_at_ms = _recreated_at_ms(same, self.replaced_ms)
         self.samples = _since_shortened(same)
         numbers = np.arange(count)
         self._first = np.searchsorted(self.samples.log, numbers, side="left")
@@ -242,23 +244,35 @@ def _last_of_each(log: Int64s) -> Int64s:
     return np.flatnonzero(np.append(log[1:] != log[:-1], True)) if log.size else log
 
 
-def _of_current_topic(present: LogSamples) -> LogSamples:
-    """Keep samples with the newest topic id of their log."""
+def _is_current_topic(present: LogSamples) -> Bools:
+    """Whether each sample has the newest topic id of its log."""
     last = _last_of_each(present.log)
-    sizes = np.diff(last, prepend=-1)
-    is_same = present.topic_id == np.repeat(present.topic_id[last], sizes)
+    is_current: Bools = present.topic_id == np.repeat(
+        present.topic_id[last], np.diff(last, prepend=-1)
+    )
+    return is_current
+
+
+def _of_current_topic(present: LogSamples) -> LogSamples:
+    is_same = _is_current_topic(present)
     return present if is_same.all() else present.only(is_same)
 
 
-def _recreated_at_ms(present: LogSamples, same: LogSamples, count: int) -> Int64s:
-    """Return the time of the first of the same samples of each log that has lost some of them."""
-    at_ms = np.full(count, UNKNOWN)
-    if len(same) == len(present):
-        return at_ms
-    lost = np.bincount(present.log, minlength=count) - np.bincount(same.log, minlength=count)
+def _replaced_ms(present: LogSamples, count: int) -> Int64s:
+    """Return the time of the last sample of each log with another topic id than the newest."""
+    at_ms, is_other = np.full(count, UNKNOWN), ~_is_current_topic(present)
     # The last assignment of an index holds.
+    at_ms[present.log[is_other]] = present.sampled_at_ms[is_other]
+    return at_ms
+
+
+def _recreated_at_ms(same: LogSamples, replaced_ms: Int64s) -> Int64s:
+    """Return the time of the first sample of each log that has replaced another topic."""
+    at_ms = np.full(replaced_ms.size, UNKNOWN)
+    if (replaced_ms == UNKNOWN).all():
+        return at_ms
     at_ms[same.log[::-1]] = same.sampled_at_ms[::-1]
-    return np.where(lost > 0, at_ms, UNKNOWN)
+    return np.where(replaced_ms == UNKNOWN, UNKNOWN, at_ms)
 
 
 def _since_shortened(same: LogSamples) -> LogSamples:

@@ -7,7 +7,7 @@ show when the topic id changed: those since the commit are read, once for each t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -37,12 +37,27 @@ class _Topic:
     """A topic id, and when the topic was created again with it; `UNKNOWN` if no sample shows it.
 
     The samples since `read_from_ms` were read; those with the topic id begin at `sampled_from_ms`.
+    `replaced_ms` is the time of the last one with another topic id, and `first_ends` has the first
+    log end of each partition that was read.
     """
 
     topic_id: str | None
     recreated_at_ms: int
     read_from_ms: int
     sampled_from_ms: int
+    replaced_ms: int
+    first_ends: Mapping[int, int]
+
+    def has_commit(self, partition: int, committed_offset: int, committed_ms: int) -> bool:
+        """Whether a commit without a topic id is one of this topic.
+
+        It may come shortly before the first sample of the topic; one of the deleted topic that is
+        not past the first log end is rare then.
+        """
+        if committed_ms >= self.recreated_at_ms:
+            return True
+        is_between = UNKNOWN != self.replaced_ms < committed_ms
+        return is_between and committed_offset <= self.first_ends.get(partition, UNKNOWN)
 
     def is_read(self, topic_id: str | None, since_ms: int) -> bool:
         """Whether enough samples were read for a commit at that time."""
@@ -73,7 +88,8 @@ def recreated_at_ms(
     Args:
         reader: the snapshot.
         now: the time up to which samples count.
-        rows: `topic`, `partition`, `topic_id` of the commit, and `committed_ms`.
+        rows: `topic`, `partition`, `committed_offset` and `topic_id` of the commit, and
+            `committed_ms`.
         topic_ids: the topic id in the newest sample of each row's log; `UNKNOWN` without one.
         is_suspect: the rows to look at; the others give `UNKNOWN`.
         known: the topics of which an earlier evaluation has read the samples.
@@ -93,13 +109,14 @@ def recreated_at_ms(
     if unread:
         is_unread = pc.is_in(suspects["topic"], pa.array([*unread], pa.string()))
         _read(reader, now, suspects.filter(is_unread), min(unread.values()), known)
-    for number, name, topic_id, commit_topic_id, since_ms in zip(
-        numbers.tolist(),
-        *(names, ids, suspects["topic_id"].to_pylist(), committed_ms.tolist()),
+    of_commits = ("partition", "committed_offset", "topic_id", "committed_ms")
+    for number, name, topic_id, partition, committed_offset, commit_topic_id, since_ms in zip(
+        *(numbers.tolist(), names, ids),
+        *(suspects[column].to_pylist() for column in of_commits),
         strict=True,
     ):
         topic = known.by_name[name]
-        if commit_topic_id is None and since_ms < topic.recreated_at_ms:
+        if commit_topic_id is None and not topic.has_commit(partition, committed_offset, since_ms):
             at_ms[number] = topic.recreated_at_ms
         elif commit_topic_id is not None and commit_topic_id != topic_id:
             is_seen = topic.recreated_at_ms != UNKNOWN
@@ -119,18 +136,30 @@ def _read(
     logs = Logs.of(places)
     histories = logs.histories(reader, since=now - wide, until=now, of_all=False)
     read_from_ms = min(moment_ms(now - wide), since_ms)
+    numbers = np.arange(len(logs))
+    _, first_ends = histories.offsets_from(numbers, histories.recreated_at_ms)
     columns = (
         histories.newest.topic_id,
         histories.recreated_at_ms,
-        histories.sampled_since_ms(np.arange(len(logs))),
+        histories.sampled_since_ms(numbers),
+        histories.replaced_ms,
+        first_ends,
     )
-    for name, topic_id, at_ms, from_ms in zip(
-        logs.keys[0].to_pylist(), *(column.tolist() for column in columns), strict=True
+    names, partitions = (column.to_pylist() for column in logs.keys)
+    for name, partition, topic_id, at_ms, from_ms, replaced_ms, first_end in zip(
+        *(names, partitions), *(column.tolist() for column in columns), strict=True
     ):
-        topic, before = _Topic(topic_id, at_ms, read_from_ms, from_ms), known.by_name.get(name)
+        ends = {partition: first_end}
+        topic = _Topic(topic_id, at_ms, read_from_ms, from_ms, replaced_ms, ends)
+        before = known.by_name.get(name)
         if before is not None and before.topic_id == topic_id:
             # Another partition of the topic, or an earlier evaluation.
-            topic = replace(topic, recreated_at_ms=max(at_ms, before.recreated_at_ms))
+            topic = replace(
+                topic,
+                recreated_at_ms=max(at_ms, before.recreated_at_ms),
+                replaced_ms=max(replaced_ms, before.replaced_ms),
+                first_ends={**before.first_ends, **ends},
+            )
         known.by_name[name] = topic
 
 
@@ -152,6 +181,8 @@ def without_first_in_new_topics(
     np.minimum.at(first_ms, logs.of_rows, at_ms)
     rows = events.select(["topic", "partition"])
     rows = rows.append_column("topic_id", pa.nulls(len(rows), pa.string()))
+    # An offset of the deleted topic.
+    rows = rows.append_column("committed_offset", pa.array(np.full(len(rows), 2**62)))
     rows = rows.append_column("committed_ms", pa.array(first_ms[logs.of_rows] - _BEFORE_MS))
     every = np.ones(len(rows), np.bool_)
     new_ms = recreated_at_ms(reader, now, rows, newest.topic_id[logs.of_rows], every, known)

@@ -239,7 +239,7 @@ def _recreated_at_ms(
         known_ids = pa.array(topic_ids, pa.string(), mask=topic_ids == UNKNOWN)
         is_suspect |= pc.not_equal(of_commits, known_ids).fill_null(False).to_numpy()
     is_suspect &= is_committed & (times_ms < histories.newest.sampled_at_ms[log])
-    rows = committed.select(["topic", "partition", "topic_id"])
+    rows = committed.select(["topic", "partition", "committed_offset", "topic_id"])
     rows = rows.append_column("committed_ms", pa.array(times_ms))
     return recreated_at_ms(reader, now, rows, topic_ids, is_suspect, known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,26 @@ def test_a_group_that_goes_on_in_a_recreated_topic_is_ok(
         assert explanation(group).partition(":")[0] in causes
         assert partition["recreated_at"] is None
         assert partition["uncommitted_since"] is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "recreated_at", "status"),
+    [(40, None, "UNKNOWN"), (60, moment(_AGAIN_AT_S), "STOP")],
+    ids=["in the new log", "past its first end"],
+)
+def test_a_commit_in_a_recreated_topic_before_its_first_sample(
+    tmp_path: Path, offset: int, recreated_at: datetime | None, status: str
+) -> None:
+    """The topic is created, and the group commits, shortly before the first sample."""
+
+    def step(cluster: Cluster, t: int) -> None:
+        recreate(cluster, t, deletes_offsets=False)
+        if t == _AGAIN_AT_S - STEP_S:
+            cluster.commit(GROUP, offset)
+
+    group, (partition,) = looks(tmp_path, step, 1_200)[1_200]
+    assert (group["status"], partition["recreated_at"]) == (status, recreated_at)
+    assert partition["lag"] == 50 * (540 // 5 + 1) - (offset if recreated_at is None else 0)
 
 
 def test_members_of_a_deleted_topic_have_a_row(tmp_path: Path) -> None:
