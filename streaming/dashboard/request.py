@@ -42,7 +42,10 @@ class PageRequest(Request):
 
 class _Current:
     def __getattr__(self, name: str) -> Any:
-        return getattr(_CURRENT.get(), name)
+        current = _CURRENT.get(None)
+        if current is None:
+            raise AttributeError(f"{name}: no request is being answered")
+        return getattr(current, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(_CURRENT.get(), name, value)
