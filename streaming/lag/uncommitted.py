@@ -151,10 +151,10 @@ def uncommitted_partitions(
     if group_ids:
         members_since_ms = _members_since_ms(reader, now, places, group_ids)
         since_ms = np.where(has_members, members_since_ms, since_ms)
-    found = _beginnings(reader, now, places, has_members, since_ms, committed, sampled, known)
-    since, *others = map(pa.array, found)
+    beginnings = _beginnings(reader, now, places, has_members, since_ms, committed, sampled, known)
+    since, *others = map(pa.array, beginnings)
     columns = [*places.columns, since.cast(_MS).cast(TIMESTAMP), *others]
-    is_read = pa.array(found.since_ms != UNKNOWN)
+    is_read = pa.array(beginnings.since_ms != UNKNOWN)
     return pa.table(columns, schema=UNCOMMITTED).filter(is_read)
 
 
