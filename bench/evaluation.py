@@ -69,8 +69,6 @@ def bench(groups: int, topic_partitions: int, rounds: int) -> None:
                 first = _Rounds() if number == rounds else None
                 with (first or evaluating).round():
                     evaluation = Evaluation.of(reader, known=known)
-                    # Computed by the first that asks.
-                    evaluation.group_lag(), evaluation.group_status()
                 with (first or writing).round():
                     kept.keep(evaluation)
         rows = _require_kept(tables, evaluation)

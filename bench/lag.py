@@ -59,7 +59,7 @@ def bench(folder: str | None, runs: int) -> None:
 
 
 def _statuses(tables: str) -> int:
-    return int(Evaluation.read(TableReader(tables)).group_status().num_rows)
+    return int(Evaluation.read(TableReader(tables)).statuses.num_rows)
 
 
 def _alert_round(tables: str) -> int:

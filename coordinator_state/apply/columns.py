@@ -246,3 +246,17 @@ def time_of(us: int) -> datetime:
 def numbers(column: pa.ChunkedArray) -> Any:
     """The values of a column, as numpy has them."""
     return column.to_numpy()
+
+
+def floats_of(column: Any) -> npt.NDArray[np.float64]:
+    """A column of numbers; null is NaN."""
+    # A number beyond 2^53 is rounded.
+    floats: npt.NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
+    return floats
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as dicts; several times as fast as `to_pylist`."""
+    names = table.column_names
+    columns = [column.to_pylist() for column in table.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]

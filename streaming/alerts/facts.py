@@ -37,8 +37,8 @@ from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
-from streaming.lag.judged_partitions import ranks_of
 from streaming.lag.paces import KnownPaces
+from streaming.lag.partition_statuses import ranks_of
 from streaming.lag.recent_commits import KEY
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
@@ -263,7 +263,7 @@ class _Keys:
     def statuses(self, numbers: Int64s) -> list[tuple[str, str]]:
         """The status and the reason of the keys with these numbers."""
         if self.group is not None:
-            table = self.evaluation.group_status(self.group[numbers])
+            table = self.evaluation.statuses.take(pa.array(self.group[numbers]))
         else:
             is_wanted = np.isin(self.row_keys, numbers)
             rows = self.rows.filter(pa.array(is_wanted)).select([*KEY, _ROW])
@@ -274,7 +274,7 @@ class _Keys:
             rows = rows.sort_by(order)
             worst = dict(zip(rows["key"].to_pylist(), rows[_ROW].to_pylist(), strict=True))
             places = np.array([worst[number] for number in numbers.tolist()], np.int64)
-            table = self.evaluation.group_lag(places)
+            table = self.evaluation.lags.take(pa.array(places))
         return list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
 
     def limited(self, name: str, limit: Comparison | None) -> _Limited:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import Status
 from streaming.api.cursors import page_of
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
-from streaming.lag.judged_partitions import rows_of
 from streaming.served.lists import topic_groups
 
 

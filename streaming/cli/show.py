@@ -383,6 +383,7 @@ def _status(
     from streaming.lag import burrow_status
     from streaming.lag.evaluation import Evaluation
     from streaming.tables.rows import StatusRow
+    from streaming.views.definitions import VIEWS
 
     if by == "topic":
         raise click.UsageError("--by must be group or partition for status")
@@ -392,8 +393,9 @@ def _status(
     elif rules == "burrow":
         statuses = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
     elif by == "group":
-        statuses = Evaluation.read(reader, group_ids=group_ids).group_status()
+        statuses = Evaluation.read(reader, group_ids=group_ids).statuses
     else:
-        statuses = Evaluation.read(reader, group_ids=group_ids).partition_status()
+        lags = Evaluation.read(reader, group_ids=group_ids).group_lag()
+        statuses = lags.select(VIEWS["partition_status"].names)
     shown = {field.name for field in fields(StatusRow)}
     return statuses, [name for name in statuses.column_names if name in shown]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.event_digest import FoldedEvents
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.sparklines import first_known, greatest, last_hour, lines
-from streaming.lag.judged_partitions import rows_of
 from streaming.lag.lag_history import LagHistory
 from streaming.served.lists import group_totals
 from streaming.served.snapshot import Row, ServedSnapshot

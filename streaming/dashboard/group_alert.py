@@ -132,7 +132,7 @@ def _tested(text: str, reader: TableReader, group_id: str, span: timedelta) -> R
 def _habits(reader: TableReader, group_id: str) -> GroupHabits:
     """The group as it is and was in the last day."""
     evaluation = Evaluation.read(reader, group_ids=[group_id])
-    rows = evaluation.group_status().to_pylist()
+    rows = evaluation.statuses.to_pylist()
     row = rows[0] if rows else {}
     status = Status(row["status"]) if row else None
     since = max(reader.moment - _REMEMBERED, reader.begins_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -148,10 +148,7 @@ def page() -> Response:
 
 def groups_page(snapshot: ServedSnapshot, arguments: QueryParams) -> RowsPage:
     """The groups that the arguments of an address select: those of its page, worst first."""
-    shown = list_page(snapshot, selected_groups(arguments), arguments)
-    # With their reasons, which an evaluation makes only of the rows that are asked for.
-    rows = snapshot.groups([row["group_id"] for row in shown.rows])
-    return replace(shown, rows=list(rows.values()))
+    return list_page(snapshot, selected_groups(arguments), arguments)
 
 
 class Tile(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from streaming.lag.judged_partitions import rows_of
+from coordinator_state.apply.columns import rows_of
 from streaming.served.list_query import ListQuery
 from streaming.served.snapshot import ServedSnapshot, worst_first
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.exceptions import HTTPException
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import time_text
 from coordinator_state.insight.lag_text import behind_text
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page
-from streaming.lag.judged_partitions import rows_of
 from streaming.served.lists import topic_groups
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.member_labels import member_labels

@@ -1,34 +1,29 @@
 """The evaluation: lag, status and trend of every group at one moment, as columns.
 
-`run` keeps its rows in the tables `group_lag` and `group_status`. The reasons are texts with
-numbers, which take longest, so they are made only of the rows that are asked for.
+`run` keeps its rows in the tables `group_lag` and `group_status`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import RLock
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset, dataset
 
-from coordinator_state.apply.columns import TIMESTAMP, columns_of, nullable, with_columns
-from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.lag import Int64s
-from coordinator_state.insight.lag_trend import Floats, Trend, without_noise
+from coordinator_state.apply.columns import TIMESTAMP, columns_of, nullable
+from coordinator_state.insight.group_status import StatusRules, Verdict
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import judged_groups, judged_partitions
-from streaming.lag.judged_groups import JudgedGroups
-from streaming.lag.judged_partitions import JudgedPartitions, floats_of
+from streaming.lag.group_statuses import group_statuses
 from streaming.lag.paces import KnownPaces
-from streaming.lag.rows import PartitionStatusRow
+from streaming.lag.partition_facts import partition_facts
+from streaming.lag.partition_statuses import with_statuses
 from streaming.once import once
 from streaming.tables import delta
 from streaming.tables.filters import of_groups
@@ -42,8 +37,6 @@ KEPT_FOR: Final = timedelta(minutes=2)
 """`run` evaluates at least every minute, and then writes some rows, even if none has changed."""
 _MOST_NEW: Final = 1_000
 """Groups that are evaluated beside the kept rows; if more are new, all are evaluated."""
-_NUMBER: Final = "number"
-_OF_PARTITION = [field.name for field in fields(PartitionStatusRow)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +91,8 @@ class Evaluation:
     Attributes:
         at: the moment.
         rules: the limits of the statuses.
+        statuses: the rows of `group_status` (`GROUP_STATUS_ROW`), sorted by group.
         stale: the verdict about all groups if the tables are stale.
-        statuses: the rows of `group_status` (`GROUP_STATUS_ROW`), sorted by group, maybe without
-            reasons and their topics and partitions: the method `group_status` adds them.
     """
 
     def __init__(
@@ -109,46 +101,47 @@ class Evaluation:
         rules: StatusRules,
         statuses: pa.Table,
         lags: pa.Table | KeptLags,
-        judged: tuple[JudgedPartitions, JudgedGroups] | None = None,
+        stale: Verdict | None = None,
     ) -> None:
         self.lock = RLock()
         self.at = at
         self.rules = rules
         self.statuses = statuses
+        self.stale = stale
         self._is_scanned = False
         self._lags = lags
-        self._judged = judged
-        self.stale = None if judged is None else judged[0].stale
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether `run` evaluated, so that `status_since` is known."""
+        return isinstance(self._lags, KeptLags)
 
     @once
     def lags(self) -> pa.Table:
-        """The rows of `group_lag` (`GROUP_LAG_ROW`), maybe without reasons.
-
-        The method `group_lag` adds them. Kept rows are in any order, others in that of the key.
-        """
+        """The rows of `group_lag` (`GROUP_LAG_ROW`): kept ones in any order, others by the key."""
         return self._lag_rows(GROUP_LAG_ROW.names)
+
+    def group_lag(self) -> pa.Table:
+        """The rows of `group_lag` in the order of the key."""
+        return _sorted(self.lags, GROUP_LAG) if self.is_kept else self.lags
 
     def lag_columns(self, names: Sequence[str]) -> pa.Table:
         """Some columns of `lags`, among them `group_id`; the others are not read."""
-        is_read = "lags" in self.__dict__
-        return self.lags.select(names) if is_read else self._lag_rows(names)
+        return self.lags.select(names) if self._is_read else self._lag_rows(names)
 
     def lags_where(self, condition: pc.Expression) -> pa.Table:
-        """The rows of `group_lag` for which a condition holds, with reasons, sorted by the key.
+        """The rows of `group_lag` for which a condition holds, sorted by the key.
 
         The first time it reads only these of the kept rows; later, all are read once.
         """
-        is_read = "lags" in self.__dict__ or self._is_scanned
-        if isinstance(self._lags, KeptLags) and not is_read:
+        if isinstance(self._lags, KeptLags) and not (self._is_read or self._is_scanned):
             self._is_scanned = True
             return _sorted(self._lags.read(GROUP_LAG_ROW.names, condition), GROUP_LAG)
-        numbers = np.arange(self.lags.num_rows)
-        selected = self.lags.append_column(_NUMBER, pa.array(numbers)).filter(condition)
-        return _sorted(self.group_lag(selected[_NUMBER].to_numpy()), GROUP_LAG)
+        return _sorted(self.lags.filter(condition), GROUP_LAG)
 
     def queried_lags(self) -> pa.Table | Dataset:
         """All rows of `group_lag` for an engine that selects rows and columns itself."""
-        return self.group_lag() if isinstance(self._lags, pa.Table) else self._lags.dataset
+        return self._lags.dataset if isinstance(self._lags, KeptLags) else self._lags
 
     @once
     def topics(self) -> pa.Array:
@@ -156,10 +149,14 @@ class Evaluation:
         names = pc.unique(self.lag_columns(["group_id", "topic"])["topic"])
         return names.take(pc.sort_indices(names))
 
+    @property
+    def _is_read(self) -> bool:
+        return "lags" in self.__dict__
+
     def _lag_rows(self, names: Sequence[str]) -> pa.Table:
-        if isinstance(self._lags, pa.Table):
-            return self._lags.select(names)
-        return self._lags.read(names)
+        if isinstance(self._lags, KeptLags):
+            return self._lags.read(names)
+        return self._lags.select(names)
 
     @classmethod
     def of(
@@ -178,14 +175,16 @@ class Evaluation:
         rules, at = rules or reader.status_rules, at or reader.moment
         known = known or KnownPaces()
         lags = group_lag(reader, at=at, group_ids=group_ids, known=known.logs)
-        partitions = judged_partitions(reader, at, group_ids, rules, lags, known)
-        groups = judged_groups(reader, at, group_ids, rules, partitions)
+        stale = Freshness.of(reader, at).verdict(rules)
+        facts = partition_facts(reader, at, group_ids, rules, lags, known)
+        partitions = with_statuses(lags, facts, rules, stale)
+        statuses = group_statuses(reader, at, group_ids, rules, partitions, stale)
         return cls(
             at,
             rules,
-            _evaluated(_of_groups(groups.table), at, GROUP_STATUS_ROW),
-            _evaluated(_with_trends(lags, partitions), at, GROUP_LAG_ROW),
-            (partitions, groups),
+            _evaluated(statuses, at, GROUP_STATUS_ROW),
+            _evaluated(partitions, at, GROUP_LAG_ROW),
+            stale,
         )
 
     @classmethod
@@ -249,47 +248,11 @@ class Evaluation:
         new_groups = None
         if len(new):
             new_groups = cls.of(reader, at=at, group_ids=new.to_pylist(), rules=rules)
-            statuses = pa.concat_tables([statuses, new_groups.group_status()])
-        new_lags = GROUP_LAG_ROW.empty_table() if new_groups is None else new_groups.group_lag()
+            statuses = pa.concat_tables([statuses, new_groups.statuses])
+        new_lags = GROUP_LAG_ROW.empty_table() if new_groups is None else new_groups.lags
         is_all = len(known) == len(is_existing)
         lags = KeptLags(lag_table, reader.tables, group_ids, known, is_all, new_lags)
         return cls(evaluated_at, reader.status_rules, _sorted(statuses, GROUP_STATUS), lags)
-
-    def numbers(self, group_ids: Sequence[str]) -> Int64s:
-        """The numbers of the rows of those groups that exist, in this order."""
-        places = pc.index_in(pa.array(group_ids, pa.string()), self.statuses["group_id"])
-        numbers: Int64s = places.drop_null().to_numpy().astype(np.int64)
-        return numbers
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether `run` evaluated, so that `status_since` is known."""
-        return self._judged is None
-
-    def group_lag(self, numbers: Int64s | None = None) -> pa.Table:
-        """The rows of `group_lag` with these numbers, by default all, with their reasons.
-
-        All rows are sorted by the key, others are in the order of the numbers.
-        """
-        if self._judged is None:
-            is_all = numbers is None
-            return _sorted(self.lags, GROUP_LAG) if is_all else self.lags.take(pa.array(numbers))
-        numbers = np.arange(self.lags.num_rows) if numbers is None else numbers
-        rows = self.lags.take(pa.array(numbers))
-        return with_columns(rows, {"reason": self._judged[0].reasons(numbers)})
-
-    def group_status(self, numbers: Int64s | None = None) -> pa.Table:
-        """The rows of `group_status` with these numbers, by default all, with their reasons."""
-        numbers = np.arange(self.statuses.num_rows) if numbers is None else numbers
-        rows = self.statuses.take(pa.array(numbers))
-        if self._judged is None:
-            return rows
-        reasons = self._judged[1].reasons(numbers)
-        return with_columns(rows, {name: reasons[name] for name in reasons.column_names})
-
-    def partition_status(self) -> pa.Table:
-        """The view `partition_status`: some columns of `group_lag`."""
-        return self.group_lag().select(_OF_PARTITION)
 
 
 def _sorted(rows: pa.Table, table: Table) -> pa.Table:
@@ -297,32 +260,6 @@ def _sorted(rows: pa.Table, table: Table) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in table.key])
 
 
-def _with_trends(lags: pa.Table, partitions: JudgedPartitions) -> pa.Table:
-    trends = partitions.trends
-    names = ("lag", "commit_rate_per_s", "produce_rate_per_s")
-    growth = without_noise(
-        floats_of(trends["growth_per_s"]), *(floats_of(lags[name]) for name in names)
-    )
-    columns = {
-        "status": partitions.statuses,
-        "growth_per_s": trends["growth_per_s"],
-        "trend": _trends(growth),
-        **{name: partitions.usual(name) for name in ("usual_commit_ms", "usual_move_ms")},
-    }
-    return with_columns(lags, columns)
-
-
-def _of_groups(groups: pa.Table) -> pa.Table:
-    return groups.append_column("trend", _trends(floats_of(groups["growth_per_s"])))
-
-
 def _evaluated(rows: pa.Table, at: datetime, schema: pa.Schema) -> pa.Table:
     evaluated_at = pa.repeat(pa.scalar(at, TIMESTAMP), rows.num_rows)
     return columns_of(rows.append_column("evaluated_at", evaluated_at), schema)
-
-
-def _trends(growth_per_s: Floats) -> pa.Array:
-    """The trend of each growth without noise; null if it is unknown."""
-    signs = np.sign(np.nan_to_num(growth_per_s)).astype(np.int64) + 1
-    names = pa.array([Trend.of(sign).value for sign in (-1, 0, 1)])
-    return names.take(pa.array(signs, mask=np.isnan(growth_per_s)))

@@ -86,7 +86,7 @@ def group_facts(
     commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
     commits = _earlier(commits, "commit_timestamp", skew)
     evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
-    lags, statuses = evaluation.lags, evaluation.group_status().to_pylist()
+    lags, statuses = evaluation.lags, evaluation.statuses.to_pylist()
     status = statuses[0] if statuses else _deleted()
     offsets = reader.read(GROUP_OFFSETS.name, filters=own)
     offsets = _earlier(offsets, "commit_timestamp", skew).to_pylist()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import columns_of, nullable, schema_of
 from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
 from coordinator_state.replay.groups import SHARE
-from streaming.lag.judged_partitions import STATUS_NAMES, ranks_of
+from streaming.lag.partition_statuses import STATUS_NAMES, ranks_of
 from streaming.lag.rows import TopicRow
 
 Row = dict[str, Any]

@@ -259,8 +259,8 @@ class StatusEvaluation:
         groups = self._changes(GROUP_STATUS, evaluation.statuses, most, is_after_gap)
         # A row whose status changed is written, too.
         written = {
-            GROUP_LAG: (lags, evaluation.group_lag(lags.written)),
-            GROUP_STATUS: (groups, evaluation.group_status(groups.written)),
+            GROUP_LAG: (lags, evaluation.lags.take(pa.array(lags.written))),
+            GROUP_STATUS: (groups, evaluation.statuses.take(pa.array(groups.written))),
         }
         recorded = pa.concat_tables(
             _recorded(changes, rows, evaluation.at) for changes, rows in written.values()

@@ -37,8 +37,7 @@ class ListQuery:
             `rank` is that of the status. Null comes last.
         then: the terms of ORDER BY that follow, or all if `sort` is empty.
         lags_of: a column of `group_lag`, and the values in the rows that the query needs; all rows
-            if None. They have their reasons, which an evaluation makes only of rows that are asked
-            for.
+            if None.
     """
 
     source: str

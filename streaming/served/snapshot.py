@@ -13,12 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 from coordinator_state.insight.transaction_owner import TransactionOwner
 from streaming.lag.burrow_status import burrow_partitions
-from streaming.lag.judged_partitions import rows_of
 from streaming.lag.lag_history import LagHistory
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.recent_commits import KEY
@@ -55,10 +55,7 @@ class ServedSnapshot(Snapshot):
 
     @contextmanager
     def asking(self, query: ListQuery) -> Iterator[Callable[[str], pa.Table]]:
-        """A function that answers the SQL of a list.
-
-        `group_status` may have no reasons there; the method `groups` adds them.
-        """
+        """A function that answers the SQL of a list."""
         with asking(partial(self._asked, query)) as ask:
             yield ask
 
@@ -76,9 +73,7 @@ class ServedSnapshot(Snapshot):
         return ids
 
     def _asked(self, query: ListQuery, name: str) -> Queried:
-        """A table or view; an evaluation makes only the reasons of the rows that are needed."""
-        if name == "group_status":
-            return self.evaluation.statuses
+        """A table or view; of `group_lag`, only the columns or the rows that are needed."""
         if name != "group_lag":
             return self.queried(name)
         if query.lags_of is None:

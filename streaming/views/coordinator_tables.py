@@ -57,7 +57,12 @@ from streaming.tables.rows import (
     TopicProgressRow,
 )
 from streaming.verify.verification import Verification
-from streaming.views.definitions import ExpiringOffsetRow, OpenTransactionRow, SimpleGroupRow
+from streaming.views.definitions import (
+    VIEWS,
+    ExpiringOffsetRow,
+    OpenTransactionRow,
+    SimpleGroupRow,
+)
 from streaming.views.explanation import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
@@ -400,11 +405,15 @@ def _of_rules(rules: str, **judges: Callable[..., pa.Table]) -> Callable[..., pa
 
 
 def _partition_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
-    return Evaluation.read(reader, group_ids=group_ids).partition_status()
+    return (
+        Evaluation.read(reader, group_ids=group_ids)
+        .group_lag()
+        .select(VIEWS["partition_status"].names)
+    )
 
 
 def _group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:
-    return Evaluation.read(reader, group_ids=group_ids).group_status()
+    return Evaluation.read(reader, group_ids=group_ids).statuses
 
 
 def _burrow_group_statuses(reader: TableReader, *, group_ids: list[str] | None) -> pa.Table:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.replay.offsets import Outcome
-from streaming.lag.judged_partitions import rows_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import OFFSET_COMMITS, TRANSACTIONS
 

@@ -11,12 +11,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.sql_literal import sql_literal
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
-from streaming.lag.judged_partitions import rows_of
 from streaming.lag.recent_commits import KEY
 from streaming.lag.silent_members import silent_members
 from streaming.lag.topics import OF_LAGS, topics_of
@@ -102,7 +103,7 @@ class Snapshot:
         self.status_rules = status_rules or reader.status_rules
         self._views: Mapping[str, Callable[[], Queried]] = {
             "group_lag": lambda: self.evaluation.queried_lags(),
-            "group_status": lambda: self.evaluation.group_status(),
+            "group_status": lambda: self.evaluation.statuses,
             "topics": lambda: self.topics,
             **{name: partial(self._selected, name) for name in SELECTS},
             "expiring_offsets": self.expiring_offsets,
@@ -142,13 +143,14 @@ class Snapshot:
 
     @property
     def lags(self) -> pa.Table:
-        """The rows of `group_lag`, without reasons."""
+        """The rows of `group_lag`."""
         return self.evaluation.lags
 
     def groups(self, group_ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of `group_status` of those groups that exist, by group."""
-        rows = rows_of(self.evaluation.group_status(self.evaluation.numbers(group_ids)))
-        return {row["group_id"]: row for row in rows}
+        """The rows of `group_status` of those groups that exist, by group, in this order."""
+        statuses = self.evaluation.statuses
+        places = pc.index_in(pa.array(group_ids, pa.string()), statuses["group_id"])
+        return {row["group_id"]: row for row in rows_of(statuses.take(places.drop_null()))}
 
     @once
     def known_until(self) -> datetime | None:

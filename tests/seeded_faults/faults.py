@@ -48,7 +48,7 @@ AREAS: Final = (
         ("streaming/lag/*.py", "coordinator_state/insight/*lag*.py"),
         (
             *("unit/lag", "unit/insight", "property/test_lag.py", "unit/views", "unit/served"),
-            *("property/test_judged_partitions.py", "property/test_sample_runs.py"),
+            *("property/test_partition_statuses.py", "property/test_sample_runs.py"),
             *("unit/metrics", "unit/api", "unit/alerts"),
         ),
         share=40,
@@ -62,7 +62,7 @@ AREAS: Final = (
             "streaming/alerts/*.py",
         ),
         (
-            *("unit/insight", "unit/lag", "unit/alerts", "property/test_judged_partitions.py"),
+            *("unit/insight", "unit/lag", "unit/alerts", "property/test_partition_statuses.py"),
             *("property/test_alert_states.py", "property/test_apply_plan.py", "unit/views"),
         ),
         share=30,

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import topics_text
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
-from streaming.lag.judged_partitions import rows_of
 from streaming.served.lists import group_totals
 from streaming.tables.schemas import GROUP_EVENTS
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.member_labels import labels_of
 from streaming.dashboard.group_tabs.shown_group import ShownGroup
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import chosen_values, list_page
-from streaming.lag.judged_partitions import rows_of
 from streaming.served import lists
 from streaming.tables.filters import of_groups
 

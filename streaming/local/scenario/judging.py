@@ -165,7 +165,7 @@ def _play(
     clusters: list[Cluster] = []
     alarms = Alarms(rules)
     for look in play(scenarios, begin=begin, on_cluster=clusters.append):
-        rows = {row["group_id"]: row for row in look.evaluation.group_status().to_pylist()}
+        rows = {row["group_id"]: row for row in look.evaluation.statuses.to_pylist()}
         firing, notices = alarms.at(look)
         for (scenario, group), name in clusters[0].names.items():
             row = rows.get(name)

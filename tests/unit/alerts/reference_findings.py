@@ -22,7 +22,7 @@ def reference_findings(rule: Rule, evaluation: Evaluation) -> Iterator[Finding]:
             rows_of[tuple(row[name] for name in rule.key)].append(row)
     statuses: dict[str, Row] = {}
     if rule.by == "group" and rule.topics == EVERY:
-        statuses = {row["group_id"]: row for row in evaluation.group_status().to_pylist()}
+        statuses = {row["group_id"]: row for row in evaluation.statuses.to_pylist()}
         if not rule.limits:
             for group_id in statuses:
                 if fits(rule.groups, group_id):

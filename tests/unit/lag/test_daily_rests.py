@@ -44,7 +44,7 @@ def status(
     reader = snapshots.reader(moment(day * _DAY_S + hours * _HOUR_S))
     assert reader is not None
     evaluation = Evaluation.of(reader, at=reader.moment, known=known or KnownPaces())
-    rows = {row["group_id"]: row for row in evaluation.group_status().to_pylist()}
+    rows = {row["group_id"]: row for row in evaluation.statuses.to_pylist()}
     return rows[group]["status"], rows[group]["reason"]
 
 

@@ -36,7 +36,7 @@ def test_a_set_of_groups_has_the_rows_that_it_has_among_all(
         parts = [Evaluation.of(reader, at=moment, group_ids=ids[number::3]) for number in range(3)]
         for rows, of_parts, key in (
             (every.group_lag(), [part.group_lag() for part in parts], ("group_id", "topic")),
-            (every.group_status(), [part.group_status() for part in parts], ("group_id",)),
+            (every.statuses, [part.statuses for part in parts], ("group_id",)),
         ):
             order = [(name, "ascending") for name in (*key, "partition")]
             assert pa.concat_tables(of_parts).sort_by(order) == rows.sort_by(order)

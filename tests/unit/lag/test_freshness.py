@@ -40,7 +40,7 @@ def sample_of(sampled_at: datetime, log_end_offset: int = 0, partition: int = 0)
 
 def test_every_group_of_stale_tables_is_unknown(tables: str) -> None:
     """A loop of rebalances, a group without offsets and lost data are claimed no more, either."""
-    statuses = Evaluation.of(TableReader(tables), at=LATE).group_status().to_pylist()
+    statuses = Evaluation.of(TableReader(tables), at=LATE).statuses.to_pylist()
     groups = {row["group_id"] for row in statuses}
     assert groups == {"back", "idle", "loop", "new", "nothing", "old"}
     assert {(row["status"], row["reason"], row["topic"]) for row in statuses} == {

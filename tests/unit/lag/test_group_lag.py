@@ -336,5 +336,5 @@ def test_samples_of_other_logs_change_neither_lag_nor_status(tmp_path: Path) -> 
         folder = create_topic_tables(tmp_path / str(with_unread), NOW, with_unread=with_unread)
         reader = TableReader(folder)
         snapshot = Snapshot(reader, at=NOW)
-        snapshots.append((snapshot.lags, snapshot.evaluation.group_status()))
+        snapshots.append((snapshot.lags, snapshot.evaluation.statuses))
     assert snapshots[0] == snapshots[1]

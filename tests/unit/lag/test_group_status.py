@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from coordinator_state.insight.group_status import (
@@ -12,8 +13,7 @@ from coordinator_state.insight.group_status import (
 )
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
-from streaming.lag.group_lag import group_lag
-from streaming.lag.group_status import judged_groups, judged_partitions
+from streaming.lag.group_statuses import group_statuses
 from streaming.lag.silent_members import silent_facts
 from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
@@ -30,7 +30,7 @@ def tables(tmp_path: Path) -> str:
 def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
     by_group = {
         row["group_id"]: row
-        for row in Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+        for row in Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     }
     assert {group: row["status"] for group, row in by_group.items()} == {
         "back": "REWIND",
@@ -56,7 +56,7 @@ def test_nothing_is_said_of_a_group_whose_log_partition_is_not_read_to_its_end(
     write_rows(
         tables, "log_offsets", [sample(at(ago), 900, OFFSETS_TOPIC) for ago in (300, 100, 0)]
     )
-    rows = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+    rows = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     assert {row["status"] for row in rows} == {"UNKNOWN"}
 
 
@@ -75,7 +75,7 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
     for seconds in (0, 300):
         reader = snapshots.reader(moment(seconds))
         assert reader is not None
-        (row,) = Evaluation.of(reader, at=moment(seconds)).group_status().to_pylist()
+        (row,) = Evaluation.of(reader, at=moment(seconds)).statuses.to_pylist()
         reasons.append((row["status"], row["reason"]))
     assert reasons == [
         ("OK", "400 behind, oldest 4 s"),
@@ -101,7 +101,7 @@ def test_growth_ends_a_minute_after_the_producers_do(tmp_path: Path) -> None:
     for t in (600, 640, 670, 800):
         reader = snapshots.reader(moment(t))
         assert reader is not None
-        (row,) = Evaluation.of(reader, at=moment(t)).group_status().to_pylist()
+        (row,) = Evaluation.of(reader, at=moment(t)).statuses.to_pylist()
         assert row["status"] == "STOP"
         reasons[t] = row["reason"].rpartition("oldest ")[2], row["trend"]
     assert reasons[600] == ("5.1 min, +10/s", "growing")
@@ -149,7 +149,7 @@ def test_a_member_that_never_commits(
     )
     of_topic = [sample(at(ago), end, partition=7) for ago, end in ends]
     write_rows(tables, "log_offsets", [*of_topic, sample(at(0), 0, OFFSETS_TOPIC)])
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     assert (row["status"], row["reason"]) == (status, reason)
     assert (row["lag"], row["partitions"]) == (lag, int(bool(ends)))
     assert row["is_lag_lower_bound"] is (True if ends else None)
@@ -169,7 +169,7 @@ def test_a_partition_without_a_commit_among_others(tables: str) -> None:
     rows = TableReader(tables).read("log_offsets").to_pylist()
     still = [row | {"partition": 2, "log_end_offset": 5} for row in rows if row["partition"] == 1]
     write_rows(tables, "log_offsets", rows + still)
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     assert (row["status"], row["topic"], row["partition"], row["lag"]) == ("WARN", "t", 1, 95)
     assert row["reason"] == f"t:1: {SILENT}; at least 95 behind, oldest 99 s"
 
@@ -187,7 +187,7 @@ def test_a_group_whose_progress_is_not_in_the_tables(
 ) -> None:
     group = {"group_id": "g", "group_type": group_type, "member_count": 2, "state": "Stable"}
     apply_micro_batch(tables, progress=[{"updated_at": NOW}], groups=[group], group_offsets=[])
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     assert row["status"] == status
     assert row["reason"].startswith(reason)
 
@@ -195,9 +195,10 @@ def test_a_group_whose_progress_is_not_in_the_tables(
 def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path: Path) -> None:
     rules = StatusRules()
     reader = TableReader(tables)
-    partitions = judged_partitions(reader, NOW, None, rules, group_lag(reader, at=NOW))
+    lags = Evaluation.of(reader, at=NOW).lags
+    partitions = lags.append_column("has_lag_text", pa.repeat(True, lags.num_rows))
     later = TableReader(create_tables(tmp_path / "later"))
-    groups = judged_groups(later, NOW, None, rules, partitions).table.to_pylist()
+    groups = group_statuses(later, NOW, None, rules, partitions, None).to_pylist()
     by_group = {row["group_id"]: row for row in groups}
     assert by_group.keys() == {"back", "idle", "loop", "old"}
     assert {row["group_state"] for row in by_group.values()} == {"Dead"}
@@ -214,7 +215,7 @@ def test_an_idle_partition_hides_nothing(tables: str) -> None:
     )
     statuses = Evaluation.of(TableReader(tables), at=NOW).group_lag()["status"].to_pylist()
     assert statuses == ["IDLE", "OK"]
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     assert (row["status"], row["lag"]) == ("OK", 10)
 
 

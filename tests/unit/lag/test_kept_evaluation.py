@@ -75,7 +75,7 @@ def test_the_kept_rows_are_those_of_a_new_evaluation(opened: OpenAt) -> None:
     assert kept.at == NOW
     assert kept.lags.num_rows > 4
     assert without_since(kept.group_lag()) == without_since(new.group_lag())
-    assert without_since(kept.group_status()) == without_since(new.group_status())
+    assert without_since(kept.statuses) == without_since(new.statuses)
     assert set(kept.statuses["status_since"].to_pylist()) == {NOW}
     some = Evaluation.read(reader, group_ids=["old", "back"])
     wanted = Evaluation.of(reader, at=NOW, group_ids=["old", "back"])

@@ -59,7 +59,7 @@ def test_nothing_is_lost_or_invented_where_the_history_is_too_large_to_read(
     for t in range(360, 1_501, 60):
         reader = snapshots.reader(moment(t - STEP_S))
         assert reader is not None
-        rows = Evaluation.of(reader, at=reader.moment, known=known).group_status()
+        rows = Evaluation.of(reader, at=reader.moment, known=known).statuses
         for row in rows.to_pylist():
             statuses[row["group_id"]].add(row["status"])
     assert statuses == {"stops": {"STOP"}, "opens": {"OK"}}
@@ -81,6 +81,6 @@ def test_a_pace_of_hours_is_known_over_days(tmp_path: Path) -> None:
     for hours in (-50, -1, 5, 17, 19, 29):
         reader = snapshots.reader(moment(stops_at_s + hours * hour_s))
         assert reader is not None
-        (row,) = Evaluation.of(reader, at=reader.moment).group_status().to_pylist()
+        (row,) = Evaluation.of(reader, at=reader.moment).statuses.to_pylist()
         statuses[hours] = row["status"]
     assert statuses == {-50: "OK", -1: "OK", 5: "OK", 17: "OK", 19: "STOP", 29: "STOP"}

@@ -49,7 +49,7 @@ def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
 def status_of(tables: str) -> tuple[str, str]:
     rows = {
         row["group_id"]: row
-        for row in Evaluation.of(TableReader(tables), at=NOW).group_status().to_pylist()
+        for row in Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
     }
     return rows[GROUP]["status"], rows[GROUP]["reason"]
 
@@ -143,9 +143,7 @@ def lag_by_group(all_cases: TableReader) -> dict[str, Row]:
 
 @pytest.fixture(scope="module")
 def status_by_group(all_cases: TableReader) -> dict[str, Row]:
-    return {
-        row["group_id"]: row for row in Evaluation.of(all_cases, at=NOW).group_status().to_pylist()
-    }
+    return {row["group_id"]: row for row in Evaluation.of(all_cases, at=NOW).statuses.to_pylist()}
 
 
 @pytest.mark.parametrize("name", CASES)

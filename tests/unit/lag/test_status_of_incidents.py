@@ -295,7 +295,7 @@ def run_is_down(cluster: Cluster, t: int) -> None:
 
 
 def our_statuses(reader: TableReader, *, at: datetime) -> pa.Table:
-    return Evaluation.of(reader, at=at).group_status()
+    return Evaluation.of(reader, at=at).statuses
 
 
 @pytest.mark.long
@@ -404,7 +404,7 @@ def test_a_partition_that_stays_behind_keeps_its_group_in_trouble(tmp_path: Path
     def rows_at(seconds: int) -> dict[str, dict[str, Any]]:
         reader = snapshots.reader(moment(seconds))
         assert reader is not None
-        rows = Evaluation.of(reader, at=moment(seconds)).group_status().to_pylist()
+        rows = Evaluation.of(reader, at=moment(seconds)).statuses.to_pylist()
         return {row["group_id"]: row for row in rows}
 
     for seconds in _left_moments():

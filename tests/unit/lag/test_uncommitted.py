@@ -46,7 +46,7 @@ def looks(
         assert reader is not None
         evaluation = Evaluation.of(reader, at=moment(t), known=known)
         lags = evaluation.group_lag()
-        (group,) = evaluation.group_status().to_pylist()
+        (group,) = evaluation.statuses.to_pylist()
         rows[t] = group | {"reader": reader}, lags.to_pylist()
         if t == until_s:
             assert lags == Evaluation.of(reader, at=moment(t)).group_lag()

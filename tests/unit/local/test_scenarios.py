@@ -297,8 +297,8 @@ def test_delta_tables_have_the_statuses_of_the_tables_in_memory(tmp_path: Path) 
         if look.t not in {330, 630, 660, 780, 960}:
             continue
         reader = TableReader(tables, as_of=look.at)
-        stored = Evaluation.of(reader, at=look.at).group_status().select(columns)
-        assert stored.to_pylist() == look.evaluation.group_status().select(columns).to_pylist()
+        stored = Evaluation.of(reader, at=look.at).statuses.select(columns)
+        assert stored.to_pylist() == look.evaluation.statuses.select(columns).to_pylist()
         kept = reader.read("group_lag", ["group_id"])
         assert set(kept["group_id"].to_pylist()) == {*scenario.groups}
         moments += 1

@@ -83,7 +83,7 @@ def lasting(rows: Sequence[Row], table: Table) -> dict[tuple[object, ...], Row]:
 def assert_kept(tables: str, evaluation: Evaluation) -> None:
     for table, rows in (
         (GROUP_LAG, evaluation.group_lag()),
-        (GROUP_STATUS, evaluation.group_status()),
+        (GROUP_STATUS, evaluation.statuses),
     ):
         kept = rows_of(tables, table)
         assert lasting(kept, table) == lasting(rows.to_pylist(), table)

@@ -103,7 +103,7 @@ def test_it_is_a_group_that_brokers_do_not_have(folder: str, checkpoint: Path) -
 
 
 def status_and_explanation(tables: CoordinatorTables) -> tuple[str, str]:
-    (status,) = Evaluation.of(tables.reader, at=NOW, group_ids=["etl"]).group_status().to_pylist()
+    (status,) = Evaluation.of(tables.reader, at=NOW, group_ids=["etl"]).statuses.to_pylist()
     explanation = explained(tables.reader, "etl", at=NOW)
     assert explanation is not None
     return status["status"], explanation.status

@@ -48,7 +48,7 @@ def test_which_groups_are_behind_since_when_and_why(tmp_path: Path, reader: str)
     )
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     expected = [
-        row for row in evaluation.group_status().to_pylist() if row["status"] not in {"OK", "IDLE"}
+        row for row in evaluation.statuses.to_pylist() if row["status"] not in {"OK", "IDLE"}
     ]
     assert [row["group_id"] for row in rows] == ["back", "loop", "old"]
     for row, known in zip(rows, expected, strict=True):

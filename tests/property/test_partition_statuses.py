@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime, timezone
 from typing import Any, get_type_hints
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_state.apply.columns import TIMESTAMP, columns_of, with_columns
 from coordinator_state.insight.group_status import Status, StatusRules, Verdict
 from coordinator_state.insight.lag import GONE, PRESENT
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.insight.partition_status import partition_status
 from coordinator_state.replay.groups import CONSUMER, SHARE
-from streaming.lag.judged_groups import JudgedGroups
-from streaming.lag.judged_partitions import _OF_LAG, JudgedPartitions
+from streaming.lag.evaluation import GROUP_STATUS_ROW
+from streaming.lag.group_lag import LAG_ROW
+from streaming.lag.group_statuses import rows_of_groups
 from streaming.lag.partition_facts import _is_well
-from streaming.tables.rows import LagRow
+from streaming.lag.partition_statuses import with_statuses
 
 _HINTS = get_type_hints(PartitionFacts)
 _TYPES = {int: pa.int64(), bool: pa.bool_(), str: pa.string(), float: pa.float64()}
@@ -86,38 +89,38 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _lags(rows: list[dict[str, Any]]) -> pa.Table:
-    columns: dict[str, Any] = {
-        "group_id": [f"g{number // 2}" for number in range(len(rows))],
-        "topic": ["t"] * len(rows),
-        "partition": list(range(len(rows))),
+    known = columns_of(_table(rows), LAG_ROW)
+    keys: dict[str, Any] = {
+        "group_id": pa.array([f"g{number // 2}" for number in range(len(rows))]),
+        "topic": pa.repeat("t", len(rows)),
+        "partition": pa.array(range(len(rows)), pa.int32()),
     }
-    known = _table(rows)
-    for name in set(_OF_LAG[3:]) - {"member_id"}:
-        columns[name] = known[name]
-    columns["member_id"] = pa.nulls(len(rows), pa.string())
-    assert set(columns) == set(_OF_LAG) <= {column.name for column in fields(LagRow)}
-    return pa.table(columns)
+    is_new = [row["uncommitted_ms"] is not None for row in rows]
+    since = pa.array([datetime.now(timezone.utc) if new else None for new in is_new], TIMESTAMP)
+    return with_columns(known, keys | {"uncommitted_since": since})
+
+
+def _groups(ids: list[str], members: int = 1) -> pa.Table:
+    names = {"group_type": "classic", "state": "Stable"}
+    columns = {name: [value] * len(ids) for name, value in names.items()}
+    counts = [1] * (len(ids) - 1) + [members]
+    return pa.table({"group_id": ids, **columns, "member_count": counts})
 
 
 @settings(max_examples=60)
 @given(rows=st.lists(FACTS, min_size=1, max_size=5), stale=st.booleans())
 def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: bool) -> None:
-    rules, facts = StatusRules(), _table(rows)
+    rules, facts = StatusRules(), [PartitionFacts(**row) for row in rows]
     verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
-    judged = JudgedPartitions(_lags(rows), facts, rules, verdict)
-    wanted = [verdict or partition_status(PartitionFacts(**row), rules) for row in rows]
-    assert judged.ranks.tolist() == [each.status.rank for each in wanted]
-    numbers = np.arange(len(rows))
-    columns = [
-        (row["status"], row["reason"], row["cause"], row["lag_text"])
-        for row in judged.rows(numbers)
-    ]
-    assert columns == [(each.status.value, each.reason, *each[1:]) for each in wanted]
-    assert judged.reasons(numbers).to_pylist() == [each.reason for each in wanted]
-    growths = [row["growth_per_s"] for row in judged.rows(numbers)]
-    assert judged.trends["growth_per_s"].to_pylist() == growths
-    some = numbers[::2]
-    assert judged.rows(some) == judged.rows(numbers)[::2]
+    judged = with_statuses(_lags(rows), _table(rows), rules, verdict)
+    wanted = [verdict or partition_status(each, rules) for each in facts]
+    assert judged["status"].to_pylist() == [each.status.value for each in wanted]
+    assert judged["reason"].to_pylist() == [each.reason for each in wanted]
+    assert judged["has_lag_text"].to_pylist() == [bool(each.lag_text) for each in wanted]
+    growths = judged["growth_per_s"].to_pylist()
+    is_well = _table(rows)["is_well"].to_pylist()
+    for growth, each, well in zip(growths, facts, is_well, strict=True):
+        assert well or growth == each.growth_per_s
 
 
 @settings(max_examples=60)
@@ -130,60 +133,46 @@ def test_a_group_has_its_worst_status_and_its_totals(
     rows: list[dict[str, Any]], stale: bool, members: int
 ) -> None:
     verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
-    judged = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), verdict)
+    judged = with_statuses(_lags(rows), _table(rows), StatusRules(), verdict)
     ids = [f"g{number}" for number in range((len(rows) + 1) // 2)]
-    groups = pa.table(
-        {
-            "group_id": [*ids, "without"],
-            **{"group_type": ["classic"] * (len(ids) + 1), "state": ["Stable"] * (len(ids) + 1)},
-            "member_count": [1] * len(ids) + [members],
-        }
-    )
     verdicts = {
         "without": [Verdict(Status.IDLE, "no offsets")],
         "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
     }
-    judged_groups = JudgedGroups(groups, judged, verdicts)
-    table = {row["group_id"]: row for row in judged_groups.table.to_pylist()}
-    reasons = judged_groups.reasons(np.arange(len(judged_groups))).to_pylist()
-    by_number = judged.rows(np.arange(len(judged)))
-    partitions = judged.columns.to_pylist()
-    statuses = [Status(name) for name in judged.statuses.to_pylist()]
-    for group_id, reason in zip(table, reasons, strict=True):
-        row = table[group_id]
-        numbers = [n for n, each in enumerate(partitions) if each["group_id"] == group_id]
+    groups = rows_of_groups(_groups([*ids, "without"], members), judged, verdicts, verdict)
+    for row in columns_of(groups, GROUP_STATUS_ROW).to_pylist():
+        group_id = row["group_id"]
+        partitions = judged.filter(pc.field("group_id") == group_id).to_pylist()
+        statuses = [Status(each["status"]) for each in partitions]
         own = [each.status for each in verdicts.get(group_id, ())]
-        worst = max((*own, *(statuses[n] for n in numbers)), key=lambda status: status.rank)
+        worst = max((*own, *statuses), key=lambda status: status.rank)
         assert row["status"] == (verdict.status if verdict else worst).value
-        worst_rows = [by_number[n] for n in numbers if by_number[n]["status"] == row["status"]]
+        worst_rows = [each for each in partitions if each["status"] == row["status"]]
         if verdict or not worst_rows:
-            assert (reason["topic"], reason["partition"]) == (None, None)
+            assert (row["topic"], row["partition"]) == (None, None)
             texts = [each.reason for each in verdicts.get(group_id, ())]
-            assert reason["reason"] in ([verdict.reason] if verdict else [*texts, ""])
+            assert row["reason"] in ([verdict.reason] if verdict else [*texts, ""])
         else:
             # Of equally bad partitions, the first of those with the most records to read, if
             # possible with a committed offset.
-            is_new = {
-                each["partition"]: judged.is_uncommitted[each["partition"]] for each in by_number
-            }
             first = max(
-                worst_rows, key=lambda each: (each["lag"] or 0, not is_new[each["partition"]])
+                worst_rows, key=lambda each: (each["lag"] or 0, each["uncommitted_since"] is None)
             )
-            assert (reason["topic"], reason["partition"]) == (first["topic"], first["partition"])
-            is_alone = len(numbers) == 1
+            assert (row["topic"], row["partition"]) == (first["topic"], first["partition"])
+            is_alone = len(partitions) == 1
             if is_alone or (worst in {Status.OK, Status.IDLE} and not first["lag"]):
                 cause = "rebalances; " if group_id == "g0" else ""
-                assert reason["reason"] == cause + first["reason"]
-        assert row["partitions"] == len(numbers)
-        not_ok = [n for n in numbers if statuses[n] not in {Status.OK, Status.IDLE}]
+                assert row["reason"] == cause + first["reason"]
+        assert row["partitions"] == len(partitions)
+        not_ok = [status for status in statuses if status not in {Status.OK, Status.IDLE}]
         assert row["partitions_not_ok"] == len(not_ok)
-        lags = [lag for n in numbers if (lag := partitions[n]["lag"]) is not None]
-        nothing = None if numbers or members else 0
+        lags = [each["lag"] for each in partitions if each["lag"] is not None]
+        nothing = None if partitions or members else 0
         assert row["lag"] == (sum(lags) if lags else nothing)
-        margins = [partitions[n]["retention_margin_ms"] for n in numbers]
+        margins = [each["retention_margin_ms"] for each in partitions]
         known = [margin for margin in margins if margin is not None]
         assert row["min_retention_margin_ms"] == min(known, default=None)
-        assert not stale or row["growth_per_s"] is None
+        assert not stale or row["growth_per_s"] is row["trend"] is None
 
 
 _WELL: dict[str, Any] = {
@@ -204,23 +193,18 @@ def test_the_reasons_of_groups_are_in_their_order() -> None:
     """Those of groups that are caught up are made apart from the others."""
     behind, left = _WELL | {"lag": 7}, _WELL | {"has_members": False}
     rows = [behind, _WELL, _WELL, _WELL, behind, behind, left, left, _WELL]
-    judged = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), None)
-    groups = pa.table(
-        {
-            "group_id": [f"g{number}" for number in range(6)],
-            **{"group_type": ["classic"] * 6, "state": ["Stable"] * 6, "member_count": [1] * 6},
-        }
-    )
+    judged = with_statuses(_lags(rows), _table(rows), StatusRules(), None)
     verdicts = {
         "g4": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
         "g5": [Verdict(Status.IDLE, "no offsets")],
     }
-    reasons = JudgedGroups(groups, judged, verdicts).reasons(np.array([5, 4, 3, 2, 1, 0]))
-    assert [tuple(row.values()) for row in reasons.to_pylist()] == [
-        (None, None, "no offsets"),
-        (None, None, "rebalances"),
-        ("t", 6, "caught up; the group has no members"),
-        ("t", 4, "14 behind, oldest 0 s"),
-        ("t", 2, "caught up"),
+    groups = rows_of_groups(_groups([f"g{n}" for n in range(6)]), judged, verdicts, None)
+    reasons = groups.select(["topic", "partition", "reason"]).to_pylist()
+    assert [tuple(row.values()) for row in reasons] == [
         ("t", 0, "7 behind, oldest 0 s"),
+        ("t", 2, "caught up"),
+        ("t", 4, "14 behind, oldest 0 s"),
+        ("t", 6, "caught up; the group has no members"),
+        (None, None, "rebalances"),
+        (None, None, "no offsets"),
     ]

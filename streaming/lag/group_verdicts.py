@@ -1,4 +1,4 @@
-"""The statuses of groups and of their partitions, from the facts in the tables."""
+"""The verdicts about groups themselves: loops of rebalances, and groups without offsets."""
 
 from __future__ import annotations
 
@@ -25,12 +25,7 @@ from coordinator_state.insight.group_status import (
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
-from streaming.lag.judged_groups import JudgedGroups
-from streaming.lag.judged_partitions import JudgedPartitions
-from streaming.lag.paces import KnownPaces
-from streaming.lag.partition_facts import partition_facts
 from streaming.lag.silent_members import silent_facts, silent_members
 from streaming.lag.topic_loads import topic_loads
 from streaming.tables.reader import TableReader
@@ -39,31 +34,19 @@ from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS
 Row = dict[str, Any]
 
 
-def judged_partitions(
+def group_verdicts(
     reader: TableReader,
     now: datetime,
     group_ids: Collection[str] | None,
     rules: StatusRules,
-    lags: pa.Table,
-    known: KnownPaces | None = None,
-) -> JudgedPartitions:
-    """The status of each row of `group_lag`."""
-    stale = Freshness.of(reader, now).verdict(rules)
-    facts = partition_facts(reader, now, group_ids, rules, lags, known or KnownPaces())
-    return JudgedPartitions(lags, facts, rules, stale)
-
-
-def judged_groups(
-    reader: TableReader,
-    now: datetime,
-    group_ids: Collection[str] | None,
-    rules: StatusRules,
-    of_partitions: JudgedPartitions,
-) -> JudgedGroups:
-    """The status of each group, from those of its partitions."""
+    partitions: pa.Table,
+    *,
+    is_stale: bool,
+) -> tuple[pa.Table, dict[str, list[Verdict]]]:
+    """The groups, and the verdicts about groups themselves; see `rows_of_groups`."""
     groups = reader.own("groups", ["group_type", "state", "member_count"], group_ids)
-    loops = {} if of_partitions.stale else _loops(reader, now, rules)
-    silent = silent_members(reader, now, group_ids, of_partitions.columns)
+    loops = {} if is_stale else _loops(reader, now, rules)
+    silent = silent_members(reader, now, group_ids, partitions)
     if silent:
         shares = set(groups.filter(pc.equal(groups["group_type"], SHARE))["group_id"].to_pylist())
         if shares & silent.keys():
@@ -71,7 +54,7 @@ def judged_groups(
             if load is None or not load.is_loaded:
                 # The acknowledgements of their members are unknown.
                 silent = {group: rows for group, rows in silent.items() if group not in shares}
-    named = pc.unique(of_partitions.columns["group_id"])
+    named = pc.unique(partitions["group_id"])
     others = groups.filter(pc.invert(pc.is_in(groups["group_id"], named)))
     unread = set(groups.filter(_is_unread(reader, now, groups, rules))["group_id"].to_pylist())
     verdicts = {group: [loop] for group, loop in loops.items() if group not in unread}
@@ -90,7 +73,7 @@ def judged_groups(
     groups = groups.cast(nullable(groups.schema))
     deleted = [{"group_id": group, "state": "Dead", "member_count": 0} for group in gone]
     groups = pa.concat_tables([groups, pa.Table.from_pylist(deleted, groups.schema)])
-    return JudgedGroups(groups, of_partitions, verdicts)
+    return groups, verdicts
 
 
 def _is_unread(
