@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from coordinator_state.apply.columns import nullable, schema_of
 from docsite.markdown import Parts, anchor, blocks, code, paragraph, table
-from streaming.lag.rows import PartitionStatusRow, TopicRow
 from streaming.tables.descriptions import column_description, table_description, table_note
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
 from streaming.views.definitions import (
@@ -18,7 +17,9 @@ from streaming.views.definitions import (
     VIEWS,
     ExpiringOffsetRow,
     OpenTransactionRow,
+    PartitionStatusRow,
     SimpleGroupRow,
+    TopicRow,
 )
 
 ROWS_OF_VIEWS: Final[Mapping[str, type]] = {

@@ -18,13 +18,13 @@ from coordinator_state.insight.assignment_replay import (
     AssignmentReplay,
     LaneKey,
     Row,
+    Seat,
     Segment,
     Standstill,
     lane_keys,
     member_lanes,
 )
 from coordinator_state.insight.group_events import EventName
-from coordinator_state.insight.owner_seats import Seat
 from coordinator_state.replay.groups import CLASSIC
 
 TIMELINE_EVENTS: Final = (

@@ -6,7 +6,7 @@ It needs no hint: all causes that the facts support are ranked. The first is the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
@@ -31,6 +31,7 @@ from coordinator_state.insight.lag_onset import (
     keeps_up,
     lag_onset,
 )
+from coordinator_state.replay.groups import EXTERNAL
 
 MOST_EVIDENCE: Final = 6
 GRACE: Final = timedelta(minutes=2)
@@ -84,7 +85,7 @@ class Explanation:
 
 
 def explain(facts: GroupFacts) -> Explanation:
-    """Explain a group from its facts."""
+    """Explain a group from its facts; evidence about an external group cites no records."""
     onset = lag_onset(facts.series)
     is_behind = _is_behind(facts, onset)
     recent = facts.at - _RECENT
@@ -106,6 +107,10 @@ def explain(facts: GroupFacts) -> Explanation:
     ranked = sorted(evidence, key=lambda line: _weight(line, recent, onset if is_behind else None))
     if not ranked:
         ranked = [Evidence(cause=Cause.STATUS, text=facts.reason)]
+    if facts.group_type == EXTERNAL:
+        # No log has its offsets.
+        sql = group_sql(facts, "external_offsets", "commit_timestamp DESC")
+        ranked = [replace(line, record_ids=(), sql=line.sql or sql) for line in ranked]
     behind_since = _exact(onset, facts) if is_behind else None
     return Explanation(
         group_id=facts.group_id,

@@ -124,13 +124,18 @@ class GroupDeletion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagSeries:
-    """Sums over the partitions of the group, in order of time; None where a value is unknown."""
+class LagHistory:
+    """Sums over the partitions of a group at points in time; None if all values are unknown.
+
+    Rates are offsets per second since the previous point. `consumed` is the committed offset,
+    counted from the first one of each partition in the period.
+    """
 
     at: Sequence[datetime]
     lag: Sequence[float | None]
     commit_rate_per_s: Sequence[float | None]
     produce_rate_per_s: Sequence[float | None]
+    consumed: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,5 +165,5 @@ class GroupFacts:
     deleted: GroupDeletion | None
     members: Sequence[Row]
     events: Sequence[Row]
-    series: LagSeries
+    series: LagHistory
     in_range_since: datetime | None = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from coordinator_state.insight.group_facts import LagSeries
+from coordinator_state.insight.group_facts import LagHistory
 
 _KEEPS_UP_S: Final = 45
 """A group keeps up while its lag is at most the records produced in this time."""
@@ -36,13 +36,13 @@ class _Point(NamedTuple):
         return self.lag <= _KEEPS_UP_S * self.produced_per_s
 
 
-def keeps_up(series: LagSeries) -> bool:
+def keeps_up(series: LagHistory) -> bool:
     """Whether the lag is now small, compared with the rate of the producers."""
     # The step to the last point may be too short for a rate.
     return any(point.keeps_up for point in _known(series)[-2:])
 
 
-def lag_onset(series: LagSeries) -> Onset | None:
+def lag_onset(series: LagHistory) -> Onset | None:
     """The last time at which the lag was as usual; None if it is zero now, or unknown.
 
     The usual lag is the median while the group kept up with its producers. It does not depend on
@@ -72,14 +72,14 @@ def _of_level(known: Sequence[_Point]) -> Onset:
     return Onset(level[-1].at, is_earlier=False)
 
 
-def fallen_from(series: LagSeries, onset: Onset) -> float | None:
+def fallen_from(series: LagHistory, onset: Onset) -> float | None:
     """The greatest lag since the onset; None if the lag is about as great now."""
     known = [point.lag for point in _known(series) if point.at >= onset.at]
     greatest = max(known, default=0.0)
     return greatest if known and known[-1] < _FALLEN * greatest - LEAST_LAG else None
 
 
-def growth(series: LagSeries) -> float | None:
+def growth(series: LagHistory) -> float | None:
     """The growth of the lag in the last ten minutes; None if it is within its usual changes."""
     known = _known(series)
     known = [point for point in known if known[-1].at - point.at <= _GROWS_WITHIN]
@@ -90,7 +90,7 @@ def growth(series: LagSeries) -> float | None:
     return known[-1].lag - known[0].lag if min(last) > max(first) + LEAST_LAG else None
 
 
-def _known(series: LagSeries) -> list[_Point]:
+def _known(series: LagHistory) -> list[_Point]:
     points = zip(series.at, series.lag, series.produce_rate_per_s, strict=True)
     return [_Point(at, lag, rate or 0.0) for at, lag, rate in points if lag is not None]
 

@@ -10,7 +10,7 @@ from coordinator_state.insight import evidence
 from streaming.agents.answer import Answer, At, ClusterName, Part, RecordId, Text, Time
 from streaming.agents.clusters import Clusters
 from streaming.errors import ConfigurationError
-from streaming.views.explanation import explained
+from streaming.views.diagnosis import explained
 from streaming.views.text import from_printable
 from streaming.views.unknown_group import unknown_group
 

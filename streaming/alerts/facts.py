@@ -56,8 +56,9 @@ _DEFAULT_SQL_REASON: Final = "the query returned a row"
 class Facts:
     """One snapshot of the tables for all rules; each view is computed at most once.
 
-    With `group_ids`, rules without SQL look at these groups only. `evaluation` is the lag and
-    status of all groups, if somebody has computed them.
+    With `group_ids`, rules without SQL look at these groups only. `known` is what earlier
+    evaluations have read, and `evaluation` the lag and status of all groups, if somebody has
+    computed them.
     """
 
     def __init__(
@@ -71,7 +72,12 @@ class Facts:
     ) -> None:
         self._paces = known
         self.snapshot = Snapshot(
-            reader, at=at, status_rules=status_rules, group_ids=group_ids, evaluation=evaluation
+            reader,
+            at=at,
+            status_rules=status_rules,
+            group_ids=group_ids,
+            known=known,
+            evaluation=evaluation,
         )
         self._tables_states = {AlertKey(TablesUnreadable.name): "the tables can be read"}
 

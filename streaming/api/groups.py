@@ -14,7 +14,7 @@ from streaming.api.endpoints import ClusterQuery, Clusters, Endpoint, PagedQuery
 from streaming.api.group_answers import GroupExplanation, GroupPage, OneGroup, PartitionLagPage
 from streaming.served.lists import groups
 from streaming.served.snapshot import Row
-from streaming.views.explanation import explained, explanation_fields
+from streaming.views.diagnosis import explained, explanation_fields
 
 GroupState = Literal[
     "Empty",

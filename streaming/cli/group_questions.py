@@ -110,7 +110,7 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
       coordinator-state explain payments --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state explain payments --tables tables --output json
     """
-    from streaming.views.explanation import explained, explanation_fields, explanation_text
+    from streaming.views.diagnosis import explained, explanation_fields, explanation_text
 
     reader = opened_tables(tables, as_of, warns_if_stale=True)
     explanation = explained(reader, group)

@@ -217,7 +217,7 @@ def with_member_labels(rows: pa.Table, reader: TableReader) -> pa.Table:
     """Rows of members or events with the column `member`, a label that is unique in its group."""
     import pyarrow as pa
 
-    from streaming.views.member_labels import member_labels
+    from streaming.views.event_summary import member_labels
 
     named = rows.select(["group_id", "member_id", "client_id"]).to_pylist()
     labels = member_labels(reader, named)

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.event_digest import FoldedEvents
+from coordinator_state.insight.group_facts import LagHistory
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.sparklines import first_known, greatest, last_hour, lines
-from streaming.lag.lag_history import LagHistory
 from streaming.served.lists import group_totals
 from streaming.served.snapshot import Row, ServedSnapshot
 from streaming.views.event_summary import event_summary

@@ -7,11 +7,12 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
+from coordinator_state.insight.group_facts import LagHistory
 from coordinator_state.insight.lag_trend import IN_FLIGHT_S
 from streaming.dashboard.overview import groups_page
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
-from streaming.lag.lag_history import LagHistory, lag_histories, reader_of_groups
+from streaming.lag.lag_history import lag_histories, reader_of_groups
 from streaming.served.snapshot import ServedSnapshot
 
 SPAN: Final = timedelta(hours=1)

@@ -15,7 +15,7 @@ from streaming.dashboard.period import around
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import moment_text, request, url_for
 from streaming.dashboard.ticket import place_text, ticket_of
-from streaming.views.story import group_story
+from streaming.views.diagnosis import group_story
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page
 from streaming.served.lists import topic_groups
 from streaming.served.snapshot import ServedSnapshot
-from streaming.views.member_labels import member_labels
+from streaming.views.event_summary import member_labels
 from streaming.views.text import printable
 
 Row = dict[str, Any]

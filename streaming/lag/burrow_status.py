@@ -26,17 +26,19 @@ from streaming.clock import moment_ms
 from streaming.lag.group_lag import group_lag
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
-from streaming.lag.rows import PartitionStatusRow
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import StatusRow
+from streaming.tables.schemas import GROUP_LAG
 
 EXPIRE_GROUP = timedelta(days=7)
 OFFSET_REFRESH = timedelta(seconds=10)
 # Most groups commit often, so older commits are read only if the newer ones are not enough.
 _WINDOWS = (timedelta(minutes=10), timedelta(hours=6), EXPIRE_GROUP)
 
-_PARTITION = nullable(schema_of(PartitionStatusRow))
+_PARTITION = nullable(
+    pa.schema([GROUP_LAG.schema.field(name) for name in (*KEY, "status", "reason")])
+)
 _GROUP = nullable(schema_of(StatusRow))
 
 Row = dict[str, Any]

@@ -18,7 +18,6 @@ from coordinator_state.insight.group_facts import (
     Commit,
     GroupDeletion,
     GroupFacts,
-    LagSeries,
     PartitionHistory,
     UncommittedPartition,
 )
@@ -90,7 +89,6 @@ def group_facts(
     status = statuses[0] if statuses else _deleted()
     offsets = reader.read(GROUP_OFFSETS.name, filters=own)
     offsets = _earlier(offsets, "commit_timestamp", skew).to_pylist()
-    series = lag_history(reader, group_id, since=since, until=now, every=EVERY)
     return GroupFacts(
         group_id=group_id,
         at=now,
@@ -111,12 +109,7 @@ def group_facts(
         deleted=_deletion(reader, own, since, events),
         members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
         events=sorted(events, key=lambda row: (row["record_offset"], row["event_number"])),
-        series=LagSeries(
-            at=series.at,
-            lag=series.lag,
-            commit_rate_per_s=series.commit_rate_per_s,
-            produce_rate_per_s=series.produce_rate_per_s,
-        ),
+        series=lag_history(reader, group_id, since=since, until=now, every=EVERY),
         in_range_since=_in_range_since(reader, group_id, since, now),
     )
 

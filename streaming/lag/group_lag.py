@@ -259,6 +259,30 @@ def _gone_since(
     return at_ms.cast(pa.timestamp("ms", "UTC"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagTotalsRow:
+    """A row of `lag_totals`; the columns of a group lack `topic`."""
+
+    group_id: str
+    topic: str | None = None
+    group_state: str
+    partitions: int
+    partitions_unknown: int
+    is_lag_lower_bound: bool | None
+    lag: int | None
+    max_lag: int | None
+    data_lost: int | None
+    lag_to_last_stable: int | None
+    max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
+    min_retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    max_time_to_catch_up_ms: int | None
+    last_commit_timestamp: datetime | None
+    min_commit_age_ms: int | None
+
+
 TOTALS_BY = {"group": ("group_id",), "topic": ("group_id", "topic")}
 _TOTALS = (
     *(("partitions", "partition", "count"), ("partitions_unknown", "is_unknown", "sum")),

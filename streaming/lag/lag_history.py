@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
 import numpy as np
 
+from coordinator_state.insight.group_facts import LagHistory
 from streaming.lag.offset_steps import Floats, PartitionSteps, partition_steps
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.reader import TableReader
@@ -16,21 +16,6 @@ from streaming.tables.schemas import OFFSET_COMMITS
 
 _SHORTEST: Final = timedelta(seconds=10)
 """A history that begins with its data is at least this long."""
-
-
-@dataclass(frozen=True, slots=True)
-class LagHistory:
-    """Sums over the partitions of a group at points in time; None if all values are unknown.
-
-    Rates are offsets per second since the previous point. `consumed` is the committed offset,
-    counted from the first one of each partition in the period.
-    """
-
-    at: Sequence[datetime]
-    lag: Sequence[float | None]
-    commit_rate_per_s: Sequence[float | None]
-    produce_rate_per_s: Sequence[float | None]
-    consumed: Sequence[float | None]
 
 
 def lag_history(

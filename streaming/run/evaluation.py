@@ -36,7 +36,7 @@ from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.lag.judged_changes import KNOWN, JudgedChanges, judged_changes, kept_schema
 from streaming.lag.paces import KnownPaces
-from streaming.lag.standing import standing
+from streaming.lag.status_history import standing
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import rows_of
+from coordinator_state.insight.group_facts import LagHistory
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 from coordinator_state.insight.transaction_owner import TransactionOwner
 from streaming.lag.burrow_status import burrow_partitions
-from streaming.lag.lag_history import LagHistory
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.recent_commits import KEY
-from streaming.lag.standing import standing_since
+from streaming.lag.status_history import standing_since
 from streaming.once import once
 from streaming.served.list_query import ListQuery
 from streaming.served.lists import lags_of

@@ -42,8 +42,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.lag.evaluation import GROUP_STATUS_ROW, Evaluation
-from streaming.lag.group_lag import lag_totals
-from streaming.lag.rows import LagTotalsRow, PartitionStatusRow, TopicRow
+from streaming.lag.group_lag import LagTotalsRow, lag_totals
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import (
@@ -61,9 +60,11 @@ from streaming.views.definitions import (
     VIEWS,
     ExpiringOffsetRow,
     OpenTransactionRow,
+    PartitionStatusRow,
     SimpleGroupRow,
+    TopicRow,
 )
-from streaming.views.explanation import explained
+from streaming.views.diagnosis import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
 from streaming.views.snapshot import Snapshot

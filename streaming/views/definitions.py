@@ -17,9 +17,37 @@ import pyarrow as pa
 
 from coordinator_state.apply.columns import Int32, nullable, schema_of
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
-from streaming.lag.rows import PartitionStatusRow
-from streaming.lag.topics import TOPICS
 from streaming.tables.schemas import ALERTS, ALL_TABLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatusRow:
+    """The status of a group in a partition, and its reason."""
+
+    group_id: str
+    topic: str
+    partition: Int32
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """A topic with the values of the groups that read it."""
+
+    topic: str
+    topic_state: str | None
+    status: str | None
+    worst_group_id: str | None
+    readers: int
+    slowest_group_id: str | None
+    lag: int | None
+    max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
+    min_retention_margin_ms: int | None
+    produce_rate_per_s: float | None
+    partitions: int
+    partitions_unread: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +103,7 @@ VIEWS: Final[Mapping[str, pa.Schema]] = {
     "group_lag": GROUP_LAG_ROW,
     "group_status": GROUP_STATUS_ROW,
     "partition_status": nullable(schema_of(PartitionStatusRow)),
-    "topics": TOPICS,
+    "topics": nullable(schema_of(TopicRow)),
     "expiring_offsets": nullable(schema_of(ExpiringOffsetRow)),
     "simple_groups": nullable(schema_of(SimpleGroupRow)),
     "open_transactions": nullable(schema_of(OpenTransactionRow)),

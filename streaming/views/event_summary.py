@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_state.insight.event_digest import BY_WEIGHT, FoldedEvents, folded_events
 from coordinator_state.insight.event_text import Labels
 from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.member_labels import labels_of
+from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.views.history import Moment, history
-from streaming.views.member_labels import member_labels
 
 MAX_EVENTS: Final = 20_000
 """How many events a summary covers: folding this many takes about a second."""
+_MEMBER: Final = ["group_id", "member_id", "client_id"]
 _REST: Final = BY_WEIGHT.index(EventName.GROUP_EMPTIED)
 _TIERS: Final = (BY_WEIGHT[:2], BY_WEIGHT[2:_REST], BY_WEIGHT[_REST:])
 """Rewinds and resets; deletions, expiries and hung transactions; all others."""
@@ -75,3 +77,10 @@ def newest_first(folded: FoldedEvents) -> tuple[float, int, int]:
     last = folded.rows[-1]
     newest = 0.0 if folded.last_at is None else folded.last_at.timestamp()
     return -newest, -last["record_offset"], -last["event_number"]
+
+
+def member_labels(reader: TableReader, rows: Iterable[Mapping[str, Any]]) -> Labels:
+    """Label the members in rows of events or members, and the current members of their groups."""
+    named = list(rows)
+    members = reader.read("group_members", _MEMBER, of_groups({row["group_id"] for row in named}))
+    return labels_of([*named, *members.to_pylist()])

@@ -18,15 +18,16 @@ from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.sql_literal import sql_literal
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness, notice_of, tables_known_to
+from streaming.lag.group_verdicts import silent_members
+from streaming.lag.paces import KnownPaces
 from streaming.lag.recent_commits import KEY
-from streaming.lag.silent_members import silent_members
-from streaming.lag.topics import OF_LAGS, topics_of
 from streaming.lag.unread_logs import unread_logs
 from streaming.once import once
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS, in_duckdb
+from streaming.views.topics import OF_LAGS, topics_of
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried
@@ -77,6 +78,7 @@ class Snapshot:
         status_rules: the limits of statuses; by default those of the last run.
         views: views that are already computed.
         group_ids: the groups of the computed views; all groups if None.
+        known: what earlier evaluations have read.
         evaluation: the lag and status of all groups, if somebody has computed them.
     """
 
@@ -89,12 +91,14 @@ class Snapshot:
         status_rules: StatusRules | None = None,
         views: Mapping[str, pa.Table] | None = None,
         group_ids: Collection[str] | None = None,
+        known: KnownPaces | None = None,
         evaluation: Evaluation | None = None,
     ) -> None:
         self.lock = RLock()
         self.spent_s = 0.0
         self.reader = reader
         self._group_ids = group_ids
+        self._known = known
         if evaluation is not None:
             self.__dict__["evaluation"] = evaluation
         self.at = at or reader.moment
@@ -139,7 +143,9 @@ class Snapshot:
         kept = None
         if self._is_newest:
             kept = Evaluation.kept(self.reader, at=self.at, group_ids=groups, rules=rules)
-        return kept or Evaluation.of(self.reader, at=self.at, group_ids=groups, rules=rules)
+        return kept or Evaluation.of(
+            self.reader, at=self.at, group_ids=groups, rules=rules, known=self._known
+        )
 
     @property
     def lags(self) -> pa.Table:

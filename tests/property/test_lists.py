@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE, PRESENT
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
-from streaming.lag.topics import topics_of
 from streaming.lag.unread_logs import UNREAD_LOGS
 from streaming.served import lists
 from streaming.served.list_query import ListQuery
 from streaming.views.query import asking
+from streaming.views.topics import topics_of
 
 Row = dict[str, Any]
 _TOPICS = st.sampled_from("tuv")
@@ -191,7 +191,9 @@ def test_topics_are_those_of_their_rows(
     ]
     silent: dict[str, list[Row]] = {}
     for group, topic, partition in sorted(assigned - set(keyed)):
-        silent.setdefault(group, []).append({"topic": topic, "partition": partition})
+        silent.setdefault(group, []).append(
+            {"topic": topic, "partition": partition, "member_id": "m"}
+        )
     topics = topics_of(
         pa.Table.from_pylist(rows, GROUP_LAG_ROW),
         pa.Table.from_pylist(logs, UNREAD_LOGS),

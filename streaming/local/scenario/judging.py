@@ -17,7 +17,7 @@ from streaming.alerts.rules import AlertRules, TablesStale
 from streaming.errors import ConfigurationError
 from streaming.local.scenario.play import Cluster, Look, play
 from streaming.local.scenario.scenario import BEGIN, LOOK_S, Expectation, Scenario
-from streaming.views.explanation import explained
+from streaming.views.diagnosis import explained
 
 _NOBODY: Final = "there is no such group"
 

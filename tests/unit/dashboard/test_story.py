@@ -10,12 +10,12 @@ import pytest
 from markdown_it import MarkdownIt
 from starlette.testclient import TestClient
 
+from coordinator_state.insight.explanation import explain
 from coordinator_state.insight.story import Part, story_of
 from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
-from streaming.views.explanation import explanation_of
-from streaming.views.story import group_story
+from streaming.views.diagnosis import group_story
 from streaming.views.text import printable
 from tests.support.browser.html import page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND
@@ -54,7 +54,7 @@ def test_a_story_has_at_most_five_lines_with_their_queries(demo: str, group: str
     # The page reads fewer rows than the explanation.
     facts = group_facts(TableReader(demo), group, at=END)
     assert facts is not None
-    assert story == story_of(facts, explanation_of(facts))
+    assert story == story_of(facts, explain(facts))
 
 
 def test_a_page_begins_with_its_story_and_links_to_moments_and_records(

@@ -14,7 +14,7 @@ from coordinator_state.insight.explanation import Explanation, explain
 from coordinator_state.insight.group_facts import (
     Commit,
     GroupFacts,
-    LagSeries,
+    LagHistory,
     OpenTransaction,
     PartitionHistory,
 )
@@ -33,11 +33,11 @@ def minute(number: float) -> datetime:
 
 def series(
     lags: Sequence[float | None], produced: Sequence[float | None] | None = None
-) -> LagSeries:
+) -> LagHistory:
     """One point a minute, up to now."""
     at = [NOW - timedelta(minutes=number) for number in reversed(range(len(lags)))]
     rates = produced or [10.0] * len(lags)
-    return LagSeries(
+    return LagHistory(
         at=at, lag=lags, commit_rate_per_s=[10.0] * len(lags), produce_rate_per_s=rates
     )
 

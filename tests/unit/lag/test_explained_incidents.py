@@ -17,7 +17,7 @@ from streaming.lag import freshness
 from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
-from streaming.views.explanation import explained, explanation_text
+from streaming.views.diagnosis import explained, explanation_text
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.explained_incidents import CASES, GROUP, START, Case, Incident

@@ -14,7 +14,7 @@ from coordinator_state.insight.group_status import (
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_statuses import group_statuses
-from streaming.lag.silent_members import silent_facts
+from streaming.lag.group_verdicts import silent_facts
 from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
 from tests.support.tables.sample_rows import sample

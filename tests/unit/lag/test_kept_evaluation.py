@@ -16,7 +16,7 @@ from streaming.alerts.facts import Facts
 from streaming.alerts.rules import Rule
 from streaming.dashboard.app import create_app
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
-from streaming.lag.standing import standing_since
+from streaming.lag.status_history import standing_since
 from streaming.run.evaluation import StatusEvaluation
 from streaming.served import lists
 from streaming.served.snapshot import ServedSnapshot

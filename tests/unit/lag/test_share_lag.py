@@ -16,7 +16,7 @@ from streaming.lag.group_lag import LAG_ROW, group_lag
 from streaming.run.sampling import ReadPartitions
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
-from streaming.views.explanation import explained
+from streaming.views.diagnosis import explained
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.share_tables import (
     GROUP,

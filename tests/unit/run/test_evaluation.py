@@ -13,8 +13,7 @@ from deltalake import DeltaTable
 from coordinator_state.apply.columns import with_columns
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import AGEING
-from streaming.lag.standing import standing_since
-from streaming.lag.status_history import status_history
+from streaming.lag.status_history import standing_since, status_history
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.delta import CHANGE_DATA_FEED

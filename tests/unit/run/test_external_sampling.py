@@ -22,7 +22,7 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import EXTERNAL_OFFSETS, GROUP_EVENTS, OFFSET_COMMITS
 from streaming.views.coordinator_tables import CoordinatorTables
-from streaming.views.explanation import explained
+from streaming.views.diagnosis import explained
 from tests.support.browser.html import client_of
 from tests.support.tables.spark_checkpoint import of_orders, write_batch
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows

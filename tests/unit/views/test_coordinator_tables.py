@@ -15,12 +15,10 @@ from deltalake import DeltaTable
 
 import coordinator_state.apply.rows
 import coordinator_state.apply.topic_rows
-import streaming.lag.rows
 import streaming.tables.rows
 from coordinator_state.apply.columns import nullable, schema_of
 from streaming.errors import ConfigurationError
-from streaming.lag.group_lag import LAG_ROW, lag_totals
-from streaming.lag.rows import LagTotalsRow
+from streaming.lag.group_lag import LAG_ROW, LagTotalsRow, lag_totals
 from streaming.tables.rows import LagRow, StatusRow
 from streaming.views import coordinator_tables, definitions
 from streaming.views.coordinator_tables import CoordinatorTables
@@ -69,11 +67,11 @@ def test_the_example_of_the_module_runs(
 def test_every_table_and_view_has_a_class() -> None:
     modules = (
         *(coordinator_state.apply.rows, coordinator_state.apply.topic_rows),
-        *(streaming.tables.rows, streaming.lag.rows, definitions),
+        *(streaming.tables.rows, definitions),
     )
     values = [value for module in modules for value in vars(module).values()]
     classes = {value for value in values if isinstance(value, type) and is_dataclass(value)}
-    assert classes == {class_of(name) for name in SCHEMAS} | {LagTotalsRow, LagRow, StatusRow}
+    assert classes == {class_of(name) for name in SCHEMAS} | {LagRow, StatusRow}
     totals = lag_totals(LAG_ROW.empty_table(), "topic").schema
     assert nullable(schema_of(LagTotalsRow)) == nullable(totals)
 
