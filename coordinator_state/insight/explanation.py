@@ -11,18 +11,19 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
-from coordinator_state.insight.event_causes import event_evidence, member_evidence
-from coordinator_state.insight.evidence import Cause, Evidence, group_sql
-from coordinator_state.insight.group_facts import GroupFacts
-from coordinator_state.insight.group_status import moment_text
-from coordinator_state.insight.lag_causes import (
+from coordinator_state.insight.causes import (
+    event_evidence,
     log_evidence,
+    member_evidence,
     overdue,
     partition_evidence,
     pause_evidence,
     rate_evidence,
     transaction_evidence,
 )
+from coordinator_state.insight.evidence import Cause, Evidence, group_sql
+from coordinator_state.insight.group_facts import GroupFacts
+from coordinator_state.insight.group_status import moment_text
 from coordinator_state.insight.lag_onset import (
     LEAST_LAG,
     Onset,

@@ -21,10 +21,10 @@ from coordinator_state.insight.evidence import (
     when,
 )
 from coordinator_state.insight.explanation import GRACE, Explanation
-from coordinator_state.insight.group_commands import cannot_be_reset, shell_word
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_facts import GroupFacts, RecordId
 from coordinator_state.insight.group_status import count_text, time_text
+from coordinator_state.insight.kafka_commands import cannot_be_reset, shell_word
 from coordinator_state.insight.lag_onset import LEAST_LAG, Onset
 from coordinator_state.replay.groups import EXTERNAL
 

@@ -10,7 +10,7 @@ from coordinator_state.insight.group_status import Status
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.agents.answer import Answer, At, ClusterName, Limit, Part, RecordId, Text
 from streaming.agents.clusters import Clusters
-from streaming.lag.group_facts import UNHEALTHY
+from streaming.lag.gathered_facts import UNHEALTHY
 from streaming.served import lists
 from streaming.served.snapshot import counted
 from streaming.tables.reader import TableReader

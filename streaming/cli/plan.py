@@ -267,8 +267,8 @@ def backup(
       coordinator-state plan backup --tables tables --file backup.csv
       coordinator-state plan backup --at 03:14 --tables tables --file backup.csv
     """
-    from coordinator_state.insight.group_commands import reset_commands
     from coordinator_state.insight.group_status import count_text
+    from coordinator_state.insight.kafka_commands import reset_commands
     from streaming.plans.backup import backup as plan_backup
     from streaming.plans.plan_file import plan_text, write_plan
 

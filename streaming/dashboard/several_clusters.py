@@ -12,7 +12,7 @@ from streaming.dashboard.overview import Tile, tiles_of
 from streaming.dashboard.rendered import render_template
 from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
-from streaming.lag.group_facts import UNHEALTHY
+from streaming.lag.gathered_facts import UNHEALTHY
 from streaming.served import lists
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import Row, ServedSnapshot, counted, worst_first

@@ -28,7 +28,7 @@ from streaming.dashboard.period import SPANS, period_of
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.timeline_bars import Axis, Bar, bars_of
-from streaming.views.assignment_timeline import GroupTimeline, group_timeline
+from streaming.views.group_timeline import GroupTimeline, group_timeline
 
 _MOST_LANES: Final = 60
 _MOST_BARS: Final = 400

@@ -30,6 +30,7 @@ from coordinator_state.insight.lag import (
     UNKNOWN,
     Bools,
     Int64s,
+    Lags,
     LogHistories,
 )
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
@@ -37,9 +38,8 @@ from coordinator_state.replay.groups import EXTERNAL, SHARE
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.clock import moment_ms
 from streaming.lag.deleted_topics import KnownTopics, gone_since_ms, recreated_at_ms
-from streaming.lag.lag_measures import Measures, null_if_unknown
 from streaming.lag.last_writes import last_micro_batch, newest_sample
-from streaming.lag.offset_samples import Logs, to_ms
+from streaming.lag.offset_samples import Logs, null_if_unknown, to_ms
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.lag.share_offsets import (
@@ -98,6 +98,7 @@ _CLOCK_ERROR_MS: Final = 8_000
 """So well is the skew of the brokers' clock known."""
 _KEY = ["group_id", "topic", "partition"]
 _LOG = ["topic", "partition"]
+_OF_LOG: Final = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
 def group_lag(
@@ -128,7 +129,7 @@ def group_lag(
     sampled_at_ms = histories.sampled_at_ms
     read_logs, own_logs = np.split(logs.of_rows, [committed.num_rows])
     known_until = _known_until(reader, histories, own_logs, progress, moment_ms(now))
-    measures = Measures.unknown(committed.num_rows)
+    measures = _Measures.unknown(committed.num_rows)
     offsets, delivered = committed["committed_offset"].fill_null(UNKNOWN).to_numpy(), None
     if shares is not None:
         offsets, delivered = shares.first_undelivered, shares.delivered
@@ -218,7 +219,7 @@ def _recreated_at_ms(
     committed_ms: Any,
     histories: LogHistories,
     log: Int64s,
-    measures: Measures,
+    measures: _Measures,
     known: KnownTopics,
 ) -> Int64s:
     """The time at which the topic of each committed offset was created again; or `UNKNOWN`."""
@@ -248,7 +249,7 @@ def _gone_since(
     reader: TableReader,
     now: datetime,
     committed: pa.Table,
-    measures: Measures,
+    measures: _Measures,
     known: KnownTopics,
 ) -> pa.Array:
     """The time since which the topic of each row is gone; null if it exists, or if unknown."""
@@ -257,6 +258,73 @@ def _gone_since(
     names, times_ms = pa.array([*times], pa.string()), null_if_unknown(np.array([*times.values()]))
     at_ms = times_ms.take(pc.index_in(committed["topic"], names).combine_chunks())
     return at_ms.cast(pa.timestamp("ms", "UTC"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Measures:
+    """Values by row, `UNKNOWN` at first; rows are filled as their samples are found."""
+
+    offsets: dict[str, Int64s]
+    topic_state: Any
+    time_lag_unknown: Any
+
+    @classmethod
+    def unknown(cls, size: int) -> _Measures:
+        names = (*_OF_LOG, "sampled_at_ms", *Lags.__slots__)
+        offsets = {name: np.full(size, UNKNOWN, np.int64) for name in names}
+        return cls(offsets, np.full(size, None, object), np.full(size, None, object))
+
+    def measure(
+        self,
+        rows: Int64s,
+        logs: LogHistories,
+        log: Int64s,
+        committed: Int64s,
+        now_ms: int,
+        delivered: Int64s | None,
+    ) -> None:
+        """Fill rows from the samples of their logs."""
+        self.topic_state[rows] = logs.state[log]
+        for name in (*_OF_LOG, "sampled_at_ms"):
+            self.offsets[name][rows] = getattr(logs.newest, name)[log]
+        lags = logs.lags(log, committed, now_ms, delivered)
+        for name in Lags.__slots__:
+            self.offsets[name][rows] = getattr(lags, name)
+        why = logs.unknown[log]
+        why[logs.is_known[log] & (lags.time_lag_ms == UNKNOWN)] = TOO_OLD
+        self.time_lag_unknown[rows] = why
+
+    def forget(self, rows: Bools, reason: str) -> None:
+        """Make the lags of rows unknown, for a reason other than their samples."""
+        for name in Lags.__slots__:
+            self.offsets[name][rows] = UNKNOWN
+        self.time_lag_unknown[rows & (self.topic_state != GONE)] = reason
+
+    def end_time_lags(self, unwritten_ms: int) -> None:
+        """Measure time lags to the last write of the tables: they do not grow with its age."""
+        for name in ("time_lag_ms", "time_lag_at_least_ms"):
+            age_ms = self.offsets[name]
+            age_ms[:] = np.where(age_ms > 0, np.maximum(age_ms - unwritten_ms, 0), age_ms)
+
+    def is_beyond_end(self, committed: Int64s) -> Bools:
+        """Whether each offset is past the sampled log end."""
+        end = self.offsets["log_end_offset"]
+        return (end != UNKNOWN) & (committed > end)
+
+    def raise_log_ends(self, rows: Bools, committed: Int64s) -> None:
+        """Raise the log ends of rows to their committed offsets."""
+        end, stable = self.offsets["log_end_offset"], self.offsets["last_stable_offset"]
+        # Without an open transaction, both are the same.
+        self.offsets["last_stable_offset"] = np.where(rows & (stable == end), committed, stable)
+        self.offsets["log_end_offset"] = np.where(rows, committed, end)
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The columns, with null for unknown values."""
+        columns = {name: null_if_unknown(values) for name, values in self.offsets.items()}
+        columns["sampled_at"] = pc.cast(columns.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
+        columns["topic_state"] = pa.array(self.topic_state, pa.string())
+        columns["time_lag_unknown"] = pa.array(self.time_lag_unknown, pa.string())
+        return columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,7 +560,7 @@ def _rates(
     wanted: pc.Expression | None,
     committed: pa.Table,
     logs: Logs,
-    measures: Measures,
+    measures: _Measures,
     shares: ShareRows | None,
     is_uncommitted: Bools,
 ) -> dict[str, pa.Array]:

@@ -110,3 +110,8 @@ def _texts(column: pa.ChunkedArray) -> Any:
     encoded = column.combine_chunks().dictionary_encode()
     values = np.array([*encoded.dictionary.to_pylist(), None], object)
     return values[pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)]
+
+
+def null_if_unknown(values: Any) -> pa.Array:
+    """A column of integers."""
+    return pa.array(values, pa.int64(), mask=values == UNKNOWN)

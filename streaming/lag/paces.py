@@ -26,8 +26,7 @@ from coordinator_state.insight.pace import (
 )
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.group_lag import KnownLogs
-from streaming.lag.lag_measures import null_if_unknown
-from streaming.lag.offset_samples import Logs, epoch_ms
+from streaming.lag.offset_samples import Logs, epoch_ms, null_if_unknown
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
 from streaming.tables.delta import RowsByDay, is_too_large
 from streaming.tables.reader import TableReader

@@ -20,8 +20,7 @@ from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.insight.pace import moved, rests, rests_in_turn_ms
 from coordinator_state.replay.offsets import Outcome
 from streaming.clock import moment_ms
-from streaming.lag.lag_measures import null_if_unknown
-from streaming.lag.offset_samples import to_ms
+from streaming.lag.offset_samples import null_if_unknown, to_ms
 from streaming.lag.paces import (
     KEY_TYPES,
     KNOWN_RESTS,

@@ -16,9 +16,8 @@ from coordinator_state.insight.lag import GONE, UNKNOWN, LogHistories
 from coordinator_state.records.internal_topics import OTHER_TOPICS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.group_lag import RATE_WINDOWS
-from streaming.lag.lag_measures import null_if_unknown
 from streaming.lag.last_writes import newest_sample
-from streaming.lag.offset_samples import Logs
+from streaming.lag.offset_samples import Logs, null_if_unknown
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS

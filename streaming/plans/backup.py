@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from coordinator_state.insight.group_commands import cannot_be_reset
 from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.kafka_commands import cannot_be_reset
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.plans.committed_offsets import committed_offsets, group_types, place_of
 from streaming.plans.group_plan import OTHER_TOOLS

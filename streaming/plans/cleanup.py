@@ -16,12 +16,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from coordinator_state.insight.group_commands import (
+from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.kafka_commands import (
     cannot_be_named,
     delete_group_command,
     delete_offsets_command,
 )
-from coordinator_state.insight.group_status import count_text
 from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.freshness import Freshness
 from streaming.plans.committed_offsets import committed_offsets, place_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from coordinator_state.insight.group_commands import cannot_be_named, reset_commands
 from coordinator_state.insight.group_status import count_text, moment_text
+from coordinator_state.insight.kafka_commands import cannot_be_named, reset_commands
 from coordinator_state.insight.offset_plan import (
     LogBounds,
     PlannedOffset,

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_facts import LagHistory
 from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag import GONE
-from coordinator_state.insight.transaction_commands import transaction_commands
 from coordinator_state.insight.transaction_owner import TransactionOwner
 from streaming.lag.burrow_status import burrow_partitions
 from streaming.lag.open_transactions import open_transactions

@@ -9,7 +9,7 @@ from typing import Any
 from coordinator_state.insight.evidence import Evidence
 from coordinator_state.insight.explanation import Explanation, explain
 from coordinator_state.insight.story import Story, story_of
-from streaming.lag.group_facts import WINDOW, group_facts
+from streaming.lag.gathered_facts import WINDOW, group_facts
 from streaming.tables.reader import TableReader
 
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from coordinator_state.insight.group_commands import reset_commands
+from coordinator_state.insight.kafka_commands import reset_commands
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader

@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from coordinator_state.insight.group_facts import OpenTransaction
-from coordinator_state.insight.transaction_commands import (
+from coordinator_state.insight.kafka_commands import (
     TransactionCommands,
     transaction_commands,
 )

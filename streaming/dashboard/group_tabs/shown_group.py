@@ -9,7 +9,7 @@ from coordinator_state.records.member_json import CONNECT
 from coordinator_state.replay.groups import EXTERNAL, SHARE, STREAMS
 from streaming.dashboard.period import Period, period_of
 from streaming.dashboard.request import request
-from streaming.lag.group_facts import HEALTHY
+from streaming.lag.gathered_facts import HEALTHY
 from streaming.served.snapshot import ServedSnapshot
 
 Row = dict[str, Any]

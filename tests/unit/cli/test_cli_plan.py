@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.insight.group_commands import reset_commands, shell_word
+from coordinator_state.insight.kafka_commands import reset_commands, shell_word
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.planned_tables import create_planned_tables
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables

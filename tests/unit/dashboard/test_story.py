@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from coordinator_state.insight.explanation import explain
 from coordinator_state.insight.story import Part, story_of
-from streaming.lag.group_facts import group_facts
+from streaming.lag.gathered_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.diagnosis import group_story

@@ -19,9 +19,9 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
 )
 from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag_onset import Onset, lag_onset
 from coordinator_state.insight.story import Part, story_of
-from coordinator_state.insight.transaction_commands import transaction_commands
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 START = NOW - timedelta(hours=1)

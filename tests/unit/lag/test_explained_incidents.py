@@ -14,7 +14,7 @@ from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
 from coordinator_state.insight.lag_onset import Onset
 from streaming.lag import freshness
-from streaming.lag.group_facts import group_facts
+from streaming.lag.gathered_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.diagnosis import explained, explanation_text

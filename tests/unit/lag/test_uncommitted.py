@@ -14,7 +14,7 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.facts import condition_findings
 from streaming.alerts.rules import rules_without_sinks
 from streaming.lag.evaluation import Evaluation
-from streaming.lag.group_facts import group_facts
+from streaming.lag.gathered_facts import group_facts
 from streaming.lag.paces import KnownPaces
 from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, member_id_of, moment
