@@ -25,7 +25,7 @@ from coordinator_state.replay.groups import SHARE
 from streaming.clock import moment_ms
 from streaming.lag.group_lag import group_lag
 from streaming.lag.offset_samples import Logs, epoch_ms
-from streaming.lag.recent_commits import KEY, recent_commits
+from streaming.lag.recent_commits import KEY, by_key, recent_commits
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import StatusRow
@@ -148,20 +148,13 @@ def _last_commits(
 ) -> tuple[pa.Table, timedelta]:
     """The last commits of each key, sorted by key and record offset, and the window they are in."""
     for window in _WINDOWS:
-        commits = recent_commits(reader, now - window, now, wanted)
-        keys = commits.group_by(KEY, use_threads=False).aggregate([("record_offset", "count")])
-        counts = keys["record_offset_count"].to_numpy()
-        if keys.num_rows >= lags.num_rows and (counts >= INTERVALS).all():
+        commits, keys, _ = by_key(recent_commits(reader, now - window, now, wanted))
+        counts = np.bincount(keys)
+        if counts.size >= lags.num_rows and (counts >= INTERVALS).all():
             break
-    logs = Logs.of(commits)
-    groups = commits["group_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    codes = groups.astype(np.int64) * max(len(logs), 1) + logs.of_rows
-    order = np.lexsort((commits["record_offset"].to_numpy(), codes))
-    codes = codes[order]
     # The number of commits from each one to the last of its key.
-    ends = np.searchsorted(codes, codes, side="right")
-    is_last = ends - np.arange(codes.size) <= INTERVALS
-    return commits.take(pa.array(order[is_last])), window
+    left = np.cumsum(counts)[keys] - np.arange(keys.size)
+    return commits.filter(pa.array(left <= INTERVALS)), window
 
 
 def _with_lags(commits: pa.Table, log_ends: Any) -> dict[tuple[Any, ...], list[Commit]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.insight.lag import Int64s
+from coordinator_state.apply.columns import distinct_keys
 from streaming.tables.reader import TableReader
 
 _KEY = ["log_partition", "group_id", "topic", "partition"]
@@ -29,7 +29,7 @@ def owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Ta
     then has the member with the greater member id. Members of share groups share partitions.
     """
     assigned = _assigned(reader, condition)
-    keys = _keys(assigned)
+    keys = distinct_keys(assigned.select(_KEY))
     last = np.zeros(keys.max(initial=-1) + 1, np.int64)
     last[keys] = np.arange(keys.size)
     return assigned.take(pa.array(last))
@@ -38,7 +38,7 @@ def owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Ta
 def sole_owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Table:
     """A row for each partition that exactly one member has assigned."""
     assigned = _assigned(reader, condition)
-    keys = _keys(assigned)
+    keys = distinct_keys(assigned.select(_KEY))
     return assigned.filter(pa.array(np.bincount(keys)[keys] == 1))
 
 
@@ -54,13 +54,3 @@ def _assigned(reader: TableReader, condition: pc.Expression | None) -> pa.Table:
     assigned = of_member.append_column("topic", pc.struct_field(partitions, "topic"))
     assigned = assigned.append_column("partition", pc.struct_field(partitions, "partition"))
     return assigned.filter(pc.is_valid(assigned["topic"])).select(OWNERS.names).cast(OWNERS)
-
-
-def _keys(rows: pa.Table) -> Int64s:
-    """The number of each row's key; faster than to group rows by strings."""
-    keys = np.zeros(rows.num_rows, np.int64)
-    for name in _KEY:
-        codes = rows[name].combine_chunks().dictionary_encode("encode").indices.to_numpy()
-        # Dense numbers, so that the product of two columns never overflows.
-        keys = np.unique(keys * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1]
-    return keys
