@@ -20,7 +20,7 @@ from streaming.agents.answer import (
 )
 from streaming.agents.clusters import Clusters
 from streaming.errors import ConfigurationError
-from streaming.lag.lag_history import lag_history as lag_over_time
+from streaming.lag.lag_history import lag_histories
 from streaming.tables.schemas import GROUP_OFFSETS, GROUPS
 from streaming.views.text import from_printable
 
@@ -82,9 +82,9 @@ def lag_history(
     opened = clusters.opened(cluster, at)
     reader, until = opened.snapshot.reader, opened.snapshot.at
     group_id = from_printable(group)
-    history = lag_over_time(
-        reader, group_id, since=opened.begin(within), until=until, points=points
-    )
+    history = lag_histories(
+        reader, [group_id], since=opened.begin(within), until=until, points=points
+    )[group_id]
     commits = reader.own(GROUP_OFFSETS.name, _COLUMNS, [group_id]).sort_by("commit_timestamp")
     if not commits.num_rows and all(rate is None for rate in history.commit_rate_per_s):
         raise ConfigurationError(

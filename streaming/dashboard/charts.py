@@ -16,7 +16,7 @@ from streaming.dashboard.period import around, period_of
 from streaming.dashboard.rendered import Page
 from streaming.dashboard.request import request, url_for
 from streaming.dashboard.shown import level
-from streaming.lag.lag_history import lag_history, reader_of_groups
+from streaming.lag.lag_history import lag_histories, reader_of_groups
 from streaming.lag.status_history import status_history
 from streaming.tables.reader import TableReader
 from streaming.views.event_summary import event_summary
@@ -108,7 +108,9 @@ def chart() -> Response:
     group_id = request.query_params.get("group", "")
     reader, since, until = _spanned()
     source = reader_of_groups(reader, [group_id], since, until, is_past=request.at is not None)
-    history = lag_history(source, group_id, since=since, until=until, begins_with_data=True)
+    history = lag_histories(source, [group_id], since=since, until=until, begins_with_data=True)[
+        group_id
+    ]
     begin = history.at[0]
     marks = event_marks(source, group_id, begin, until)
     return JSONResponse(

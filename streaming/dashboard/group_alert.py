@@ -21,7 +21,7 @@ from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import RATE_WINDOWS
-from streaming.lag.lag_history import lag_history
+from streaming.lag.lag_history import lag_histories
 from streaming.tables.reader import TableReader
 
 TEST_SPANS: Final = ("1h", "6h", "24h", "7d")
@@ -162,7 +162,7 @@ def _usual_lag(reader: TableReader, group_id: str, since: datetime) -> float | N
     until = reader.moment
     if since >= until:
         return None
-    history = lag_history(reader, group_id, since=since, until=until)
+    history = lag_histories(reader, [group_id], since=since, until=until)[group_id]
     known = [lag for lag in history.lag if lag is not None]
     return float(np.percentile(known, _SELDOM)) if known else None
 

@@ -31,7 +31,7 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness
-from streaming.lag.lag_history import lag_history
+from streaming.lag.lag_history import lag_histories
 from streaming.lag.open_transactions import open_transactions
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -109,7 +109,7 @@ def group_facts(
         deleted=_deletion(reader, own, since, events),
         members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
         events=sorted(events, key=lambda row: (row["record_offset"], row["event_number"])),
-        series=lag_history(reader, group_id, since=since, until=now, every=EVERY),
+        series=lag_histories(reader, [group_id], since=since, until=now, every=EVERY)[group_id],
         in_range_since=_in_range_since(reader, group_id, since, now),
     )
 

@@ -18,29 +18,6 @@ _SHORTEST: Final = timedelta(seconds=10)
 """A history that begins with its data is at least this long."""
 
 
-def lag_history(
-    reader: TableReader,
-    group_id: str,
-    *,
-    since: datetime,
-    until: datetime,
-    points: int = 120,
-    every: timedelta | None = None,
-    begins_with_data: bool = False,
-) -> LagHistory:
-    """The lag of one group over time; see `lag_histories`."""
-    histories = lag_histories(
-        reader,
-        [group_id],
-        since=since,
-        until=until,
-        points=points,
-        every=every,
-        begins_with_data=begins_with_data,
-    )
-    return histories[group_id]
-
-
 def reader_of_groups(
     reader: TableReader,
     group_ids: Collection[str],

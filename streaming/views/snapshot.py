@@ -27,7 +27,7 @@ from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS, in_duckdb
-from streaming.views.topics import OF_LAGS, topics_of
+from streaming.views.topics_view import OF_LAGS, topics_of
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried

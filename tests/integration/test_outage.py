@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
-from streaming.lag.lag_history import lag_history
+from streaming.lag.lag_history import lag_histories
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.base_maintenance import make_base
 from streaming.tables.reader import TableReader
@@ -97,7 +97,9 @@ def test_an_outage_leaves_the_history_of_a_run_without_one(
         assert committed_at(moment - _RESOLUTION) <= row["committed_offset"] <= committed_at(moment)
         assert "up to 5 s earlier" in str(reader.rebuilt_from)
     # The log end of the last points is between two samples.
-    history = lag_history(TableReader(tables), group, since=moments[0], until=end, points=9)
+    history = lag_histories(TableReader(tables), [group], since=moments[0], until=end, points=9)[
+        group
+    ]
     # Forty records a second are written, and at most 30 of them wait for the next commit.
     for lag in history.lag[:-2]:
         assert lag is not None

@@ -16,7 +16,7 @@ from streaming.lag.unread_logs import UNREAD_LOGS
 from streaming.served import lists
 from streaming.served.list_query import ListQuery
 from streaming.views.query import asking
-from streaming.views.topics import topics_of
+from streaming.views.topics_view import topics_of
 
 Row = dict[str, Any]
 _TOPICS = st.sampled_from("tuv")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streaming.lag.lag_history import lag_histories, lag_history
+from coordinator_state.insight.group_facts import LagHistory
+from streaming.lag.lag_history import lag_histories
 from streaming.tables.reader import TableReader
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.sample_rows import sample
@@ -26,6 +27,10 @@ def commit(number: int, minutes: float, offset: int | None, partition: int = 0) 
         **{"commit_timestamp": None if offset is None else ago(minutes)},
         **{"is_tombstone": offset is None, "outcome": "committed", "outcome_record_offset": number},
     }
+
+
+def lag_history(reader: TableReader, group_id: str, **period: Any) -> LagHistory:
+    return lag_histories(reader, [group_id], **period)[group_id]
 
 
 @pytest.fixture(scope="module")
