@@ -16,6 +16,7 @@ from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.locations import local_path
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS
 from tests.support.logs.log_rows import (
@@ -37,14 +38,25 @@ from tests.support.logs.topic_logs import (
     transaction_key,
     transaction_value,
 )
-from tests.support.tables.tables_folder import start_apply
+from tests.support.tables.tables_folder import created_now, start_apply
 from tests.support.tables.undisturbed import Rows, differences, table_rows
 
 RECORDS = 6
 """Of a micro-batch."""
 
 
-def create(
+def create(tables: str, **options: Any) -> None:
+    """As `create_without_copy`, but local tables are copies of some that the process created."""
+    if local_path(tables) is None:
+        create_without_copy(tables, **options)
+        return
+    created = _created(tuple(sorted(options.items())))
+    copytree(created.name, tables, copy_function=copyfile, dirs_exist_ok=True)
+    for entry in Path(tables).glob(f"*/_delta_log/{0:020}.json"):
+        created_now(entry)
+
+
+def create_without_copy(
     tables: str,
     *,
     semantics: Semantics = Semantics.COORDINATOR,
@@ -54,6 +66,13 @@ def create(
     """Tables without rows; the options are those of `streaming.tables.folder.create`."""
     nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
     tables_folder.create(tables, nothing, log_partitions=log_partitions, **options)
+
+
+@cache
+def _created(options: tuple[tuple[str, Any], ...]) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="created-")
+    create_without_copy(folder.name, **dict(options))
+    return folder
 
 
 def apply_next(apply: MicroBatchApply[pa.Table], at_ms: int | None = None) -> None:

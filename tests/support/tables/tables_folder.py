@@ -171,20 +171,27 @@ def create_tables(folder: Path, **properties: str) -> str:
     for table in ALL_TABLES:
         log = Path(table.path(str(folder)), "_delta_log")
         log.mkdir(parents=True)
-        own = configuration if table is LOAD_PROGRESS else {}
-        (log / f"{0:020}.json").write_text(_first_entry(table, own))
+        entry = log / f"{0:020}.json"
+        entry.write_text(_first_entries()[table.name])
+        # Spark creates tables with any property; delta-rs reads them.
+        created_now(entry, configuration if table is LOAD_PROGRESS else {})
     return str(folder)
 
 
-def _first_entry(table: Table, configuration: dict[str, str]) -> str:
-    """The creation of a table now. Spark creates tables with any property; delta-rs reads them."""
-    actions = [json.loads(line) for line in _first_entries()[table.name].splitlines()]
+def created_now(entry: Path, configuration: dict[str, str] | None = None) -> None:
+    """Let the entry that creates a table be of another table, which is created now.
+
+    Its properties stay, unless there is a `configuration`.
+    """
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
     for action in actions:
         if "metaData" in action:
-            action["metaData"] |= {"id": str(uuid4()), "configuration": configuration}
+            action["metaData"]["id"] = str(uuid4())
+            if configuration is not None:
+                action["metaData"]["configuration"] = configuration
         if "commitInfo" in action:
             action["commitInfo"]["timestamp"] = time.time_ns() // 1_000_000
-    return "".join(f"{json.dumps(action)}\n" for action in actions)
+    entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
 @cache

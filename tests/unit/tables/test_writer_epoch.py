@@ -44,6 +44,7 @@ from tests.support.tables.every_table import (
     assert_undisturbed,
     copy_of_load,
     create,
+    create_without_copy,
     load,
 )
 from tests.support.tables.tables_folder import Crash, start_apply
@@ -185,7 +186,7 @@ def test_runs_that_start_at_the_same_time(tables: str) -> None:
 
     def run() -> int | None:
         barrier.wait()
-        create(tables)
+        create_without_copy(tables)
         try:
             apply = start_apply(tables)
             while apply.progress.batch_id < 3:
