@@ -137,9 +137,7 @@ class Cluster:
 
 def create(tables: str) -> None:
     """Empty tables, as a run makes them."""
-    progress = LoadProgress.nothing(
-        cluster_id="bench", topic_id="bench", semantics=Semantics.COORDINATOR
-    )
+    progress = LoadProgress(cluster_id="bench", topic_id="bench", semantics=Semantics.COORDINATOR)
     tables_folder.create(tables, progress, log_partitions=LOG_PARTITIONS, change_data_feed=False)
 
 

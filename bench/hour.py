@@ -94,7 +94,7 @@ class Hour:
 
     def write(self) -> None:
         """Write the whole hour."""
-        progress = LoadProgress.nothing(
+        progress = LoadProgress(
             cluster_id="bench", topic_id="bench", semantics=Semantics.COORDINATOR
         )
         tables_folder.create(

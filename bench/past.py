@@ -65,9 +65,7 @@ class Cluster:
 
     def write(self) -> None:
         """Write a base, the history after it, and a snapshot of now."""
-        nothing = LoadProgress.nothing(
-            cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR
-        )
+        nothing = LoadProgress(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
         tables_folder.create(self.tables, nothing, log_partitions=LOG_PARTITIONS)
         groups = self.groups
         names = sorted(set(groups))

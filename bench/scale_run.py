@@ -55,7 +55,7 @@ def run(
     peaks = _Peaks()
     session = build_session(engine=engine_name, master=master)
     session.sparkContext.setLogLevel("ERROR")
-    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    nothing = LoadProgress(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
     tables_folder.create(tables, nothing, log_partitions=50)
 
     def started() -> MicroBatchApply[Any]:

@@ -289,7 +289,7 @@ def create_empty(settings: RunSettings, cluster_id: str, rules: LoaderRules) -> 
     Raises:
         TablesUnavailable: the tables cannot be created.
     """
-    nothing = LoadProgress.nothing(
+    nothing = LoadProgress(
         cluster_id=cluster_id, topic_id="", semantics=rules.semantics, release=rules.release
     )
     # The next `run` corrects the properties that come from the topic and its brokers.
@@ -318,7 +318,7 @@ def _take_over(
     rules: LoaderRules,
 ) -> Writer:
     """Create the tables if there are none, and take over as their writer."""
-    nothing = LoadProgress.nothing(
+    nothing = LoadProgress(
         cluster_id=log.cluster_id,
         topic_id=log.topic_id,
         semantics=rules.semantics,

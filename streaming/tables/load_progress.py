@@ -26,14 +26,17 @@ _TOPIC_COLUMNS = tuple(name for name in _COLUMNS if name in TOPIC_PROGRESS.schem
 class LoadProgress(TopicProgress):
     """The progress of `__consumer_offsets`, and the versions of the tables of the snapshot.
 
-    `others` has the progress of other internal topics by their names.
+    Before the first micro-batch, there are no rows, and every table is at version 0. `others` has
+    the progress of other internal topics by their names.
     """
 
     topic: str = OFFSETS_TOPIC
     cluster_id: str
     semantics: Semantics
-    release: Release
-    table_versions: dict[str, int]
+    release: Release = NEWEST_RELEASE
+    table_versions: dict[str, int] = field(
+        default_factory=lambda: {table.name: 0 for table in TABLES if table is not LOAD_PROGRESS}
+    )
     others: dict[str, TopicProgress] = field(default_factory=dict)
     query_id: str = ""
     batch_id: int = -1
@@ -45,33 +48,24 @@ class LoadProgress(TopicProgress):
         return [row for progress in (self, *self.others.values()) for row in progress.rows.values()]
 
     @classmethod
-    def nothing(
-        cls,
-        *,
-        cluster_id: str,
-        topic_id: str,
-        semantics: Semantics,
-        release: Release = NEWEST_RELEASE,
-    ) -> LoadProgress:
-        """The progress before the first micro-batch: every table is at version 0."""
-        return cls(
-            cluster_id=cluster_id,
-            topic_id=topic_id,
-            semantics=semantics,
-            release=release,
-            table_versions={table.name: 0 for table in TABLES if table is not LOAD_PROGRESS},
-        )
-
-    @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
         """The load progress of a snapshot."""
-        progress = cls.from_arrow(
-            reader.read(LOAD_PROGRESS.name),
+        progress = cls(
             cluster_id=reader.cluster_id,
             topic_id=reader.topic_id,
             semantics=Semantics(reader.semantics),
             release=reader.release,
         )
+        for row in reader.read(LOAD_PROGRESS.name).to_pylist():
+            values = {name: row[name] for name in _COLUMNS}
+            # Null in rows of an earlier release.
+            values["records_unaccounted"] = values["records_unaccounted"] or 0
+            progress.rows[row["log_partition"]] = Progress(**values)
+            progress.query_id = row["query_id"]
+            progress.batch_id = row["batch_id"]
+            progress.clock_skew_ms = row.get("clock_skew_ms")
+            progress.updated_at = max(progress.updated_at, row["updated_at"])
+            progress.table_versions.update(dict(row["table_versions"]))
         progress.updated_at = max(progress.updated_at, reader.written_at)
         for row in reader.read(TOPIC_PROGRESS.name).to_pylist():
             topic = row["log_topic"]
@@ -82,32 +76,6 @@ class LoadProgress(TopicProgress):
             own = {name: row[name] for name in _TOPIC_COLUMNS}
             other_topic.rows[row["log_partition"]] = Progress(**own)
         progress.reported_offset_total = sum(row.next_offset for row in progress.every_row)
-        return progress
-
-    @classmethod
-    def from_arrow(
-        cls,
-        rows: pa.Table,
-        *,
-        cluster_id: str,
-        topic_id: str,
-        semantics: Semantics,
-        release: Release,
-    ) -> LoadProgress:
-        """The load progress from the rows of the table; without rows nothing is loaded yet."""
-        progress = cls.nothing(
-            cluster_id=cluster_id, topic_id=topic_id, semantics=semantics, release=release
-        )
-        for row in rows.to_pylist():
-            values = {name: row[name] for name in _COLUMNS}
-            # Null in rows of an earlier release.
-            values["records_unaccounted"] = values["records_unaccounted"] or 0
-            progress.rows[row["log_partition"]] = Progress(**values)
-            progress.query_id = row["query_id"]
-            progress.batch_id = row["batch_id"]
-            progress.clock_skew_ms = row.get("clock_skew_ms")
-            progress.updated_at = max(progress.updated_at, row["updated_at"])
-            progress.table_versions.update(dict(row["table_versions"]))
         return progress
 
     def write(self, writer: Writer, *, now: datetime | None = None) -> None:

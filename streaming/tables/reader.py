@@ -260,6 +260,9 @@ class TableReader(TableProperties):
         reader._rebuilt = reader._offsets = None
         reader._history = self._history_of(as_of)
         reader._enter(as_of, leaves_late=leaves_late)
+        if reader._rebuilt is None:
+            # Rebuilt moments share the versions of history. Those of a snapshot are its own.
+            reader._open_tables = {}
         return reader
 
     def _history_of(self, as_of: AsOf) -> History | None:

@@ -204,7 +204,7 @@ def _load(folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes
     # With the feed, rows are merged in another way.
     tables_folder.create(
         tables,
-        LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics),
+        LoadProgress(cluster_id="c", topic_id="t", semantics=semantics),
         log_partitions=len(segments),
         change_data_feed=choose.random() < 0.2,
     )

@@ -61,7 +61,7 @@ class SimulatedTables:
 
 def simulated_progress(semantics: Semantics, others: Iterable[str]) -> LoadProgress:
     """The progress of a run that follows other internal topics, before its first micro-batch."""
-    progress = LoadProgress.nothing(
+    progress = LoadProgress(
         cluster_id=CLUSTER_ID,
         topic_id=CLUSTER_ID,
         semantics=semantics,

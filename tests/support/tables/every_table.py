@@ -64,7 +64,7 @@ def create_without_copy(
     **options: Any,
 ) -> None:
     """Tables without rows; the options are those of `streaming.tables.folder.create`."""
-    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
+    nothing = LoadProgress(cluster_id="c", topic_id="t", semantics=semantics)
     tables_folder.create(tables, nothing, log_partitions=log_partitions, **options)
 
 

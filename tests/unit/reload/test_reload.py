@@ -39,9 +39,7 @@ def doubts_of(
     log: LogEnds, rules: LoaderRules = RULES, *, topic_id: str = "id", **row: Any
 ) -> dict[int, Doubt]:
     """Of tables that have log partition 0 up to record offset 7, an hour ago."""
-    progress = LoadProgress.nothing(
-        cluster_id="c", topic_id=topic_id, semantics=Semantics.COORDINATOR
-    )
+    progress = LoadProgress(cluster_id="c", topic_id=topic_id, semantics=Semantics.COORDINATOR)
     known = {"next_offset": 7, "current_at": NOW - timedelta(hours=1), "leader_epoch": 5}
     progress.rows[0] = Progress(**{**known, **row})
     upgrade = upgrade_reason(progress, rules)
@@ -121,7 +119,7 @@ def test_releases_with_the_same_rules_do_not_differ() -> None:
 
 
 def test_the_end_is_kept_by_the_brokers_clock() -> None:
-    progress = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
+    progress = LoadProgress(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
     ahead = timedelta(hours=5)
 
     def read_to(end: int, written_at: datetime) -> datetime | None:
@@ -141,9 +139,7 @@ class Tables:
 
     def __init__(self, folder: Path) -> None:
         self.tables = str(folder / "tables")
-        nothing = LoadProgress.nothing(
-            cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR
-        )
+        nothing = LoadProgress(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
         tables_folder.create(self.tables, nothing, log_partitions=2)
         self.apply = start_apply(self.tables)
         rows = [commit(0, 0, log_partition=p) for p in TOPIC.leaders]

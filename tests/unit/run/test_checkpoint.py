@@ -56,7 +56,7 @@ def _read(folder: str | Path) -> Checkpoint:
 
 def _progress(cluster_id: str = "c", topic_id: str = "t", **row: Any) -> LoadProgress:
     """The progress of tables that have log partition 7 up to offset 9."""
-    progress = LoadProgress.nothing(
+    progress = LoadProgress(
         cluster_id=cluster_id, topic_id=topic_id, semantics=Semantics.COORDINATOR
     )
     progress.rows[7] = Progress(**{"next_offset": 9, **row})

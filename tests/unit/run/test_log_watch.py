@@ -33,7 +33,7 @@ from tests.support.eventually import Eventually
 from tests.support.tables.every_table import create
 
 OFFSETS, AWAITED, FOLLOWED = "offsets", "awaited", "followed"
-NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
+NOTHING = LoadProgress(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
 DELETE_RETENTION_S = 3600
 RULES = LoaderRules(semantics=Semantics.COORDINATOR)
 AT_FIRST = (1, 1, -1)

@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
 
 def _progress(next_offset: int) -> LoadProgress:
-    progress = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    progress = LoadProgress(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
     progress.rows[7] = Progress(next_offset=next_offset)
     return progress
 

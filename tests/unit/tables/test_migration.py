@@ -97,7 +97,7 @@ def log() -> tuple[Log, int]:
 def current(tmp_path_factory: pytest.TempPathFactory, log: tuple[Log, int]) -> tuple[Rows, Rows]:
     """What this release makes of one micro-batch, and of both."""
     tables = str(tmp_path_factory.mktemp("current") / "tables")
-    tables_folder.create(tables, LoadProgress.nothing(**IDENTITY), log_partitions=50)
+    tables_folder.create(tables, LoadProgress(**IDENTITY), log_partitions=50)
     rows_after = []
     for number in (0, 1):
         apply_micro_batch(tables, number, log)
@@ -310,7 +310,7 @@ def test_columns_of_a_later_release_stay_null(
 ) -> None:
     """As a migration leaves them that was killed, and another program that adds a column."""
     tables = str(tmp_path / "tables")
-    tables_folder.create(tables, LoadProgress.nothing(**IDENTITY), log_partitions=50)
+    tables_folder.create(tables, LoadProgress(**IDENTITY), log_partitions=50)
     apply_micro_batch(tables, 0, log, engine_session)
     for table in ALL_TABLES:
         DeltaTable(table.path(tables)).alter.add_columns([Field("later", PrimitiveType("string"))])

@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
 
 def progress_of(**rows: Progress) -> LoadProgress:
     """Progress rows by `p<log partition>`."""
-    progress = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    progress = LoadProgress(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
     progress.rows.update({int(name[1:]): row for name, row in rows.items()})
     return progress
 
