@@ -60,10 +60,16 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
     return cluster.snapshots(create_tables(tmp_path_factory.mktemp("tables")))
 
 
+_evaluations: dict[float, Evaluation] = {}
+"""Several tests keep the evaluations of the same moments."""
+
+
 def evaluation_at(snapshots: Snapshots, seconds: float) -> Evaluation:
-    reader = snapshots.reader(moment(seconds))
-    assert reader is not None
-    return Evaluation.of(reader, at=moment(seconds))
+    if seconds not in _evaluations:
+        reader = snapshots.reader(moment(seconds))
+        assert reader is not None
+        _evaluations[seconds] = Evaluation.of(reader, at=moment(seconds))
+    return _evaluations[seconds]
 
 
 def rows_of(tables: str, table: Table) -> list[Row]:
