@@ -18,7 +18,7 @@ from streaming.metrics.families import (
     Gauge,
     Names,
 )
-from streaming.run.monitoring import run_collector
+from streaming.run.monitoring import endpoints
 from streaming.run.monitoring.run_metrics import RunMetrics
 
 _CLUSTER: Final = "cluster_name"
@@ -73,8 +73,8 @@ METRICS_REFERENCE: Final[Parts] = {
     "run": lambda: _table(
         [
             *(_process_metric(metric) for metric in _own_metrics()),
-            *map(_gauge, run_collector.GAUGES),
-            *map(_counter, run_collector.COUNTERS),
+            *map(_gauge, endpoints.GAUGES),
+            *map(_counter, endpoints.COUNTERS),
         ]
     ),
 }

@@ -202,7 +202,7 @@ def partition_for(
     With --bootstrap-servers, the command uses the partition count of the topic. It also shows the
     coordinator that the cluster reports, and exits with status 1 if that broker is not the leader
     of the log partition. Python API: coordinator_state.partition_for and
-    streaming.kafka.group_location.locate_group.
+    streaming.kafka.group_admin.locate_group.
 
     \b
     Examples:
@@ -219,7 +219,7 @@ def partition_for(
         return
     if partitions is not None:
         raise click.UsageError("--partitions and --bootstrap-servers exclude each other")
-    from streaming.kafka.group_location import locate_group
+    from streaming.kafka.group_admin import locate_group
 
     location = locate_group(group, bootstrap_servers, kafka)
     output_of(output).result(

@@ -34,11 +34,9 @@ TRIES_ONCE_MS: Final = 1
 
 _FIRST_BACKOFF_S: Final = 0.1
 _LONGEST_BACKOFF_S: Final = 2.0
-_LONGEST_BACKOFF_OF_A_RUN_S: Final = 10.0
-_A_COMMAND_WAITS_MS: Final = 60_000
-"""A caller with a longer timeout is a run, which may retry for hours."""
-_ASKS_AGAIN_MS: Final = 5_000
-"""A caller with a shorter timeout asks again later, and logs failures itself."""
+_LONGEST_BACKOFF_OF_RUN_S: Final = 10.0
+_OWN_RETRIES_MS: Final = 5_000
+"""A caller with at most this timeout asks again later, and logs failures itself."""
 
 
 class KafkaClient:
@@ -114,18 +112,18 @@ class KafkaClient:
                 raise
 
         cluster = f"Kafka at {self.connections.bootstrap_servers}"
-        is_run = timeout_ms > _A_COMMAND_WAITS_MS
-        logged_after_s = LOGGED_AFTER_S if timeout_ms > _ASKS_AGAIN_MS else math.inf
+        # Only a run retries for longer than a minute, maybe for hours.
+        longest_backoff_s = (
+            _LONGEST_BACKOFF_OF_RUN_S if timeout_ms > RETRY_TIMEOUT_MS else _LONGEST_BACKOFF_S
+        )
+        logged_after_s = LOGGED_AFTER_S if timeout_ms > _OWN_RETRIES_MS else math.inf
         # Without a first contact the address may be wrong, and a person is waiting.
         outage = Outage(cluster, operation, logged_after_s=logged_after_s if had_worked else 0)
 
         try:
             answer = tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(TransientFailure),
-                wait=tenacity.wait_exponential(
-                    multiplier=_FIRST_BACKOFF_S,
-                    max=_LONGEST_BACKOFF_OF_A_RUN_S if is_run else _LONGEST_BACKOFF_S,
-                )
+                wait=tenacity.wait_exponential(multiplier=_FIRST_BACKOFF_S, max=longest_backoff_s)
                 + tenacity.wait_random(0, _FIRST_BACKOFF_S),
                 stop=tenacity.stop_any(
                     tenacity.stop_before_delay(timeout_ms / 1000),

@@ -14,8 +14,7 @@ import pytest
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
-from streaming.kafka.group_admin import GroupAdmin
-from streaming.kafka.group_location import locate_group
+from streaming.kafka.group_admin import GroupAdmin, locate_group
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.verify.broker_answers import BrokerAnswers

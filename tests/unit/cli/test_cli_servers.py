@@ -14,10 +14,10 @@ from urllib.request import urlopen
 import click
 import pytest
 
-import streaming.kafka.group_location
+import streaming.kafka.group_admin
 import streaming.local.broker.embedded
 from streaming.cli.servers import clusters_of
-from streaming.kafka.group_location import GroupLocation
+from streaming.kafka.group_admin import GroupLocation
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
 
@@ -86,7 +86,7 @@ def test_the_coordinator_is_named_and_whether_it_leads(
         places = {"log_partition": 3, "log_partitions": 4, "leader": leader, "coordinator": 2}
         return GroupLocation(**places, host="b", port=9092)
 
-    monkeypatch.setattr(streaming.kafka.group_location, "locate_group", locate_group)
+    monkeypatch.setattr(streaming.kafka.group_admin, "locate_group", locate_group)
     arguments = ["g", "--bootstrap-servers", "localhost:9092", "--kafka", "client.id=x"]
 
     result = call("partition-for", *arguments, exit_code=exit_code)

@@ -21,8 +21,7 @@ from streaming.errors import ConfigurationError
 from streaming.http.access import Access
 from streaming.http.server import serving
 from streaming.run.monitoring import endpoints
-from streaming.run.monitoring.high_watermarks import HighWatermarks
-from streaming.run.monitoring.run_monitor import RunMonitor
+from streaming.run.monitoring.run_monitor import HighWatermarks, RunMonitor
 from streaming.served.cluster import Cluster
 from tests.support.browser.html import client_of
 

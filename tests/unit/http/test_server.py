@@ -25,8 +25,7 @@ from starlette.types import Receive, Scope, Send
 from streaming.http import server
 from streaming.http.server import serving
 from streaming.run.monitoring import endpoints
-from streaming.run.monitoring.high_watermarks import HighWatermarks
-from streaming.run.monitoring.run_monitor import RunMonitor
+from streaming.run.monitoring.run_monitor import HighWatermarks, RunMonitor
 from tests.support.eventually import wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

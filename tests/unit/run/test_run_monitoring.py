@@ -15,10 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.run.monitoring.endpoints import create_app, monitored
-from streaming.run.monitoring.high_watermarks import HighWatermarks
-from streaming.run.monitoring.run_collector import RunCollector
-from streaming.run.monitoring.run_monitor import RunMonitor
+from streaming.run.monitoring.endpoints import RunCollector, create_app, monitored
+from streaming.run.monitoring.run_monitor import HighWatermarks, RunMonitor
 from streaming.run.settings import RunSettings
 from streaming.tables.topic_progress import Progress
 from tests.support.browser.html import client_of
