@@ -13,6 +13,7 @@ from streaming.clock import utc_now
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQueryProgress
 
+_PREFIX: Final = "coordinator_state_run_"
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -20,88 +21,71 @@ class RunMetrics:
     """Metrics of this process; counts that are in the tables come from there instead."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self.micro_batch_seconds = Histogram(
-            "coordinator_state_run_micro_batch_seconds",
+            f"{_PREFIX}micro_batch_seconds",
             "Duration of micro-batches by phase, with Spark's names; triggerExecution is the whole",
             ["phase"],
             buckets=_BUCKETS_S,
-            registry=registry,
+            registry=self.registry,
         )
-        self.input_rows = Counter(
-            "coordinator_state_run_input_rows",
+        self.input_rows = self._counter(
+            "input_rows",
             "Rows that micro-batches received from the source; one row packs many records",
-            registry=registry,
         )
-        self.processed_rows_per_second = Gauge(
-            "coordinator_state_run_processed_rows_per_second",
-            "Input rows per second of the last micro-batch",
-            registry=registry,
+        self.processed_rows_per_second = self._gauge(
+            "processed_rows_per_second", "Input rows per second of the last micro-batch"
         )
-        self.restarts = Counter(
-            "coordinator_state_run_restarts",
-            "Restarts of the query after a failure",
-            registry=registry,
-        )
-        self.last_error = Gauge(
-            "coordinator_state_run_last_error_timestamp_seconds",
+        self.restarts = self._counter("restarts", "Restarts of the query after a failure")
+        self.last_error = self._gauge(
+            "last_error_timestamp_seconds",
             "Time of the last failure of the query, by the class of the error",
-            ["error"],
-            registry=registry,
+            "error",
         )
-        self.maintenance = Counter(
-            "coordinator_state_run_upkeep",
-            "Rounds of maintenance of the tables, by outcome: done or failed",
-            ["outcome"],
-            registry=registry,
+        self.maintenance = self._outcomes(
+            "upkeep", "Rounds of maintenance of the tables, by outcome: done or failed"
         )
-        self.sampling = Counter(
-            "coordinator_state_run_sampling",
-            "Rounds of offset samples, by outcome: done or failed",
-            ["outcome"],
-            registry=registry,
+        self.sampling = self._outcomes(
+            "sampling", "Rounds of offset samples, by outcome: done or failed"
         )
-        self.sampling_seconds = Gauge(
-            "coordinator_state_run_sampling_seconds",
-            "Duration of the last round of offset samples, with its write",
-            registry=registry,
+        self.sampling_seconds = self._gauge(
+            "sampling_seconds", "Duration of the last round of offset samples, with its write"
         )
-        self.evaluation = Counter(
-            "coordinator_state_run_evaluation",
-            "Evaluations of lag and status, by outcome: done or failed",
-            ["outcome"],
-            registry=registry,
+        self.evaluation = self._outcomes(
+            "evaluation", "Evaluations of lag and status, by outcome: done or failed"
         )
-        self.evaluation_seconds = Gauge(
-            "coordinator_state_run_evaluation_seconds",
+        self.evaluation_seconds = self._gauge(
+            "evaluation_seconds",
             "Duration of the last evaluation of lag and status, with its writes",
-            registry=registry,
         )
-        self.evaluation_interval_seconds = Gauge(
-            "coordinator_state_run_evaluation_interval_seconds",
+        self.evaluation_interval_seconds = self._gauge(
+            "evaluation_interval_seconds",
             "Shortest time from the start of the last evaluation to the next one",
-            registry=registry,
         )
-        for outcome in ("done", "failed"):
-            self.maintenance.labels(outcome)
-            self.sampling.labels(outcome)
-            self.evaluation.labels(outcome)
-        self.samples_dropped = Counter(
-            "coordinator_state_run_samples_dropped",
-            "Offset samples dropped because log_offsets could not be written",
-            registry=registry,
+        self.samples_dropped = self._counter(
+            "samples_dropped", "Offset samples dropped because log_offsets could not be written"
         )
-        self.sampled_partitions = Gauge(
-            "coordinator_state_run_sampled_partitions",
+        self.sampled_partitions = self._gauge(
+            "sampled_partitions",
             "Partitions of the newest sample, by the state of their log",
-            ["state"],
-            registry=registry,
+            "state",
         )
-        self.unreadable_log_ends = Gauge(
-            "coordinator_state_run_unreadable_log_ends",
-            "Sampled logs whose last records cannot be decoded",
-            registry=registry,
+        self.unreadable_log_ends = self._gauge(
+            "unreadable_log_ends", "Sampled logs whose last records cannot be decoded"
         )
+
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(_PREFIX + name, description, labels, registry=self.registry)
+
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(_PREFIX + name, description, labels, registry=self.registry)
+
+    def _outcomes(self, name: str, description: str) -> Counter:
+        """A counter that has both outcomes from the start."""
+        counter = self._counter(name, description, "outcome")
+        for outcome in ("done", "failed"):
+            counter.labels(outcome)
+        return counter
 
     def micro_batch(self, progress: StreamingQueryProgress) -> None:
         """Count a finished micro-batch."""
