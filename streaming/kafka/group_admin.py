@@ -88,15 +88,6 @@ class BrokerVersion:
     features: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinator:
-    """The broker of a FindCoordinator answer for a group."""
-
-    node_id: int
-    host: str
-    port: int
-
-
 class GroupAdmin(KafkaClient):
     """Asks a cluster about its groups; see `KafkaClient` for the errors of all methods."""
 
@@ -296,14 +287,11 @@ class GroupAdmin(KafkaClient):
             probes.setdefault(partition_for(name, log_partitions), name)
         self.offset_fetch(dict.fromkeys(probes.values(), ()))
 
-    def find_coordinator(self, group_id: str) -> Coordinator:
-        """Return the broker that coordinates a group."""
+    def find_coordinator(self, group_id: str) -> Any:
+        """Return FindCoordinator's answer for a group: `node_id`, `host` and `port`."""
 
-        async def attempt() -> Coordinator:
-            coordinator = (await self._find_coordinators([group_id]))[group_id]
-            return Coordinator(
-                node_id=coordinator.node_id, host=coordinator.host, port=coordinator.port
-            )
+        async def attempt() -> Any:
+            return (await self._find_coordinators([group_id]))[group_id]
 
         return self.with_retries("find the coordinator", attempt)
 
