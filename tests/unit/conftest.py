@@ -14,6 +14,7 @@ from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
 from tests.support.tables.alert_rules import lag_of, write_rules
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables
 from tests.support.tables.held_moment import held_at
+from tests.support.tables.status_tables import create_status_tables
 from tests.support.tables.tables_folder import create_tables
 
 
@@ -48,6 +49,12 @@ def attempts_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Tables without rows; a test copies them."""
     return create_tables(tmp_path_factory.mktemp("empty") / "tables")
+
+
+@pytest.fixture(scope="session")
+def status_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables of groups in several states, as of a fixed time. No test changes them."""
+    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,9 @@ from tests.unit.alerts.reference_findings import reference_findings
 Findings = dict[tuple[str | int | None, ...], tuple[str | None, float | None]]
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return create_status_tables(tmp_path_factory.mktemp("tables"))
+@pytest.fixture
+def tables(status_tables: str) -> str:
+    return status_tables
 
 
 @cache

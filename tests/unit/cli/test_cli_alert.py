@@ -22,7 +22,7 @@ from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
-from tests.support.tables.status_tables import VERSION, create_status_tables
+from tests.support.tables.status_tables import VERSION
 
 
 @pytest.fixture
@@ -139,13 +139,12 @@ def test_the_past_begins_where_the_tables_do(tables: str, tmp_path: Path) -> Non
     assert change.alert.reason == "lag is 50 (> 10)"
 
 
-def test_the_past_is_tested_by_other_limits(tmp_path: Path) -> None:
-    tables = create_status_tables(tmp_path / "tables")
+def test_the_past_is_tested_by_other_limits(status_tables: str, tmp_path: Path) -> None:
     rules, limits = tmp_path / "alerts.yaml", tmp_path / "run.toml"
     rules.write_text("rules: [{name: loops, status: REBALANCING_LOOP}]\n")
     limits.write_text("[status_rules]\nrebalances = 60\n")
     arguments = (
-        *("alert", "test", "--rules-file", str(rules), "--tables", tables),
+        *("alert", "test", "--rules-file", str(rules), "--tables", status_tables),
         *("--as-of", str(VERSION), "--output", "json"),
     )
     (row,) = json_lines(call(*arguments, exit_code=1))

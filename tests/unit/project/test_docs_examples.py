@@ -23,7 +23,7 @@ from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from tests.support.deploy.schemas import COMPOSE, schema_errors
 from tests.support.pages import check_command
-from tests.support.tables.status_tables import NOW, create_status_tables
+from tests.support.tables.status_tables import NOW
 
 REPOSITORY: Final = Path(__file__).parents[3]
 README: Final = (REPOSITORY / "README.md").read_text()
@@ -35,9 +35,9 @@ def blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
+@pytest.fixture
+def tables(status_tables: str) -> str:
+    return status_tables
 
 
 # --- README --------------------------------------------------------------------------------------

@@ -46,7 +46,6 @@ from tests.support.deploy.chart import (
 )
 from tests.support.deploy.go_programs import go_programs
 from tests.support.deploy.packages import deploy_packages
-from tests.support.tables.status_tables import create_status_tables
 
 KUBERNETES_VERSIONS = ("1.25.0", "1.37.0")
 """The oldest that Chart.yaml admits, and a new one."""
@@ -194,12 +193,11 @@ def test_the_probes_of_the_materializer_are_its_health_and_readiness() -> None:
 
 
 @long
-def test_the_probes_of_the_page_are_answered_without_a_token(tmp_path: Path) -> None:
-    folder = create_status_tables(tmp_path / "tables")
+def test_the_probes_of_the_page_are_answered_without_a_token(status_tables: str) -> None:
     # With a token, and with a token and a proxy.
     for values in (LEAST, ALL):
         access = Access("0.0.0.0", "t" * 16, values["dashboard"].get("authHeader"))  # noqa: S104
-        page = client_of(create_app({"tables": folder}, access=access))
+        page = client_of(create_app({"tables": status_tables}, access=access))
         for probe in probes_of(container_of(deployments_of(values)["dashboard"])).values():
             headers = {
                 header["name"]: header["value"]

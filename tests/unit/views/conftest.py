@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.tables.status_tables import VERSION, create_status_tables
+from tests.support.tables.status_tables import VERSION
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
+def folder(status_tables: str) -> str:
+    return status_tables
 
 
 @pytest.fixture(scope="module")
