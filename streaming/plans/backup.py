@@ -12,7 +12,7 @@ from coordinator_state.insight.kafka_commands import cannot_be_reset
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.plans.committed_offsets import committed_offsets, group_types, place_of
 from streaming.plans.group_plan import OTHER_TOOLS
-from streaming.plans.sampled_logs import gone_partitions
+from streaming.plans.sampled_logs import sampled_logs
 from streaming.tables.reader import TableReader
 
 
@@ -43,7 +43,8 @@ def backup(reader: TableReader, newest: TableReader | None = None) -> Backup:
         for key, committed in committed_offsets(reader).items()
         if types.get(key.group_id) not in OTHER_TOOLS
     }
-    gone = gone_partitions(now, map(place_of, offset_by_key), now.moment)
+    logs = sampled_logs(now, map(place_of, offset_by_key), now.moment)
+    gone = {place for place, log in logs.items() if log is None}
     is_gone = {key for key in offset_by_key if place_of(key) in gone}
     unnamed = {
         key.group_id: reason for key in offset_by_key if (reason := cannot_be_reset(key.group_id))

@@ -48,13 +48,6 @@ def sampled_logs(
     return log_by_place
 
 
-def gone_partitions(
-    reader: TableReader, places: Iterable[TopicPartition], at: datetime
-) -> set[TopicPartition]:
-    """The partitions that the cluster does not have any more, by their newest samples."""
-    return {place for place, log in sampled_logs(reader, places, at).items() if log is None}
-
-
 def recreations(
     reader: TableReader, places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, datetime]:
