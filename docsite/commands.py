@@ -130,12 +130,9 @@ def _values(option: click.Option) -> str:
         case Duration():
             return f"duration, such as {code('5s')}"
     if option.metavar:
-        return " or ".join(map(code, _alternatives(option.metavar)))
+        is_plain = "[" not in option.metavar
+        return " or ".join(map(code, option.metavar.split("|") if is_plain else [option.metavar]))
     return "path" if isinstance(kind, click.Path) else "text"
-
-
-def _alternatives(metavar: str) -> list[str]:
-    return metavar.split("|") if "[" not in metavar else [metavar]
 
 
 def _range(least: float | None, most: float | None) -> str:

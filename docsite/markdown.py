@@ -44,14 +44,13 @@ def prose(text: str) -> str:
     'Reads `__consumer_offsets` (see [lag.md](lag.md)); or `--tables` DIR.'
     """
     parts = _CODE_SPAN.split(" ".join(text.split()))
-    return "".join(part if number % 2 else _marked_up(part) for number, part in enumerate(parts))
+    return "".join(
+        part if number % 2 else " ".join(map(_marked_up, part.split(" ")))
+        for number, part in enumerate(parts)
+    )
 
 
-def _marked_up(text: str) -> str:
-    return " ".join(_marked_up_word(word) for word in text.split(" "))
-
-
-def _marked_up_word(word: str) -> str:
+def _marked_up(word: str) -> str:
     core = word.lstrip(_OPENING)
     before = word[: len(word) - len(core)]
     stripped = core.rstrip(_CLOSING)

@@ -85,8 +85,7 @@ _EXTRAS = {**dict.fromkeys(STREAMING_EXTRA, "streaming"), "openlineage": "stream
 """The extras that install a module."""
 
 _OWN_LOGGERS = ("coordinator_state", "streaming")
-_VERBOSE = "coordinator_state.verbose"
-_LOG_FORMAT = "coordinator_state.log_format"
+_META = "coordinator_state"
 logger = logging.getLogger(__name__)
 
 
@@ -159,7 +158,8 @@ def _verdict(error: Exception) -> tuple[str, int]:
     """The message for an error, and the exit status."""
     if isinstance(error, ConfigurationError):
         return str(error), EXIT_BAD_USAGE
-    if isinstance(error, ModuleNotFoundError) and (extras := _EXTRAS.get(_package(error))):
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and (extras := _EXTRAS.get(package)):
         needed = "--openlineage" if "lineage" in extras else "this command"
         return (
             f"{needed} needs {error.name}: pip install 'coordinator-state[{extras}]'",
@@ -176,16 +176,9 @@ def _leaf_commands(command: click.Command | None) -> list[click.Command]:
     return [] if command is None else [command]
 
 
-def _package(error: ModuleNotFoundError) -> str:
-    return (error.name or "").partition(".")[0]
-
-
-def _remember_verbose(ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:
-    ctx.meta[_VERBOSE] = verbose
-
-
-def _remember_log_format(ctx: click.Context, _option: click.Parameter, log_format: str) -> None:
-    ctx.meta[_LOG_FORMAT] = log_format
+def _remember(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep the value of an eager option for `_configure_logging`."""
+    ctx.meta[f"{_META}.{option.name}"] = value
 
 
 def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str) -> None:
@@ -194,9 +187,9 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
     Libraries report failures by exceptions. kafka-python's warnings about a briefly unreachable
     broker would hide the lines that matter.
     """
-    verbose = ctx.meta[_VERBOSE]
+    verbose = ctx.meta[f"{_META}.verbose"]
     root = logging.getLogger()
-    root.handlers[:] = [StderrHandler(ctx.meta[_LOG_FORMAT])]
+    root.handlers[:] = [StderrHandler(ctx.meta[f"{_META}.log_format"])]
     root.setLevel(logging.INFO if verbose else logging.CRITICAL)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
@@ -234,7 +227,7 @@ SHARED_OPTIONS = (
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=_remember_verbose,
+        callback=_remember,
         help="Log debug messages and those of libraries, and show the traceback of an error.",
     ),
     StateOption(
@@ -243,7 +236,7 @@ SHARED_OPTIONS = (
         default="text",
         is_eager=True,
         expose_value=False,
-        callback=_remember_log_format,
+        callback=_remember,
         help="Format of the lines on stderr: text, or one JSON object per line with the details as "
         "fields.",
     ),
