@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.classic_requests import ClassicRequests
 from coordinator_state.model.requests import ErrorCode
 from coordinator_state.replay.releases import Release
 from streaming.jvm.jars import KAFKA_VERSION
@@ -91,7 +91,7 @@ def test_a_sequence_is_the_same_another_time(process: ShardProcess) -> None:
 @pytest.mark.long
 def test_a_difference_is_seen(process: ShardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that takes every heartbeat for good; the steps end with the first that was not."""
-    monkeypatch.setattr(GroupCoordinator, "heartbeat", lambda *_arguments: ErrorCode.NONE)
+    monkeypatch.setattr(ClassicRequests, "heartbeat", lambda *_arguments: ErrorCode.NONE)
     outcomes = [run_sequence(process, seed, STEPS) for seed in range(1, 11)]
     different = [outcome for outcome in outcomes if outcome.error is not None]
     assert different

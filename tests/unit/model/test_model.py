@@ -6,6 +6,7 @@ Cases of GroupCoordinatorTest.scala at 3.9.1 and GroupMetadataManagerTest.java a
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,6 +18,7 @@ from coordinator_state.model.classic_group import (
 )
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
+from coordinator_state.model.members import ClassicMembers, ConsumerMembers, Member, Members
 from coordinator_state.model.requests import (
     ErrorCode,
     JoinGroupRequest,
@@ -28,6 +30,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.records.serde import decode_key
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.support.clients.scripted_clients import assignment, subscription
@@ -368,3 +371,19 @@ def test_the_last_member_leaves_and_nothing_can_be_appended(semantics: Semantics
     unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert left.error_code is (ErrorCode.NONE if semantics is Semantics.SCALA else unavailable)
     assert group_of(coordinator).members == {}
+
+
+@pytest.mark.parametrize("for_good", [True, False])
+@pytest.mark.parametrize("kind", [ClassicMembers, ConsumerMembers])
+def test_a_static_member_may_return_unless_it_leaves_for_good(
+    kind: type[Members], for_good: bool
+) -> None:
+    coordinator = GroupCoordinator(topics=Topics({"t": Topic(UUID(int=1), 1)}))
+    members, member = kind(coordinator, GROUP, ["t"]), Member("c", "/h", "i")
+    members.start(member)
+    members.tick()
+    wait(coordinator, INITIAL_MS)
+    assert members.tick()
+    assert member.places == [("t", 0)]
+    members.leave(member, for_good=for_good)
+    assert coordinator.groups[GROUP].is_empty == for_good
