@@ -203,7 +203,7 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if is_unknown:
         pending_after_ms = min(rules.hanging_after_ms, rules.stop_unknown_after_ms)
         hanging_after_ms = max(rules.hanging_after_ms, rules.stop_unknown_after_ms)
-    if not _is_at_last_stable(facts) or oldest_ms <= pending_after_ms:
+    if not _is_at_last_stable(facts) or oldest_ms < pending_after_ms:
         return None
     text = f"a transaction in the log has been open for {oldest_text(facts)}"
     if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
@@ -325,7 +325,8 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
         return None
     cause = f"no commit for {time_text(silent_ms)}"
     if facts.usual_commit_ms is not None:
-        usual_ms = max(facts.usual_commit_ms, facts.rest_ms or 0)
+        is_rest = (facts.rest_ms or 0) > _usual_stop_ms(facts, rules)
+        usual_ms = facts.rest_ms if is_rest else facts.usual_commit_ms
         cause += f", usually within {time_text(usual_ms)}"
     if facts.aborted:
         cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"

@@ -217,6 +217,10 @@ def single(age_ms: int) -> dict[str, Any]:
             BEHIND | silent(1_801_000) | time_lag(1_801_000) | {"rest_ms": 1_800_000},
             *("STOP", "no commit for 30 min, usually within 30 min; .*"),
         ),
+        (
+            BEHIND | silent(60_000) | {"rest_ms": 6_000},
+            *("STOP", f"no commit for 60 s, usually within 5 s; {LATER}"),
+        ),
         # Every ten minutes.
         (
             BEHIND
@@ -316,7 +320,7 @@ def single(age_ms: int) -> dict[str, Any]:
             f"1,500; {LATER}",
         ),
         # Nobody knows its transactions, but the default of their time-out.
-        (AT_STABLE | time_lag(60_000), "OK", ""),
+        (AT_STABLE | time_lag(59_000), "OK", ""),
         (AT_STABLE | time_lag(60_000) | {"usual_hold_ms": 9_000, "holds": 3}, "PENDING", ""),
         # Transactions of this log usually take a minute, or the first one of its samples is open.
         (AT_STABLE | {"usual_hold_ms": 60_000, "holds": 3, "is_often_held": True}, "OK", ""),
