@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from datetime import datetime, timezone
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +38,7 @@ from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.delta import rows_by_day
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
+    GROUP_LAG,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
     LOG_OFFSETS,
@@ -54,6 +56,8 @@ _MOST_ROWS: Final = 5_000_000
 """In more samples no earlier one of a log is looked for."""
 _NEAR: Final = 10_000
 """The end of an idle log is read for a group that is at most so many offsets from it."""
+_EPOCH: Final = datetime.fromtimestamp(0, timezone.utc)
+_Positions: TypeAlias = Callable[[AbstractSet[TopicPartition]], pa.Table]
 
 
 @dataclass(slots=True)
@@ -132,7 +136,9 @@ class LogOffsetsSampling:
             self._continue_earlier_run()
             self._has_begun = True
         samples = self._client.sample(places, whole_topics=True)
-        samples = self._ends.with_markers(samples, self._read.offsets)
+        samples = self._ends.with_markers(
+            samples, lambda places: self._read.positions(reader, places)
+        )
         unreadable = len(self._ends.unreadable)
         self.metrics.seen_logs((sample.state for sample in samples), unreadable)
         by_place = {_place(sample): sample for sample in samples}
@@ -195,11 +201,11 @@ class LogOffsetsSampling:
 class ReadPartitions:
     """The topic partitions that groups read, and the log partitions with the groups' progress.
 
-    A table is read again when it has a new version. `offsets` are the committed offsets.
+    A table is read again when it has a new version.
     """
 
     def __init__(self) -> None:
-        self.offsets: pa.Table | None = None
+        self._offsets = pa.table({})
         self._known: dict[Table, tuple[int, frozenset[TopicPartition]]] = {}
 
     def of(self, reader: TableReader) -> frozenset[TopicPartition]:
@@ -217,13 +223,30 @@ class ReadPartitions:
             places |= self._known[table][1]
         return places
 
+    def positions(self, reader: TableReader, places: AbstractSet[TopicPartition]) -> pa.Table:
+        """Return the committed offsets, and where members without any began to read some places.
+
+        The columns are `topic`, `partition` and `committed_offset`. `of` was called before.
+        """
+        assigned, committed = (self._known[table][1] for table in (GROUP_MEMBERS, GROUP_OFFSETS))
+        if not places & (assigned - committed):
+            return self._offsets
+        unread: list[tuple[str, str, Any]] = [
+            *(("uncommitted_since", ">", _EPOCH), ("lag", ">", 0), ("lag", "<=", _NEAR)),
+        ]
+        columns = ["topic", "partition", "log_end_offset", "lag"]
+        rows = reader.read(GROUP_LAG.name, columns, unread)
+        began = pc.subtract(rows["log_end_offset"], rows["lag"])
+        rows = pa.table([rows["topic"], rows["partition"], began], schema=self._offsets.schema)
+        return pa.concat_tables([self._offsets, rows])
+
     def _committed(self, reader: TableReader) -> frozenset[TopicPartition]:
         rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
         keys = rows.group_by(["topic", "partition"]).aggregate([])
         # Also the log partitions, for the lag of the tables themselves. Before the first
         # micro-batch `load_progress` has no rows.
         loaded = reader.load_states or range(reader.log_partitions)
-        self.offsets = rows
+        self._offsets = rows
         return _places_of(keys).union(TopicPartition(OFFSETS_TOPIC, p) for p in loaded)
 
 
@@ -277,10 +300,10 @@ class _IdleEnds:
             if sample.end_markers and (end := sample.log_end_offset) is not None
         }
 
-    def with_markers(self, samples: list[LogOffsets], offsets: pa.Table | None) -> list[LogOffsets]:
+    def with_markers(self, samples: list[LogOffsets], positions: _Positions) -> list[LogOffsets]:
         """Add the number of offsets without a record at the end of idle logs near a group.
 
-        `offsets` has `topic`, `partition` and `committed_offset` of the groups.
+        `positions` returns `topic`, `partition` and `committed_offset` of the groups.
         """
         before, self._known = self._known, {}
         idle = {}
@@ -292,7 +315,7 @@ class _IdleEnds:
             self._known[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
             if self._known[at] is known and not known.was_asked:
                 idle[at] = end
-        for at, (markers, committed_offset) in self._ask_markers(idle, offsets).items():
+        for at, (markers, committed_offset) in self._ask_markers(idle, positions).items():
             record_at = committed_offset if markers == 0 else None
             self._known[at] = replace(
                 self._known[at], was_asked=True, markers=markers, record_at=record_at
@@ -306,13 +329,13 @@ class _IdleEnds:
         ]
 
     def _ask_markers(
-        self, ends: Mapping[TopicPartition, int], offsets: pa.Table | None
+        self, ends: Mapping[TopicPartition, int], positions: _Positions
     ) -> dict[TopicPartition, tuple[int | None, int]]:
-        """Return the markers of logs with a group near the end, and its committed offset.
+        """Return the markers of logs with a group near the end, and its position.
 
         The markers are None if they are unknown.
         """
-        if offsets is None or not ends:
+        if not ends:
             return {}
         rows = pa.table(
             [
@@ -322,7 +345,7 @@ class _IdleEnds:
             ],
             names=["topic", "partition", "end"],
         )
-        near = offsets.join(rows, ["topic", "partition"], join_type="inner")
+        near = positions(ends.keys()).join(rows, ["topic", "partition"], join_type="inner")
         lag = pc.subtract(near["end"], near["committed_offset"])
         is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
         nearest = near.filter(is_near).group_by(["topic", "partition", "end"])

@@ -189,6 +189,31 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     assert samples == [(9, None), (9, 1), (9, 1), (30_000, None), (30_000, None), (9, None)]
 
 
+def test_the_end_of_a_log_is_looked_at_for_a_member_that_never_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits behind aborted records: a `read_committed` consumer gets none of them."""
+    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(60)])
+    assignment = [{"topic": "t", "partition": 0}]
+    member = {"group_id": "g", "member_id": "m", "assignment": assignment}
+    apply_micro_batch(sampled.tables, progress=PROGRESS, group_members=[member])
+    now = datetime.now(timezone.utc)
+    unread = {"uncommitted_since": now, "log_end_offset": 60, "lag": 50}
+    row = {"group_type": "classic", "group_state": "Stable", "commit_age_ms": 0, "status": "OK"}
+    row |= {"group_id": "g", "reason": "", "evaluated_at": now, "commit_timestamp": now}
+    write_rows(sampled.tables, "group_lag", [assignment[0] | row | unread])
+    asked: list[Any] = []
+
+    def end_markers(places: Any) -> dict[TopicPartition, int]:
+        asked.append(dict(places))
+        return dict.fromkeys(places, 50)
+
+    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    sampled.sample(3)
+    assert asked == [{AT: (10, 60)}]
+    assert [row["end_markers"] for row in sampled.rows()] == [None, 50]
+
+
 def test_a_later_run_knows_the_ends_that_retention_has_deleted_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
