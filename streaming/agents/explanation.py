@@ -10,7 +10,7 @@ from coordinator_state.insight import evidence
 from streaming.agents.answer import Answer, At, ClusterName, Part, RecordId, Text, Time
 from streaming.agents.clusters import Clusters
 from streaming.errors import ConfigurationError
-from streaming.views.diagnosis import explained
+from streaming.views.diagnosis import explained, explanation_fields
 from streaming.views.text import from_printable
 from streaming.views.unknown_group import unknown_group
 
@@ -77,29 +77,5 @@ def explain_group(
             events=f"sql: FROM group_events WHERE group_id = '{group}'",
         )
         raise ConfigurationError(unknown or f"group {group} had no events in the hour before `at`")
-    onset = explanation.behind_since
-    return GroupExplanation(
-        **opened.fields,
-        group_id=explanation.group_id,
-        headline=explanation.headline,
-        status=explanation.status,
-        reason=explanation.reason,
-        lag=explanation.lag,
-        is_behind=explanation.is_behind,
-        behind_since=onset and onset.at,
-        behind_for_longer=onset and onset.is_earlier,
-        fallen_from=explanation.fallen_from,
-        evidence=[_evidence(line) for line in explanation.evidence],
-    )
-
-
-def _evidence(line: evidence.Evidence) -> Evidence:
-    return Evidence(
-        cause=line.cause,
-        text=line.text,
-        at=line.at,
-        last_at=line.last_at,
-        record_ids=[RecordId.of(record_id) for record_id in line.record_ids],
-        sql=line.sql,
-        commands=list(line.commands),
-    )
+    fields = {**explanation_fields(explanation), "headline": explanation.headline}
+    return GroupExplanation.model_validate(fields | opened.fields)
