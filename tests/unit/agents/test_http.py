@@ -7,10 +7,9 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import requests
@@ -18,7 +17,6 @@ from mcp import StdioServerParameters
 
 from streaming.agents.http import serving_agents
 from streaming.agents.server import opened_server
-from streaming.http import server
 from streaming.http.access import Access
 from tests.support.clients.agent import Agent, connected, with_token
 from tests.support.clients.command_line import call
@@ -129,74 +127,6 @@ def test_a_large_body_is_refused(tables: DashboardTables) -> None:
             address, data=(bytes(1 << 16) for _ in range(17)), headers=ACCEPT, timeout=30
         )
         assert chunks.status_code == 413
-
-
-@pytest.mark.parametrize("sent", [b"", POST])
-def test_slow_clients_leave_room_for_others(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(server, "_CONNECTIONS", 16)
-    monkeypatch.setattr(server, "_REQUEST_S", 600.0)
-    with served(tables) as address, ExitStack() as stack:
-        clients = []
-        for _ in range(64):
-            client = stack.enter_context(socket.create_connection(place_of(address), timeout=60))
-            clients.append(client)
-            with suppress(OSError):
-                client.sendall(sent)
-        assert post(address).status_code == 200
-        # The deadline of a request is later.
-        with suppress(ConnectionResetError):
-            assert clients[0].recv(1) == b""
-        clients[-1].setblocking(False)
-        with pytest.raises(BlockingIOError):
-            clients[-1].recv(1)
-
-
-@pytest.mark.parametrize(
-    "sent", [b"", POST, POST + b"Host: localhost\r\nContent-Length: 9\r\n\r\n"]
-)
-def test_a_request_that_does_not_arrive_has_a_deadline(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(server, "_REQUEST_S", 0.1)
-    with (
-        served(tables) as address,
-        socket.create_connection(place_of(address), timeout=60) as client,
-    ):
-        client.sendall(sent)
-        answer = b""
-        with suppress(ConnectionResetError):
-            while part := client.recv(4096):
-                answer += part
-        assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
-
-
-def test_an_answer_that_nobody_reads_has_a_deadline(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its client sends further requests meanwhile, without the token."""
-    monkeypatch.setattr(server, "_UNREAD_S", 0.3)
-    monkeypatch.setattr(server, "_REQUEST_S", 600.0)
-    with served(tables, EVERY_ADDRESS, token=TOKEN) as address:
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
-            client.settimeout(60)
-            client.connect(place_of(address))
-            host = b"Host: " + b"x" * 500
-            with pytest.raises(ConnectionError):
-                while True:
-                    client.sendall((POST + host + b"\r\nContent-Length: 0\r\n\r\n") * 100)
-        assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
-
-
-@pytest.mark.parametrize(("unread_bytes", "is_read"), [(1_000, True), (999, False)])
-def test_a_client_that_reads_slowly_keeps_its_connection(unread_bytes: int, is_read: bool) -> None:
-    connection = Mock()
-    connection.transport.get_write_buffer_size.return_value = 999
-    server._Connection._require_reading(connection, unread_bytes)
-    assert connection._wait_for_reading.called is is_read
-    assert connection.transport.abort.called is not is_read
 
 
 def test_a_stream_of_messages_is_refused(tables: DashboardTables) -> None:

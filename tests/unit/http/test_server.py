@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, suppress
 from datetime import timedelta
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -74,14 +75,20 @@ def test_a_client_with_many_slow_connections_leaves_room_for_others(
     monkeypatch.setattr(server, "_CONNECTIONS", 64)
     with serving(app) as address, ExitStack() as stack:
         place = address_of(address)
-        for _ in range(300):
-            client = stack.enter_context(connected(place))
+        clients = [stack.enter_context(connected(place)) for _ in range(300)]
+        for client in clients:
             with suppress(OSError):
                 client.sendall(sent)
         for _ in range(3):
             with connected(place) as other:
                 other.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 assert all_of(other).endswith(b"answer")
+        # The one that has waited for the longest time is closed first.
+        with suppress(ConnectionResetError):
+            assert clients[0].recv(1) == b""
+        clients[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            clients[-1].recv(1)
 
 
 def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
@@ -102,11 +109,25 @@ def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
             assert len(all_of(other)) > 8_000_000
 
 
-def test_a_request_that_does_not_arrive_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nX-Slow: ", b""),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"HTTP/1.1 408 "),
+    ],
+)
+def test_a_request_that_does_not_arrive_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes
+) -> None:
     monkeypatch.setattr(server, "_REQUEST_S", 0.1)
     with serving(app) as address, connected(address_of(address)) as client:
-        client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
-        assert all_of(client) == b""
+        client.sendall(sent)
+        received = b""
+        with suppress(ConnectionResetError):
+            received = all_of(client)
+        assert received.startswith(answer)
+        assert bool(received) == bool(answer)
 
 
 def test_requests_wait_until_the_answer_before_them_is_read(
@@ -163,7 +184,11 @@ def test_a_request_that_no_parser_understands_ends_only_its_connection() -> None
         assert requests.get(address, timeout=60).text == "answer"
 
 
-def test_an_answer_that_is_not_read_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("requests_sent", [1, 300])
+def test_an_answer_that_is_not_read_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, requests_sent: int
+) -> None:
+    """Further requests of its client do not move it."""
     left = threading.Event()
 
     async def endless(scope: Scope, receive: Receive, send: Send) -> None:
@@ -179,8 +204,17 @@ def test_an_answer_that_is_not_read_has_a_deadline(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(server, "_UNREAD_S", 0.1)
     with serving(endless) as address, connected(address_of(address)) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        client.sendall(GET * requests_sent)
         assert left.wait(60)
+
+
+@pytest.mark.parametrize(("unread_bytes", "is_read"), [(1_000, True), (999, False)])
+def test_a_client_that_reads_slowly_keeps_its_connection(unread_bytes: int, is_read: bool) -> None:
+    connection = Mock()
+    connection.transport.get_write_buffer_size.return_value = 999
+    server._Connection._require_reading(connection, unread_bytes)
+    assert connection._wait_for_reading.called is is_read
+    assert connection.transport.abort.called is not is_read
 
 
 def test_probes_are_answered_before_other_requests() -> None:
