@@ -31,6 +31,9 @@ _MOST_HEADER_BYTES: Final = 256 << 10
 """The address of the SQL page holds the query."""
 _CONNECTIONS = 512
 """A browser keeps up to six connections open."""
+_BACKLOG: Final = 1_024
+_ACCEPTED_AT_ONCE: Final = 32
+"""Few of `_CONNECTIONS`: between two times, the loop reads the requests of those that it has."""
 _MORE_IF_BUSY = _CONNECTIONS
 """Connections beyond the limit, while the server answers a request of each other one."""
 _REQUEST_S = 10.0
@@ -176,6 +179,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         await super().startup(sockets)
+        for listening in sockets or ():
+            # The loop has set it to the number of connections that it accepts at once.
+            listening.listen(_BACKLOG)
 
 
 @contextmanager
@@ -206,6 +212,7 @@ def serving(
         proxy_headers=False,
         ws="none",
         http=_Connection,
+        backlog=_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )

@@ -91,6 +91,45 @@ def test_a_client_with_many_slow_connections_leaves_room_for_others(
             clients[-1].recv(1)
 
 
+def test_a_request_is_answered_though_many_connect_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy, go_on = threading.Event(), threading.Event()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/busy":
+            busy.set()
+            # Meanwhile, the loop accepts and reads nothing.
+            go_on.wait(60)
+        await app(scope, receive, send)
+
+    monkeypatch.setattr(server, "_CONNECTIONS", 256)
+    with serving(answer) as address, ExitStack() as stack:
+        place = address_of(address)
+        first, other = (stack.enter_context(connected(place)) for _ in range(2))
+        first.sendall(b"GET /busy HTTP/1.0\r\n\r\n")
+        assert busy.wait(60)
+        other.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        asked = stack.enter_context(connected(place))
+        asked.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        for _ in range(600):
+            stack.enter_context(connected(place))
+        go_on.set()
+        for client in (first, other, asked):
+            assert all_of(client).endswith(b"answer")
+
+
+def test_headers_have_a_limit() -> None:
+    """A query of the SQL page is in the address."""
+    with serving(app) as address:
+        with connected(address_of(address)) as client:
+            client.sendall(b"GET /" + b"x" * 200_000 + b" HTTP/1.0\r\n\r\n")
+            assert all_of(client).endswith(b"answer")
+        with connected(address_of(address)) as client, suppress(ConnectionError):
+            while True:
+                client.sendall(b"GET /" + b"x" * 200_000)
+
+
 def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
