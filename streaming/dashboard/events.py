@@ -64,7 +64,7 @@ def events_page(
         rows = sorted(rows[:_PAGE_ROWS], key=newest_first)
     page = rows_page(
         [{"order": order, "events": folded} for order, folded in enumerate(rows)],
-        request.query_params if is_ranked else {},
+        arguments=None if is_ranked else {},
         sort="order",
         columns=["order"],
         page_rows=_PAGE_ROWS,

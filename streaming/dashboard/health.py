@@ -30,9 +30,9 @@ def page() -> str:
     query = lists.load_progress(
         is_all=request.query_params.get("all") == "yes", sort=request.query_params.get("sort", "")
     )
-    progress = list_page(snapshot, query, request.query_params, has_status=False, page_rows=100)
+    progress = list_page(snapshot, query, has_status=False, page_rows=100)
     quarantined = list_page(
-        snapshot, lists.quarantine(), {}, has_status=False, page_rows=_MOST_QUARANTINED
+        snapshot, lists.quarantine(), arguments={}, has_status=False, page_rows=_MOST_QUARANTINED
     )
     return render_template(
         "health.html",
@@ -77,7 +77,6 @@ def transactions() -> str:
     blocked = list_page(
         snapshot,
         lists.blocked_groups(),
-        request.query_params,
         has_status=False,
         page_rows=_MOST_BLOCKED,
     )

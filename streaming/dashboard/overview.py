@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from starlette.datastructures import QueryParams
 from starlette.responses import HTMLResponse, Response
 
 from coordinator_state.insight.group_status import StatusRules
@@ -91,36 +90,37 @@ class GroupFilters:
     topics: Sequence[str]
 
 
-def group_filters(snapshot: ServedSnapshot, arguments: QueryParams) -> GroupFilters:
+def group_filters(snapshot: ServedSnapshot) -> GroupFilters:
     """The filters of an address."""
     statuses = snapshot.evaluation.statuses
     return GroupFilters(
-        chips=list(_chips(arguments)),
+        chips=list(_chips()),
         states=_choices(statuses["group_state"]),
         types=_choices(statuses["group_type"]),
         topics=snapshot.evaluation.topics[:_MOST_TOPICS].to_pylist(),
     )
 
 
-def selected_groups(arguments: QueryParams) -> ListQuery:
-    """The groups that the arguments of an address select."""
+def selected_groups() -> ListQuery:
+    """The groups that the address selects."""
+    arguments = request.query_params
     return groups(
         search=arguments.get("search", ""),
-        statuses=chosen_values(arguments, "status"),
-        states=chosen_values(arguments, "state"),
-        types=chosen_values(arguments, "type"),
+        statuses=chosen_values("status"),
+        states=chosen_values("state"),
+        types=chosen_values("type"),
         topic_part=arguments.get("topic", ""),
         is_growing=arguments.get("trend") == Trend.GROWING.value,
         sort=arguments.get("sort", ""),
     )
 
 
-def _chips(arguments: QueryParams) -> Iterator[Chip]:
+def _chips() -> Iterator[Chip]:
     for name, label in _ONE.items():
-        if arguments.get(name):
-            yield Chip(label, arguments[name], name, None)
+        if value := request.query_params.get(name):
+            yield Chip(label, value, name, None)
     for name, label in _SEVERAL.items():
-        values = chosen_values(arguments, name)
+        values = chosen_values(name)
         for value in values:
             yield Chip(label, value, name, [other for other in values if other != value] or None)
 
@@ -134,8 +134,8 @@ def page() -> Response:
     snapshot = request.cluster.snapshot(request.at)
     shown = render_template(
         "overview.html",
-        groups=groups_page(snapshot, request.query_params),
-        filters=group_filters(snapshot, request.query_params),
+        groups=groups_page(snapshot),
+        filters=group_filters(snapshot),
         columns=chosen_columns(),
         all_columns=COLUMNS,
         tiles=tiles_of(snapshot),
@@ -146,9 +146,9 @@ def page() -> Response:
     return keeping_columns(shown)
 
 
-def groups_page(snapshot: ServedSnapshot, arguments: QueryParams) -> RowsPage:
-    """The groups that the arguments of an address select: those of its page, worst first."""
-    return list_page(snapshot, selected_groups(arguments), arguments)
+def groups_page(snapshot: ServedSnapshot) -> RowsPage:
+    """The groups that the address selects: those of its page, worst first."""
+    return list_page(snapshot, selected_groups())
 
 
 class Tile(NamedTuple):

@@ -25,7 +25,7 @@ _FEWEST_POINTS: Final = 6
 def page() -> str:
     """The sparklines of the groups on one page of the overview, which loads them after itself."""
     snapshot = request.cluster.snapshot(request.at)
-    group_ids = [row["group_id"] for row in groups_page(snapshot, request.query_params).rows]
+    group_ids = [row["group_id"] for row in groups_page(snapshot).rows]
     histories = last_hour(snapshot, group_ids)
     begin = first_known([history.lag for history in histories.values()])
     return render_template(

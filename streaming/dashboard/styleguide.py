@@ -12,7 +12,6 @@ from typing import Final
 
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
 from streaming.dashboard.rendered import render_template
-from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.served.snapshot import worst_first
 
@@ -37,9 +36,7 @@ def page() -> str:
         at=_AT,
         moments=[_AT - timedelta(seconds=seconds) for seconds in (4, 312, 7_200)],
         table=replace(
-            rows_page(
-                _ROWS, request.query_params, sort="-lag", columns=("group_id", "lag", "time_lag_ms")
-            ),
+            rows_page(_ROWS, sort="-lag", columns=("group_id", "lag", "time_lag_ms")),
             statuses=worst_first(Counter(str(row["status"]) for row in _ROWS)),
         ),
     )

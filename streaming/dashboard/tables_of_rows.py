@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from starlette.datastructures import QueryParams
-
 from coordinator_state.apply.columns import rows_of
+from streaming.dashboard.request import request
 from streaming.served.list_query import ListQuery
 from streaming.served.snapshot import ServedSnapshot, worst_first
 
@@ -37,16 +36,16 @@ class RowsPage:
     sql: str = ""
 
 
-def chosen_values(arguments: QueryParams, name: str) -> list[str]:
+def chosen_values(name: str) -> list[str]:
     """The values of an argument without empty ones: forms send them for fields without a choice."""
-    return [value for value in dict.fromkeys(arguments.getlist(name)) if value]
+    return [value for value in dict.fromkeys(request.query_params.getlist(name)) if value]
 
 
 def list_page(
     snapshot: ServedSnapshot,
     query: ListQuery,
-    arguments: Mapping[str, str],
     *,
+    arguments: Mapping[str, str] | None = None,
     has_status: bool = True,
     page_rows: int = PAGE_ROWS,
 ) -> RowsPage:
@@ -55,10 +54,11 @@ def list_page(
     Args:
         snapshot: the tables.
         query: the list.
-        arguments: the arguments of the address: `page`.
+        arguments: `page`; by default of the address of the request.
         has_status: whether rows have a column `status`.
         page_rows: the number of rows per page.
     """
+    arguments = request.query_params if arguments is None else arguments
     with snapshot.asking(query) as ask:
         counts = rows_of(ask(query.counts(by="status" if has_status else "NULL")))
         matching = {row["value"]: row["matching"] for row in counts if row["matching"]}
@@ -82,8 +82,8 @@ def list_page(
 
 def rows_page(
     rows: Sequence[Row],
-    arguments: Mapping[str, str],
     *,
+    arguments: Mapping[str, str] | None = None,
     sort: str,
     columns: Iterable[str],
     page_rows: int = PAGE_ROWS,
@@ -92,12 +92,13 @@ def rows_page(
 
     Args:
         rows: all rows.
-        arguments: the arguments of the address: `sort` (a column, with the prefix `-` for
-            descending order) and `page`.
+        arguments: `sort` (a column, with the prefix `-` for descending order) and `page`; by
+            default of the address of the request.
         sort: the default sort order, also if the address has an unknown column.
         columns: the columns that can be sorted by.
         page_rows: the number of rows per page.
     """
+    arguments = request.query_params if arguments is None else arguments
     wanted = arguments.get("sort", sort)
     if wanted.removeprefix("-") not in set(columns):
         wanted = sort

@@ -198,11 +198,11 @@ def page() -> str:
     query = topic_groups(
         name,
         search=request.query_params.get("search", ""),
-        statuses=chosen_values(request.query_params, "status"),
+        statuses=chosen_values("status"),
         sort=request.query_params.get("sort", ""),
     )
     page_rows = min(PAGE_ROWS, MAX_CELLS // max(len(columns), 1))
-    groups = list_page(snapshot, query, request.query_params, page_rows=page_rows)
+    groups = list_page(snapshot, query, page_rows=page_rows)
     return render_template(
         "topic.html",
         snapshot=snapshot,

@@ -21,11 +21,11 @@ def page() -> str:
     only = request.query_params.get("unread", "")
     query = lists.topics(
         search=request.query_params.get("search", ""),
-        statuses=chosen_values(request.query_params, "status"),
+        statuses=chosen_values("status"),
         readers=only,
         sort=request.query_params.get("sort", ""),
     )
-    topics = list_page(snapshot, query, request.query_params)
+    topics = list_page(snapshot, query)
     readers, unread = snapshot.topics["readers"], snapshot.topics["partitions_unread"]
     has_none = pc.equal(readers, 0)
     numbers = {

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
-from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.share_offsets import NO_START
 from streaming.tables.filters import of_groups
@@ -33,9 +32,7 @@ def deliveries(group: ShownGroup) -> dict[str, Any]:
     rows = [_row(row) for row in partitions]
     rows.sort(key=lambda row: (row["topic"] or row["topic_id"], row["partition"]))
     return {
-        "deliveries": rows_page(
-            rows, request.query_params, sort="topic", columns=_SORTED_BY, page_rows=PAGE_ROWS
-        ),
+        "deliveries": rows_page(rows, sort="topic", columns=_SORTED_BY, page_rows=PAGE_ROWS),
         "is_unknown": group.snapshot.reader.lacks(SHARE_PARTITIONS.name),
     }
 

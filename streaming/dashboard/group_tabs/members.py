@@ -11,7 +11,6 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import topics_text
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
-from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.served.lists import group_totals
 from streaming.tables.schemas import GROUP_EVENTS
@@ -42,9 +41,7 @@ def members(group: ShownGroup) -> dict[str, Any]:
         row["subscribed_text"] = topics_text(row["subscribed_topics"] or ())
         # Not every assigned partition has a committed offset.
         row["partitions"] = None if row["assignment"] is None else len(row["assignment"])
-    page = rows_page(
-        rows, request.query_params, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS
-    )
+    page = rows_page(rows, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS)
     return {
         "members": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),

@@ -25,7 +25,7 @@ def partitions(group: ShownGroup) -> dict[str, Any]:
         topic=topic or "",
         member_id=member_id or "",
         search=request.query_params.get("search", ""),
-        statuses=chosen_values(request.query_params, "status"),
+        statuses=chosen_values("status"),
         sort=request.query_params.get("sort", ""),
     )
     totals = [
@@ -33,7 +33,7 @@ def partitions(group: ShownGroup) -> dict[str, Any]:
         for name, label in (("topic", "Topic"), ("member_id", "Member"))
     ]
     return {
-        "partitions": list_page(group.snapshot, query, request.query_params, page_rows=PAGE_ROWS),
+        "partitions": list_page(group.snapshot, query, page_rows=PAGE_ROWS),
         "labels": member_labels(group),
         "topic": topic,
         "member_id": member_id,

@@ -11,7 +11,6 @@ from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import ranges_text
 from streaming.dashboard.group_tabs.members import PAGE_ROWS
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
-from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.tables.schemas import COORDINATOR_RECORDS
 
@@ -45,9 +44,7 @@ def tasks(group: ShownGroup) -> dict[str, Any]:
     sorted_by = ["label", "process_id", "client_host", "member_state", *counts]
     topology = [value for _, value in records.get(_TOPOLOGY, ())]
     return {
-        "members": rows_page(
-            rows, request.query_params, sort="label", columns=sorted_by, page_rows=PAGE_ROWS
-        ),
+        "members": rows_page(rows, sort="label", columns=sorted_by, page_rows=PAGE_ROWS),
         "task_types": TASK_TYPES,
         "topology": topology[0] if topology else None,
     }

@@ -11,7 +11,6 @@ from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import ranges_text
 from streaming.dashboard.group_tabs.members import PAGE_ROWS, joined_at
 from streaming.dashboard.group_tabs.shown_group import SINK_PREFIX, Row, ShownGroup
-from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import rows_page
 
 CONNECTOR: Final = -1
@@ -30,13 +29,11 @@ def workers(group: ShownGroup) -> dict[str, Any]:
     for row in connectors:
         group_id = f"{SINK_PREFIX}{row['connector']}"
         row["group_id"] = group_id if group_id in sinks else None
-    page = rows_page(
-        rows, request.query_params, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS
-    )
+    page = rows_page(rows, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS)
     return {
         # The address has one order and page; it is that of the workers.
         "connectors": rows_page(
-            connectors, {}, sort="connector", columns=["connector"], page_rows=500
+            connectors, arguments={}, sort="connector", columns=["connector"], page_rows=500
         ),
         "workers": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),

@@ -314,7 +314,9 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
 
 
 def page_with(rows: list[Row], page_rows: int = 50, /, **arguments: str) -> RowsPage:
-    return rows_page(rows, arguments, sort="name", columns=["name", "lag"], page_rows=page_rows)
+    return rows_page(
+        rows, arguments=arguments, sort="name", columns=["name", "lag"], page_rows=page_rows
+    )
 
 
 @pytest.mark.parametrize(
