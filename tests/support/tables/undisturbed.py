@@ -16,6 +16,8 @@ _AS_IT_CAME = frozenset(
     {
         *("updated_at", "batch_id", "query_id", "table_versions", "bytes_read", "leader_epoch"),
         *("current_at", "reload_reason", "reloaded_at", "writer_epoch"),
+        # Some micro-batches must read records right after their write.
+        "clock_skew_ms",
         # A group's record that another one of its micro-batch supersedes is not applied.
         *("records_applied", "records_superseded"),
     }
