@@ -24,7 +24,12 @@ from streaming.lag.offset_samples import to_ms
 from streaming.tables.creation import properties_of
 from streaming.tables.evaluation_gaps import EvaluationGap, gaps_of, last_evaluation
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, STATUS_CHANGES
+from streaming.tables.schemas import (
+    GROUP_LAG,
+    GROUP_STATUS,
+    PROPERTY_STATUS_RULES_SINCE,
+    STATUS_CHANGES,
+)
 
 _OF_GROUP = ["group_id", "status", "reason", "status_since", "evaluated_at"]
 _COLUMNS = ["topic", "changed_at", "status_before", "status_after", "reason"]
@@ -97,12 +102,16 @@ def groups_with_status(
     """The groups that had any of these statuses between two times, and perhaps others.
 
     A group counts if it had the status itself, or in a partition. None if `run` did not evaluate
-    all the time.
+    all the time by the same limits.
 
     Raises:
         TablesUnavailable: the tables cannot be read now.
     """
     kept = reader.read(GROUP_STATUS.name, ["group_id", "status", "evaluated_at"])
+    properties = properties_of(reader.tables, GROUP_STATUS)
+    limits_since = properties.get(PROPERTY_STATUS_RULES_SINCE)
+    if limits_since is not None and since < datetime.fromisoformat(limits_since):
+        return None
     gaps = _gaps(reader, kept["evaluated_at"], until)
     # Other gaps end with an evaluation, the one up to now does not.
     if any(gap.begin < until and (since < gap.end or gap.end == until) for gap in gaps):

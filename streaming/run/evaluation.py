@@ -61,6 +61,7 @@ from streaming.tables.schemas import (
     PROPERTY_EVALUATED_AT,
     PROPERTY_NOT_EVALUATED,
     PROPERTY_STATUS_RULES,
+    PROPERTY_STATUS_RULES_SINCE,
     STATE_LOADING,
     STATUS_CHANGES,
     Table,
@@ -180,7 +181,7 @@ class StatusEvaluation:
             is_after_gap = self._record_gap(evaluation.at)
             self._write(evaluation, is_after_gap=is_after_gap)
             self._note_empty(evaluation)
-            self._keep_limits(evaluation.rules)
+            self._keep_limits(evaluation.rules, evaluation.at)
         except BaseException:
             # A part of it may be written.
             self._kept = {}
@@ -200,7 +201,7 @@ class StatusEvaluation:
         if is_after_gap:
             gaps = with_gap(gaps, EvaluationGap(begin, at))
         if gaps != self._gaps:
-            self._set_property(PROPERTY_NOT_EVALUATED, gaps_text(gaps))
+            self._set_properties({PROPERTY_NOT_EVALUATED: gaps_text(gaps)})
             self._gaps = gaps
         return is_after_gap
 
@@ -208,18 +209,19 @@ class StatusEvaluation:
         """Keep the time of an evaluation without groups: no row has it."""
         is_due = not timedelta() <= evaluation.at - self._noted_at < _REWRITTEN_AFTER
         if not evaluation.statuses.num_rows and is_due:
-            self._set_property(PROPERTY_EVALUATED_AT, evaluation.at.isoformat())
+            self._set_properties({PROPERTY_EVALUATED_AT: evaluation.at.isoformat()})
             self._noted_at = evaluation.at
 
-    def _set_property(self, name: str, text: str) -> None:
-        set_properties(self.writer.epoch, GROUP_STATUS, {name: text})
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        set_properties(self.writer.epoch, GROUP_STATUS, properties)
 
-    def _keep_limits(self, rules: StatusRules) -> None:
+    def _keep_limits(self, rules: StatusRules, at: datetime) -> None:
         """Set the limits of the rows, which readers compare with those of the last run."""
         if self._limits is None:
             self._limits = limits_of(properties_of(self.writer.tables, GROUP_STATUS))
         if self._limits != rules:
-            self._set_property(PROPERTY_STATUS_RULES, status_rules_text(rules))
+            limits = {PROPERTY_STATUS_RULES: status_rules_text(rules)}
+            self._set_properties(limits | {PROPERTY_STATUS_RULES_SINCE: at.isoformat()})
             self._limits = rules
 
     def _restore(self, at: datetime) -> None:

@@ -83,6 +83,9 @@ def test_a_rule_with_a_status_evaluates_only_groups_that_had_it(
     assert replayed(moved, status_rules=StatusRules())[0] is None
     begin -= timedelta(seconds=10)
     assert replayed(moved)[0] is None
+    begin += timedelta(seconds=10)
+    evaluations.keep(Evaluation.of(last, at=NOW, rules=StatusRules(stop_after_ms=1)))
+    assert replayed(moved)[0] is None, "the recorded statuses are those of other limits"
 
 
 @pytest.mark.long
