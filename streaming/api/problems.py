@@ -50,7 +50,7 @@ def http_error(error: Exception) -> HTTPException:
     return HTTPException(500, _UNEXPECTED)
 
 
-def problem(_request: Request, error: Exception) -> Response:
+async def problem(_request: Request, error: Exception) -> Response:
     """The answer to a request that failed."""
     http = http_error(error)
     title = HTTPStatus(http.status_code).phrase

@@ -93,12 +93,18 @@ def create_app(
         view = partial(_answered, page, slots)
         route = Route(f"/c/{{cluster}}/{page.address}", view, name=page.name)
         guarded.append((route, Rules(may_be_linked=page.may_be_linked)))
+    # Starlette adds the slash, as in links that people write.
+    without_slash = Route("/c/{cluster}", _index), Rules(may_be_linked=True)
     routes = [route for route, _ in guarded]
     errors: Mapping[Any, Any] = {HTTPException: _failed, Exception: _failed}
     app = Starlette(
         routes=[*api_routes(known, slots), *routes],
         middleware=guarding(
-            access, guarded, errors, Middleware(Compression), Middleware(NotedRequest)
+            access,
+            [*guarded, without_slash],
+            errors,
+            Middleware(Compression),
+            Middleware(NotedRequest),
         ),
         exception_handlers={HTTPException: _failed},
     )
@@ -182,11 +188,11 @@ async def _login(access: Access, http_request: Request) -> Response:
     return signed_in
 
 
-def _failed(http_request: Request, error: Exception) -> Response:
+async def _failed(http_request: Request, error: Exception) -> Response:
     """The answer to a request that failed: a page, or a problem of the API."""
     path = http_request.scope["path"]
     if is_of_api(path):
-        return problem(http_request, error)
+        return await problem(http_request, error)
     http = http_error(error)
     accepted = http_request.headers.get("Accept", "")
     is_visitor = "Authorization" not in http_request.headers and (

@@ -7,6 +7,7 @@ another address than 127.0.0.1, it asks for a token, or trusts the header of a r
 from __future__ import annotations
 
 import hmac
+import time
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ SHORTEST_TOKEN: Final = 16
 HOST_ADVICE: Final = "Use localhost, an IP address, or a name set with --allowed-host."
 _PROXY_ADVICE: Final = "Use the address of the reverse proxy: this request lacks its header."
 _COOKIE: Final = "session"
+_SESSION_DAYS: Final = 31
 _SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "; ".join(
         (
@@ -129,17 +131,21 @@ class Access:
         # The browser sends the cookie over TLS only, if it has reached a proxy with TLS.
         is_secure = "https" in {request.url.scheme, request.headers.get("X-Forwarded-Proto")}
         response.set_cookie(
-            _COOKIE, self._session(), httponly=True, samesite="lax", secure=is_secure
+            _COOKIE, self._session(_today()), httponly=True, samesite="lax", secure=is_secure
         )
         return True
 
-    def _session(self) -> str:
-        """What the cookie of a visitor holds. A new token ends every session."""
-        return hmac.new((self.token or "").encode(), b"session", sha256).hexdigest()
+    def _session(self, day: int) -> str:
+        """What the cookie of a visitor holds from a day on. A new token ends every session."""
+        digest = hmac.new((self.token or "").encode(), f"session {day}".encode(), sha256)
+        return f"{day}.{digest.hexdigest()}"
 
     def _is_signed_in(self, request: HTTPConnection) -> bool:
         given = request.cookies.get(_COOKIE, "")
-        return hmac.compare_digest(given.encode(), self._session().encode())
+        day, _, _ = given.partition(".")
+        if not (day.isascii() and day.isdigit() and 0 <= _today() - int(day) <= _SESSION_DAYS):
+            return False
+        return hmac.compare_digest(given.encode(), self._session(int(day)).encode())
 
     def _has_token(self, authorization: str) -> bool:
         """Whether the header `Authorization` has the token."""
@@ -222,6 +228,11 @@ def guarding(
         Middleware(ExceptionMiddleware, handlers=errors),
         Middleware(GuardedApp, access=access, routes=routes),
     ]
+
+
+def _today() -> int:
+    """The days since the epoch."""
+    return int(time.time() // 86_400)
 
 
 def _is_from_another_site(request: HTTPConnection, *, may_be_linked: bool) -> bool:

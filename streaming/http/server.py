@@ -8,8 +8,9 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -25,8 +26,9 @@ MOST_BODY_BYTES: Final = (16 << 10) - 1
 """Only the form of the token has a body."""
 _SHUTDOWN_S: Final = 5
 _JOIN_S: Final = 10.0
-_THREADS = 16
-"""More than all running and waiting queries and expensive pages use together."""
+_THREADS = 80
+"""More than all running and waiting queries, expensive pages and requests that wait for a snapshot:
+static files are read in threads, too."""
 _MOST_HEADER_BYTES: Final = 256 << 10
 """The address of the SQL page holds the query."""
 _CONNECTIONS = 512
@@ -56,6 +58,8 @@ class _Connection(H11Protocol):
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _cycle_without_body: object = None
+    """The request whose body has a deadline: pieces of the body do not move it."""
     _is_answer_unread = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -75,8 +79,14 @@ class _Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self._is_answering and not self.flow.write_paused:
+        if not self._is_answering or self.flow.write_paused:
+            return
+        if not self.cycle.more_body:
             self._stop_waiting()
+        elif self._cycle_without_body is not self.cycle:
+            self._cycle_without_body = self.cycle
+            # Later than the answer of LimitedBody, which tells the client why.
+            self._wait(_REQUEST_S + 1, self.transport.abort)
 
     def on_response_complete(self) -> None:
         if self.flow.write_paused:
@@ -111,13 +121,22 @@ class _Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait_for_request(self) -> None:
-        self._stop_waiting()
-        self._deadline = self.loop.call_later(_REQUEST_S, self.transport.abort)
+        self._wait(_REQUEST_S, self._require_request)
+
+    def _require_request(self) -> None:
+        # The end of the answer before it may still be unread.
+        if self.transport.get_write_buffer_size():
+            self._wait_for_reading()
+        else:
+            self.transport.abort()
 
     def _wait_for_reading(self) -> None:
-        self._stop_waiting()
         unread_bytes = self.transport.get_write_buffer_size()
-        self._deadline = self.loop.call_later(_UNREAD_S, self._require_reading, unread_bytes)
+        self._wait(_UNREAD_S, partial(self._require_reading, unread_bytes))
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(seconds, then)
 
     def _require_reading(self, unread_bytes: int) -> None:
         if self.transport.get_write_buffer_size() < unread_bytes:
@@ -205,7 +224,8 @@ def serving(
     config = uvicorn.Config(
         app if most_body_bytes is None else LimitedBody(app, most_body_bytes),
         log_config=None,
-        log_level="warning",
+        # Any client could fill the log with warnings of its malformed requests.
+        log_level="error",
         access_log=False,
         server_header=False,
         # A client must not choose the address or the scheme of its request.

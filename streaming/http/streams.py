@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import anyio
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from streaming.views.sql.slots import Busy
@@ -81,6 +81,10 @@ class _Stream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            if scope["method"] == "HEAD":
+                # Starlette would wait for the end of the stream.
+                await Response(None, headers=self.headers)(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
         finally:
             self._place.release()

@@ -16,11 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 import tenacity
 
-from streaming.errors import ConfigurationError, first_line
+from streaming.errors import ConfigurationError
 from streaming.jvm.jar_lock import LockedJar
 from streaming.jvm.java import find_java
 
@@ -80,8 +81,23 @@ def download(jars: Mapping[str, LockedJar], folder: Path) -> None:
 
     def is_transient(error: BaseException) -> bool:
         answer = getattr(error, "response", None)
-        is_client_error = answer is not None and answer.status_code < requests.codes.server_error
-        return isinstance(error, requests.RequestException) and not is_client_error
+        if answer is not None:
+            return bool(answer.status_code >= requests.codes.server_error)
+        unreachable = (
+            requests.ConnectionError,
+            requests.Timeout,
+            requests.exceptions.ChunkedEncodingError,
+        )
+        return isinstance(error, unreachable)
+
+    def reason_of(error: requests.RequestException) -> str | None:
+        """Why the download failed, without the address of the mirror: it may have a password."""
+        if is_transient(error):
+            return None
+        if error.response is not None:
+            place = urlsplit(error.response.url).path
+            return f"HTTP status {error.response.status_code} for {place}"
+        return f"{MIRROR} is not an address of HTTP ({type(error).__name__})"
 
     def download_one(name: str) -> None:
         organisation, module, revision = jars[name].coordinates.split(":")
@@ -104,7 +120,7 @@ def download(jars: Mapping[str, LockedJar], folder: Path) -> None:
                 pass
         except requests.RequestException as error:
             pool.shutdown(cancel_futures=True)
-            raise FetchError(None if is_transient(error) else first_line(error)) from error
+            raise FetchError(reason_of(error)) from error
 
 
 def _repository() -> str:

@@ -135,7 +135,9 @@ class LogOffsetsClient(KafkaClient):
             if time.monotonic() > deadline_s:
                 break
             question = _Question("log_end_offset", timestamp_ms, READ_UNCOMMITTED)
-            answers = await self._list_offsets(leaders, [question])
+            # A leader looks each partition up in the index of its segments.
+            timeout_ms = self.connections.request_timeout_ms
+            answers = await self._list_offsets(leaders, [question], timeout_ms)
             rounds.append(
                 {
                     at: None if offset == _NO_OFFSET else offset
@@ -270,10 +272,11 @@ class LogOffsetsClient(KafkaClient):
         self,
         leaders: Mapping[int, list[TopicPartition]],
         questions: Sequence[_Question] = _QUESTIONS,
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, dict[str, tuple[int, int]]]:
         """Return error code and offset by question; empty if a leader did not answer."""
         sent = [(leader, question) for leader in leaders for question in questions]
-        answers, _ = await self.send_all(
+        requests = (
             (
                 leader,
                 list_offsets_request(
@@ -284,6 +287,7 @@ class LogOffsetsClient(KafkaClient):
             )
             for leader, question in sent
         )
+        answers, _ = await self.send_all(requests, timeout_ms)
         answers_by_place: dict[TopicPartition, dict[str, tuple[int, int]]] = defaultdict(dict)
         for (_, question), answer in zip(sent, answers, strict=True):
             for topic in () if answer is None else answer.topics:

@@ -107,6 +107,12 @@ def test_a_hundred_streams_leave_the_page_to_others(
             eventually(lambda: open_stream(address, others).status == 200)
 
 
+def test_the_head_of_a_stream_ends_at_once(tables: DashboardTables) -> None:
+    with serving_page({"prod": tables.folder}) as address:
+        for _ in range(health.MOST_STREAMS + 1):
+            assert requests.head(f"{address}c/prod/live", timeout=30).status_code == 200
+
+
 def test_open_streams_do_not_hold_up_the_end(tables: DashboardTables, opened: ExitStack) -> None:
     with serving_page({"prod": tables.folder}) as address:
         streams = [open_stream(address, opened) for _ in range(10)]

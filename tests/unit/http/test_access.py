@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from streaming.api.app import create_app as create_api
 from streaming.dashboard.app import create_app
 from streaming.errors import ConfigurationError
+from streaming.http import access
 from streaming.http.access import Access
 from streaming.http.server import serving
 from streaming.run.monitoring import endpoints
@@ -133,7 +134,7 @@ def test_a_probe_without_a_name_is_answered() -> None:
             assert probe.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_the_page_asks_for_the_token_once() -> None:
+def test_the_page_asks_for_the_token_once(monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of(page(token=TOKEN))
     redirected = client.get("/c/prod/?search=x", headers={"Accept": "text/html"})
     assert redirected.status_code == 302
@@ -159,6 +160,11 @@ def test_the_page_asks_for_the_token_once() -> None:
     assert TOKEN not in cookie
     assert client.get("/c/prod/").status_code == ALLOWED
     assert client.get(DESCRIPTION).status_code == 200
+    today = access._today()
+    for days, status_code in ((31, 200), (32, 401), (-1, 401)):
+        monkeypatch.setattr(access, "_today", lambda days=days: today + days)
+        assert client.get(DESCRIPTION).status_code == status_code
+    monkeypatch.undo()
     for to in ("//evil.example/", "/%09/evil.example", "/c/%0a", "/c/%5cevil", "x"):
         elsewhere = client.post(f"/login?to={to}", data={"token": TOKEN})
         assert elsewhere.headers["Location"] == "/"
@@ -206,6 +212,7 @@ def test_wrong_tokens_lock_nobody_out(way: str) -> None:
     [
         ("/c/prod/", True),
         ("/c/prod/?at=2999-01-01", True),
+        ("/c/prod", True),
         # These take work from the server with each request.
         *((f"/c/prod/{path}", False) for path in ("sql", "group/chart", "group/alert")),
         (DESCRIPTION, False),

@@ -67,7 +67,14 @@ def test_a_large_body_is_refused_before_it_is_read(header: str, sent: bytes) -> 
         assert all_of(client).startswith(b"HTTP/1.1 413 ")
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX-Slow: "])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nX-Slow: ",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n=2",
+    ],
+)
 def test_a_client_with_many_slow_connections_leaves_room_for_others(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
@@ -213,14 +220,19 @@ def test_requests_that_arrive_together_are_answered_in_their_order() -> None:
         assert re.findall(rb"\r\n\r\n(/[abc](?:=2)?)", answers) == [b"/a", b"/b=2", b"/c"]
 
 
-def test_a_request_that_no_parser_understands_ends_only_its_connection() -> None:
+def test_a_request_that_no_parser_understands_ends_only_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nor can it fill the log."""
     with serving(app) as address:
         for bad in (b"GET http://[x HTTP/1.1\r\n\r\n", b"\xff\x00 / HTTP/9\r\n\r\n"):
             for sent in (bad, GET + bad):
                 with connected(address_of(address)) as client, suppress(ConnectionError):
                     client.sendall(sent)
                     all_of(client)
-        assert requests.get(address, timeout=60).text == "answer"
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+        assert requests.get(address, headers=upgrade, timeout=60).text == "answer"
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("requests_sent", [1, 300])
@@ -254,6 +266,15 @@ def test_a_client_that_reads_slowly_keeps_its_connection(unread_bytes: int, is_r
     server._Connection._require_reading(connection, unread_bytes)
     assert connection._wait_for_reading.called is is_read
     assert connection.transport.abort.called is not is_read
+
+
+@pytest.mark.parametrize("unread_bytes", [0, 1])
+def test_the_end_of_an_answer_may_be_read_slowly(unread_bytes: int) -> None:
+    connection = Mock()
+    connection.transport.get_write_buffer_size.return_value = unread_bytes
+    server._Connection._require_request(connection)
+    assert connection._wait_for_reading.called is bool(unread_bytes)
+    assert connection.transport.abort.called is not bool(unread_bytes)
 
 
 def test_probes_are_answered_before_other_requests() -> None:

@@ -217,6 +217,7 @@ def assert_refused(jar_set: JarSet, beginning: str, *said: str) -> None:
 
 
 CHANGED = "the jars of Kafka 4.2.0 from Maven Central differ from the lock file"
+REFUSED = "cannot fetch the jars of Kafka 4.2.0 from Maven Central"
 MISSING = "the jars of Kafka 4.2.0 are not in "
 UNREACHABLE = ("run once with network", "COORDINATOR_STATE_CACHE")
 
@@ -225,7 +226,7 @@ UNREACHABLE = ("run once with network", "COORDINATOR_STATE_CACHE")
     ("answer", "beginning", "said"),
     [
         (b"evil!!", CHANGED, ["a-1.jar has SHA-512 "]),
-        (404, "cannot fetch the jars of Kafka 4.2.0 from Maven Central: 404 ", ["a-1.jar"]),
+        (404, f"{REFUSED}: HTTP status 404 for ", ["/a-1.jar"]),
         (503, MISSING, UNREACHABLE),
     ],
 )
@@ -242,6 +243,27 @@ def test_a_failed_download_is_told_in_one_line_and_leaves_no_set(
 def test_a_repository_that_is_not_there(kafka: JarSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://127.0.0.1:1")
     assert_refused(kafka, MISSING, *UNREACHABLE)
+
+
+@pytest.mark.usefixtures("ivy")
+@pytest.mark.parametrize("address", ["file:///m2", "repo.example/m2", "http://user:secret@"])
+def test_an_address_of_a_mirror_that_is_none(
+    kafka: JarSet, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", address)
+    assert_refused(kafka, "cannot fetch the jars", "DEFAULT_ARTIFACT_REPOSITORY is not an address")
+
+
+def test_a_message_has_no_password_of_the_mirror(
+    kafka: JarSet, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = repository.address.replace("http://", "http://me:secret@")
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", address)
+    repository.answers = {}
+    with pytest.raises(ConfigurationError) as refused:
+        cached_jars(kafka)
+    assert "HTTP status 404" in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_download_that_fails_once_is_tried_again(kafka: JarSet, repository: Repository) -> None:
