@@ -23,11 +23,14 @@ USUAL: Final = 0.9
 ENOUGH: Final = 3
 """Waits after which a pace is known: the first commits of a group are often quicker than usual."""
 RESTS: Final = 2
-"""Rests after which they are usual: two of some hours, or those of two days at the same time."""
+"""Rests after which the next one is due: as long after them, or at the same time of the day."""
+MANY_RESTS: Final = 4
+"""Rests after which they are usual at any time."""
 LEAST_REST_MS: Final = 30 * 60_000
 _LATE_MS: Final = 30 * 60_000
 _LATE_SHARE: Final = 4
 """A key may be late by a quarter of its rest, and half an hour at most."""
+_TURN_SHARE: Final = 4
 _TIME_BITS: Final = 42
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -109,18 +112,20 @@ class _Waits(NamedTuple):
 class Rests(NamedTuple):
     """How long keys may go without a commit, in ms since their last one; `UNKNOWN` without rests.
 
-    The history must show rests twice. A key may be late by a quarter of them, or half an hour.
+    A key may be late by a quarter of its rest, or half an hour.
 
     Attributes:
-        usual_ms: at any time: two rests that are as long took a quarter of the last hours or days,
-            or four took an eighth, and so on. A job runs each half hour, or a client reads its
+        usual_ms: at any time: four rests that are as long took an eighth of the last hours or
+            days, or eight a sixteenth, and so on. A job runs often, or a client reads its
             partitions in turn.
-        daily_ms: at this time of day: a record waited as long for its commit on each of the last
-            days. A job of the night reads it, or the consumers are stopped at night.
+        due_ms: after this commit: two rests that took a quarter, or three that took a sixth, began
+            as long after each other as the silence after them. A job runs each half hour. Or a
+            record waited as long for its commit, at this time of day, on each of the last days.
+            A job of the night reads it, or the consumers are stopped at night.
     """
 
     usual_ms: Int64s
-    daily_ms: Int64s
+    due_ms: Int64s
 
 
 def rests(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Rests:
@@ -137,17 +142,23 @@ def rests(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Rest
         is_known = (waits.began_ms >= now_ms - age_ms) | (lengths_ms >= 2 * interval_ms)
         waits = _Waits(*(column[is_known] for column in waits))
         lengths_ms = lengths_ms[is_known]
-    usual_ms = np.full(count, UNKNOWN)
+    usual_ms, due_ms = np.full(count, UNKNOWN), np.full(count, UNKNOWN)
     for window_ms in _REST_WINDOWS_MS:
-        since_ms = np.maximum(first_ms, now_ms - window_ms)
+        # Silence of now is no part of it: what was usual at its begin stays usual.
+        since_ms = np.maximum(first_ms, last_ms - window_ms)
         is_since = waits.began_ms >= since_ms[waits.key]
-        lengths = _usual_lengths(
-            waits.key[is_since], lengths_ms[is_since], last_ms - since_ms, count
+        key, began_ms, lengths = (
+            column[is_since] for column in (waits.key, waits.began_ms, lengths_ms)
         )
-        usual_ms = np.maximum(usual_ms, lengths)
-    usual_ms = np.where(usual_ms == UNKNOWN, UNKNOWN, usual_ms + _late_ms(usual_ms))
+        usual, due = _usual_lengths(key, began_ms, lengths, last_ms, since_ms)
+        usual_ms, due_ms = np.maximum(usual_ms, usual), np.maximum(due_ms, due)
+    usual_ms, due_ms = (
+        np.where(rest_ms == UNKNOWN, UNKNOWN, rest_ms + _late_ms(rest_ms))
+        for rest_ms in (usual_ms, due_ms)
+    )
     until_ms = _daily_until_ms(waits, lengths_ms, last_ms, now_ms)
-    return Rests(usual_ms, np.where(until_ms == UNKNOWN, UNKNOWN, until_ms - last_ms))
+    daily_ms = np.where(until_ms == UNKNOWN, UNKNOWN, until_ms - last_ms)
+    return Rests(usual_ms, np.maximum(due_ms, daily_ms))
 
 
 def _late_ms(rests_ms: Int64s) -> Int64s:
@@ -155,26 +166,38 @@ def _late_ms(rests_ms: Int64s) -> Int64s:
     return late_ms
 
 
-def _usual_lengths(key: Int64s, lengths_ms: Int64s, known_ms: Int64s, count: int) -> Int64s:
-    """Return the greatest length of each key whose equal or longer ones are usual, or `UNKNOWN`.
+def _usual_lengths(
+    key: Int64s, began_ms: Int64s, lengths_ms: Int64s, last_ms: Int64s, since_ms: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Return the greatest lengths of each key whose equal or longer ones are usual, or are due.
 
-    There are `RESTS` of them or more, and the product of their number and their share of the time
-    that is known of the key is a half at least.
+    The product of their number and of the time that they took is half of the time between
+    `since_ms` and the last commit at least. `MANY_RESTS` are usual, `RESTS` are due if the
+    present silence began as long after the last of them as they began after each other.
 
-    >>> lengths_ms = np.array([5, 25, 5, 25, 1, 1])
-    >>> _usual_lengths(np.array([0, 0, 0, 0, 1, 1]), lengths_ms, np.array([65, 65]), 2).tolist()
-    [25, -1]
+    >>> began_ms, lengths_ms = np.array([5, 35, 10, 35]), np.array([25, 25, 25, 25])
+    >>> last_ms, since_ms = np.array([65, 65]), np.array([0, 0])
+    >>> _usual_lengths(np.array([0, 0, 1, 1]), began_ms, lengths_ms, last_ms, since_ms)
+    (array([-1, -1]), array([25, 25]))
+    >>> _usual_lengths(np.array([0, 0, 1, 1]), began_ms, lengths_ms, last_ms + 20, since_ms)
+    (array([-1, -1]), array([-1, -1]))
     """
     order = np.lexsort((-lengths_ms, key))
-    key, lengths_ms = key[order], lengths_ms[order]
-    first = np.searchsorted(key, np.arange(count))
-    total_ms = np.append(0, np.cumsum(lengths_ms))
-    number = 1 + np.arange(key.size) - first[key]
-    total_ms = total_ms[1:] - total_ms[first[key]]
-    are_usual = (number >= RESTS) & (2 * number * total_ms >= known_ms[key])
-    usual_ms = np.full(count, UNKNOWN)
+    key, began_ms, lengths_ms = key[order], began_ms[order], lengths_ms[order]
+    first = np.searchsorted(key, np.arange(last_ms.size))[key]
+    number = 1 + np.arange(key.size) - first
+    have_share = 2 * number**2 * lengths_ms >= (last_ms - since_ms)[key]
+    usual_ms, due_ms = np.full(last_ms.size, UNKNOWN), np.full(last_ms.size, UNKNOWN)
+    are_usual = have_share & (number >= MANY_RESTS)
     np.maximum.at(usual_ms, key[are_usual], lengths_ms[are_usual])
-    return usual_ms
+    for count in range(RESTS, MANY_RESTS):
+        rows = np.flatnonzero(have_share & (number == count))
+        begins_ms = np.sort(np.stack([began_ms[rows - n] for n in range(count)]), axis=0)
+        between_ms = (begins_ms[-1] - begins_ms[0]) // (count - 1)
+        since_last_ms = last_ms[key[rows]] - begins_ms[-1]
+        rows = rows[np.abs(since_last_ms - between_ms) <= between_ms // _LATE_SHARE]
+        np.maximum.at(due_ms, key[rows], lengths_ms[rows])
+    return usual_ms, due_ms
 
 
 def _daily_until_ms(waits: _Waits, lengths_ms: Int64s, last_ms: Int64s, now_ms: int) -> Int64s:
@@ -202,7 +225,8 @@ def rests_in_turn_ms(
     """Return how long the keys of each reader have waited until it went on to read them.
 
     Those waits count that have ended after a time, and were longer than the reader was without a
-    move of any key: it reads its keys in turn. `UNKNOWN` without any.
+    move of any key, if a quarter of its keys had one: it reads its keys in turn. `UNKNOWN` without
+    any.
 
     Args:
         logs: the samples of the logs.
@@ -221,6 +245,10 @@ def rests_in_turn_ms(
     waits = _waits(logs, commits)
     lengths_ms, readers = waits.lengths_ms, reader_of_key[waits.key]
     is_in_turn = lengths_ms > 2 * without_move_ms[readers]
+    # A single partition that was away for a while is no turn.
+    keys = np.bincount(reader_of_key[np.unique(commits.key)], minlength=count)
+    waited = np.bincount(reader_of_key[np.unique(waits.key[is_in_turn])], minlength=count)
+    is_in_turn &= (_TURN_SHARE * waited >= keys)[readers]
     readers, lengths_ms, ended_ms = (
         column[is_in_turn] for column in (readers, lengths_ms, waits.ended_ms)
     )

@@ -7,7 +7,7 @@ show when the topic id changed: those since the commit are read, once for each t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -46,7 +46,7 @@ class _Topic:
     read_from_ms: int
     sampled_from_ms: int
     replaced_ms: int
-    first_ends: Mapping[int, int]
+    first_ends: dict[int, int]
 
     def has_commit(self, partition: int, committed_offset: int, committed_ms: int) -> bool:
         """Whether a commit without a topic id is one of this topic.
@@ -149,16 +149,17 @@ def _read(
     for name, partition, topic_id, at_ms, from_ms, replaced_ms, first_end in zip(
         *(names, partitions), *(column.tolist() for column in columns), strict=True
     ):
-        ends = {partition: first_end}
-        topic = _Topic(topic_id, at_ms, read_from_ms, from_ms, replaced_ms, ends)
         before = known.by_name.get(name)
-        if before is not None and before.topic_id == topic_id:
+        is_same = before is not None and before.topic_id == topic_id
+        ends = before.first_ends if is_same and before is not None else {}
+        ends[partition] = first_end
+        topic = _Topic(topic_id, at_ms, read_from_ms, from_ms, replaced_ms, ends)
+        if is_same and before is not None:
             # Another partition of the topic, or an earlier evaluation.
             topic = replace(
                 topic,
                 recreated_at_ms=max(at_ms, before.recreated_at_ms),
                 replaced_ms=max(replaced_ms, before.replaced_ms),
-                first_ends={**before.first_ends, **ends},
             )
         known.by_name[name] = topic
 

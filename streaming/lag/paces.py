@@ -53,7 +53,7 @@ HOLDS: Final = pa.schema(
 _KNOWN: Final = nullable(PACES.append(pa.field("commit_timestamp", TIMESTAMP)))
 _KNOWN_HOLDS_KEY: Final = pa.schema([*KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
 _KNOWN_HOLDS: Final = nullable(HOLDS.append(pa.field("last_stable_offset", pa.int64())))
-REST_LENGTHS: Final = ("usual_ms", "daily_ms", "usual_move_ms", "daily_move_ms")
+REST_LENGTHS: Final = ("usual_ms", "due_ms", "usual_move_ms", "due_move_ms")
 KNOWN_RESTS: Final = nullable(
     pa.schema(
         [

@@ -135,10 +135,10 @@ def _or_unknown(column: Any) -> Int64s:
 
 def _longer(known: pa.Table, is_same: Bools) -> tuple[Int64s, Int64s]:
     """The longer rest of commits and of moves; those of a time of day if nothing has changed."""
-    usual_ms, daily_ms, usual_move_ms, daily_move_ms = (_or_unknown(known[n]) for n in REST_LENGTHS)
+    usual_ms, due_ms, usual_move_ms, due_move_ms = (_or_unknown(known[n]) for n in REST_LENGTHS)
     return (
-        np.maximum(usual_ms, np.where(is_same, daily_ms, UNKNOWN)),
-        np.maximum(usual_move_ms, np.where(is_same, daily_move_ms, UNKNOWN)),
+        np.maximum(usual_ms, np.where(is_same, due_ms, UNKNOWN)),
+        np.maximum(usual_move_ms, np.where(is_same, due_move_ms, UNKNOWN)),
     )
 
 

@@ -78,6 +78,7 @@ def test_a_rule_with_a_status_evaluates_only_groups_that_had_it(
     assert replayed(moved, lost) == ({"back", "old"}, of_all)
     assert replayed(moved, lost, group_ids=["idle", "old"])[0] == {"old"}
     assert replayed({"name": "tables", "tables_behind": "> 1m"})[0] == set()
+    assert replayed({"name": "gone", "status": "TOPIC_GONE"}) == (set(), [])
     # Other rules and limits may have findings of any group.
     assert replayed(moved, behind)[0] is None
     assert replayed(moved, status_rules=StatusRules())[0] is None

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 
 from streaming.dashboard import queries
 from streaming.dashboard.app import create_app
+from streaming.errors import TablesUnavailable
 from streaming.http.server import serving
 from streaming.served import cluster
 from streaming.served.cluster import COSTLY_AT_ONCE, MAX_WAITING
@@ -95,6 +96,30 @@ def test_pages_of_the_past_hold_up_no_other(
     refusal = "costly answers: at most 2 are computed at once"
     require_room_beside(app, asked, COSTLY_AT_ONCE + MAX_WAITING, refusal, go_on.set)
     app.state.sql_processes.close()
+
+
+def test_pages_that_wait_for_a_snapshot_hold_up_no_files_and_errors(
+    dashboard_tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, waiting = threading.Event(), threading.Semaphore(0)
+
+    def snapshot(*_arguments: object, **_options: object) -> None:
+        waiting.release()
+        go_on.wait(60)
+        raise TablesUnavailable("the store is away")
+
+    monkeypatch.setattr(cluster.Cluster, "snapshot", snapshot)
+    app = create_app({"prod": dashboard_tables.folder})
+    with serving(app) as address, ThreadPoolExecutor(40) as pool:
+        jobs = [
+            pool.submit(requests.get, f"{address}c/prod/health", timeout=120) for _ in range(40)
+        ]
+        for _ in jobs:
+            assert waiting.acquire(timeout=60)
+        for path, status_code in (("static/page.css", 200), ("api/v1/nope", 404), ("nope", 404)):
+            assert requests.get(f"{address}{path}", timeout=60).status_code == status_code
+        go_on.set()
+        assert {job.result().status_code for job in jobs} == {400}
 
 
 def test_sql_of_the_past_computes_nothing_here(

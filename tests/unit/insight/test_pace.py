@@ -46,30 +46,42 @@ def busy(*spans: tuple[float, float]) -> list[float]:
     return [begin + n / 6 for begin, end in spans for n in range(round(6 * (end - begin)) + 1)]
 
 
+_QUICK = 10 / 60 * 1.25
+"""Commits each ten seconds, and a quarter later."""
+
+
 @pytest.mark.parametrize(
-    ("minutes", "now", "usual"),
+    ("minutes", "now", "usual", "due"),
     [
-        # A job every half hour is late a quarter of its rest after it.
-        (busy((0, 5), (30, 35), (60, 65)), 70, 25 + 25 / 4),
-        # One outage is no habit, whatever its length, and it does not make the usual rest longer.
-        (busy((0, 30), (60, 65)), 70, 0.5),
-        (busy((0, 5), (15, 20), (70, 75), (85, 90)), 91, 12.5),
-        # Two outages in two hours neither; many short ones are.
-        (busy((0, 40), (50, 90), (100, 120)), 121, 0.5),
-        (busy(*((15 * n, 15 * n + 13) for n in range(8))), 120, 2.5),
+        # A job every half hour is late a quarter of its rest after it, however long it is late.
+        *((busy((0, 5), (30, 35), (60, 65)), now, _QUICK, 25 + 25 / 4) for now in (66, 90, 110)),
+        # Here its third run is longer, so the next rest is not due.
+        (busy((0, 5), (30, 35), (60, 80)), 81, _QUICK, None),
+        # One outage is no habit, whatever its length, nor are two or three at any time.
+        (busy((0, 30), (60, 65)), 70, 0.5, None),
+        (busy((0, 5), (15, 20), (70, 75), (85, 90)), 91, _QUICK, None),
+        (busy((0, 40), (50, 90), (100, 120)), 121, 0.5, None),
+        # Silence does not make them usual.
+        *((busy((0, 70), (77, 95), (102, 115)), now, 0.5, None) for now in (116, 122, 135)),
+        # A long one makes no shorter one usual.
+        (busy((0, 10), (190, 210), (220, 280)), 281, 0.5, None),
+        # Many short ones are.
+        (busy(*((15 * n, 15 * n + 13) for n in range(8))), 120, 2.5, None),
         # A pace of the night.
-        ([*busy((0, 20), (40, 60)), 25, 30, 35, 64], 66, 6.25),
+        ([*busy((0, 20), (40, 60)), 25, 30, 35, 64], 66, 6.25, None),
         # The half hour for which a job may be late at most.
-        ([0, 240, 480, 720], 730, 270),
+        ([0, 240, 480, 720], 730, None, 270),
     ],
 )
-def test_rests_are_usual_if_they_take_a_quarter_of_the_time(
-    minutes: list[float], now: int, usual: float
+def test_rests_are_usual_if_they_are_many_and_due_if_they_are_regular(
+    minutes: list[float], now: int, usual: float | None, due: float | None
 ) -> None:
-    usual_ms, daily_ms = rests(
-        growing_logs(1, now), commits_at([sorted(minutes)]), 1, now * _MINUTE_MS
-    )
-    assert (usual_ms[0] / _MINUTE_MS, daily_ms[0]) == (pytest.approx(usual, abs=0.3), UNKNOWN)
+    lengths_ms = rests(growing_logs(1, now), commits_at([sorted(minutes)]), 1, now * _MINUTE_MS)
+    for (length_ms,), expected in zip(lengths_ms, (usual, due), strict=True):
+        if expected is None:
+            assert length_ms == UNKNOWN
+        else:
+            assert length_ms / _MINUTE_MS == pytest.approx(expected, abs=0.35)
 
 
 def test_intervals_of_a_sampled_history_are_no_rests() -> None:
@@ -89,6 +101,9 @@ def test_intervals_of_a_sampled_history_are_no_rests() -> None:
         ([busy((0, 1)), busy((0, 3)), busy((0, 3))], None),
         # The whole group was away for a minute.
         ([busy((0, 1)), busy((0, 1), (2, 3)), busy((0, 1), (2, 3))], None),
+        # Only one of the others was away for a while.
+        ([busy((0, 1)), [*busy((0, 0.5)), *busy((2, 3))], *[busy((0, 3))] * 2], 1.5),
+        ([busy((0, 1)), [*busy((0, 0.5)), *busy((2, 3))], *[busy((0, 3))] * 3], None),
         # Another one was stuck before.
         ([busy((0, 5)), [0, *busy((4, 9))], busy((0, 9))], None),
     ],

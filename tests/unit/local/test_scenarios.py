@@ -327,6 +327,11 @@ def test_simulate_and_alert_test_play_a_file(tmp_path: Path) -> None:
     assert json.loads(made.stdout)["groups"] == 1
     statuses = call("show", "status", "--tables", tables, "--as-of", "0s", "--output", "json")
     assert json.loads(statuses.stdout)["status"] == "STOP"
+    # No group had the status, so none is evaluated.
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{name: gone, status: TOPIC_GONE}]")
+    of_tables = ("--tables", tables, "--rules-file", str(rules), "--since", "2m")
+    assert "gone" not in call("alert", "test", *of_tables).stdout
 
 
 @pytest.mark.parametrize(
