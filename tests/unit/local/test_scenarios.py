@@ -50,6 +50,7 @@ def judged() -> Mapping[str, Judged]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)  # The first one plays them all.
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_scenario_is_judged_right(file: Path, judged: Mapping[str, Judged]) -> None:
     lines = [failure.line for failure in judged[file.stem].failures]
