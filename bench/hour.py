@@ -24,12 +24,12 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.replay.offsets import Outcome, Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.clock import SteadyClock
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation
 from streaming.run.jobs import TIDY_UP_EVERY
 from streaming.tables import folder as tables_folder
 from streaming.tables import reader
+from streaming.tables.clock import SteadyClock
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.maintenance import maintain_tables, tidy_up
 from streaming.tables.opening import open_for_writing

@@ -224,14 +224,14 @@ class _Cycle:
             # A static member, or one that was away, came back with the same id.
             left = replaced.pop(member_id)
             visits[left["client_id"]].append((present.pop(member_id), left))
-        of_clients = sorted(
+        sorted_visits = sorted(
             (_Visits(client_id, *zip(*both, strict=True)) for client_id, both in visits.items()),
             key=lambda client_visits: -len(client_visits.left),
         )
-        in_loop = {client_visits.client_id for client_visits in of_clients if client_visits.is_loop}
+        in_loop = {client.client_id for client in sorted_visits if client.is_loop}
         cycle = cls(
             rows=rows,
-            visits=of_clients,
+            visits=sorted_visits,
             replaced=[row for row in replaced.values() if row["client_id"] not in in_loop],
             new=[row for row in present.values() if row["client_id"] not in in_loop],
         )

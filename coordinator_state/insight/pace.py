@@ -144,7 +144,7 @@ def rests(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Rest
         lengths_ms = lengths_ms[is_known]
     usual_ms, due_ms = np.full(count, UNKNOWN), np.full(count, UNKNOWN)
     for window_ms in _REST_WINDOWS_MS:
-        # Silence of now is no part of it: what was usual at its begin stays usual.
+        # The window ends with the last commit, so the present silence does not change the result.
         since_ms = np.maximum(first_ms, last_ms - window_ms)
         is_since = waits.began_ms >= since_ms[waits.key]
         key, began_ms, lengths = (

@@ -90,7 +90,7 @@ class Rest(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is requested of a record set, and what is known of the log around it.
+    """The requested offsets of a record set, and the known limits of its log.
 
     Attributes:
         from_offset: the first requested record offset; all records before it were read.

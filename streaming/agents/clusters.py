@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.as_of import parse_as_of
+from streaming.tables.clock import utc_now
 from streaming.tables.durations import parse_duration
 from streaming.tables.moments import CLOCKS_DIFFER
 from streaming.tables.reader import TableReader

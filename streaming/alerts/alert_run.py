@@ -22,9 +22,9 @@ from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable, load_rules
 from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
-from streaming.clock import utc_now
 from streaming.errors import TablesUnavailable, WriterFenced, first_line
 from streaming.lag.paces import KnownPaces
+from streaming.tables.clock import utc_now
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS

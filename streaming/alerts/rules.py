@@ -27,12 +27,12 @@ from pydantic import (
 
 from coordinator_state.insight.group_status import Status, time_text
 from streaming.alerts.sinks import Sink, StdoutSink, as_list
+from streaming.alerts.yaml_file import FaultAt, document_of, read_text, validated
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import is_text
 from streaming.lag.group_lag import TOTALS_BY
 from streaming.lag.recent_commits import KEY
 from streaming.tables.durations import parse_duration
-from streaming.yaml_file import FaultAt, document_of, read_text, validated
 
 DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.yaml")
 EVERY: Final = ("*",)

@@ -36,7 +36,7 @@ from streaming.alerts.delivery import (
     post,
     within,
 )
-from streaming.clock import utc_now
+from streaming.tables.clock import utc_now
 from streaming.views.text import dated, json_line, printable
 
 _SUBJECT_LENGTH: Final = 200

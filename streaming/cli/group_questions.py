@@ -30,9 +30,9 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_note
+from streaming.tables.clock import utc_now
 from streaming.views.output import output_of
 
 

@@ -331,9 +331,9 @@ def simulate(
 def _play(file: str, tables: str, output: str) -> None:
     from datetime import timedelta
 
-    from streaming.clock import utc_now
     from streaming.local.scenario.play import scenario_tables
     from streaming.local.scenario.scenario import load_scenario
+    from streaming.tables.clock import utc_now
 
     scenario = load_scenario(file)
     end = utc_now().replace(microsecond=0)

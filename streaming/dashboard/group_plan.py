@@ -8,7 +8,6 @@ from typing import Final
 from starlette.responses import RedirectResponse, Response
 
 from coordinator_state.insight.group_events import EventName
-from streaming.clock import utc_now
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import here, moment_of, moment_text, request
 from streaming.errors import ConfigurationError
@@ -20,6 +19,7 @@ from streaming.plans.reset import (
     reset_to_state,
     reset_to_time,
 )
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.views.history import history
 from streaming.views.unknown_group import unknown_group

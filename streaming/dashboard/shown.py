@@ -12,7 +12,7 @@ from coordinator_state.insight.group_status import Status, count_text, time_text
 from coordinator_state.insight.lag_trend import Trend, trend_text
 from coordinator_state.insight.partition_text import partitions_text, tasks_text
 from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
-from streaming.clock import utc_now
+from streaming.tables.clock import utc_now
 from streaming.views.sql.forms import TIME
 from streaming.views.text import printable
 

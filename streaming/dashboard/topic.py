@@ -80,8 +80,8 @@ class TopicPartitions:
     def _by_partition(self) -> dict[int, list[Row]]:
         """The rows of each partition; those of an unread one have no lag."""
         by_partition: dict[int, list[Row]] = defaultdict(list)
-        of_topic = self.unread.filter(pc.equal(self.unread["topic"], self.topic["topic"]))
-        for row in (*self.rows, *of_topic.to_pylist()):
+        unread = self.unread.filter(pc.equal(self.unread["topic"], self.topic["topic"]))
+        for row in (*self.rows, *unread.to_pylist()):
             by_partition[row["partition"]].append(row)
         return by_partition
 
@@ -135,9 +135,9 @@ class Matrix:
             for place in snapshot.silent.get(group_id, ()):
                 if place["topic"] == topic:
                     cells[group_id][place["partition"]] = _silent_cell()
-        of_groups = [row for row in rows if row["group_id"] in shown]
-        labels = member_labels(snapshot.reader, of_groups)
-        for row in of_groups:
+        shown_rows = [row for row in rows if row["group_id"] in shown]
+        labels = member_labels(snapshot.reader, shown_rows)
+        for row in shown_rows:
             cells[row["group_id"]][row["partition"]] = _cell(row, labels)
         partitions = [column["partition"] for column in columns]
         return cls(

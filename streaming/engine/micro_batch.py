@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic
 
-from streaming.clock import confirm, utc_now
 from streaming.engine.engine import Engine, Outcome, Rows
 from streaming.engine.progress import OnProgress, ProgressEvent
+from streaming.tables.clock import confirm, utc_now
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOAD_PROGRESS, TOPIC_PROGRESS
 from streaming.tables.unfinished import compacted_versions

@@ -34,11 +34,11 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.clock import moment_ms
 from streaming.engine.driver.group_tables import GroupTables
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.written_tables import Merge
 from streaming.tables import delta
+from streaming.tables.clock import moment_ms
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,

@@ -37,8 +37,8 @@ def read_lock(file: Path) -> dict[str, LockedJar] | None:
         coordinates = [line.removeprefix("# ") for line in lines[::2]]
         sums = [line.split(maxsplit=1) for line in lines[1::2]]
         return {
-            name: LockedJar(of_jar, sha512)
-            for of_jar, (sha512, name) in zip(coordinates, sums, strict=True)
+            name: LockedJar(coordinate, sha512)
+            for coordinate, (sha512, name) in zip(coordinates, sums, strict=True)
         }
     except FileNotFoundError:
         return None

@@ -22,10 +22,10 @@ from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_stat
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import UNKNOWN
 from coordinator_state.replay.groups import SHARE
-from streaming.clock import moment_ms
 from streaming.lag.group_lag import group_lag
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, by_key, recent_commits
+from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import StatusRow

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.lag import GONE, PRESENT, UNKNOWN, Bools, Int64s, Texts
-from streaming.clock import moment_ms
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.recent_commits import KEY
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
+from streaming.tables.clock import moment_ms
 from streaming.tables.delta import is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
@@ -109,10 +109,10 @@ def recreated_at_ms(
     if unread:
         is_unread = pc.is_in(suspects["topic"], pa.array([*unread], pa.string()))
         _read(reader, now, suspects.filter(is_unread), min(unread.values()), known)
-    of_commits = ("partition", "committed_offset", "topic_id", "committed_ms")
+    commit_columns = ("partition", "committed_offset", "topic_id", "committed_ms")
     for number, name, topic_id, partition, committed_offset, commit_topic_id, since_ms in zip(
         *(numbers.tolist(), names, ids),
-        *(suspects[column].to_pylist() for column in of_commits),
+        *(suspects[column].to_pylist() for column in commit_columns),
         strict=True,
     ):
         topic = known.by_name[name]
@@ -150,11 +150,12 @@ def _read(
         *(names, partitions), *(column.tolist() for column in columns), strict=True
     ):
         before = known.by_name.get(name)
-        is_same = before is not None and before.topic_id == topic_id
-        ends = before.first_ends if is_same and before is not None else {}
+        if before is not None and before.topic_id != topic_id:
+            before = None
+        ends = {} if before is None else before.first_ends
         ends[partition] = first_end
         topic = _Topic(topic_id, at_ms, read_from_ms, from_ms, replaced_ms, ends)
-        if is_same and before is not None:
+        if before is not None:
             # Another partition of the topic, or an earlier evaluation.
             topic = replace(
                 topic,

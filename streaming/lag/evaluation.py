@@ -24,9 +24,9 @@ from streaming.lag.group_statuses import group_statuses
 from streaming.lag.paces import KnownPaces
 from streaming.lag.partition_facts import partition_facts
 from streaming.lag.partition_statuses import with_statuses
-from streaming.once import once
 from streaming.tables import delta
 from streaming.tables.filters import of_groups
+from streaming.tables.once import once
 from streaming.tables.properties import limits_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, Table

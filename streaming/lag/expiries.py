@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from coordinator_state.replay.expiry import expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
-from streaming.clock import moment_ms
+from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 

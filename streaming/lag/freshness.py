@@ -22,9 +22,9 @@ from coordinator_state.insight.group_status import (
     stale_tables,
     time_text,
 )
-from streaming.clock import utc_now
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.last_writes import SAMPLED_WITHIN, last_micro_batch, newest_sample
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 
 CLOCKS_DIFFER: Final = timedelta(minutes=10)

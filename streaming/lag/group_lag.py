@@ -36,7 +36,6 @@ from coordinator_state.insight.lag import (
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import EXTERNAL, SHARE
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.clock import moment_ms
 from streaming.lag.deleted_topics import KnownTopics, gone_since_ms, recreated_at_ms
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, null_if_unknown, to_ms
@@ -50,6 +49,7 @@ from streaming.lag.share_offsets import (
     start_offsets,
 )
 from streaming.lag.uncommitted import KnownBeginnings, uncommitted_partitions
+from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import LagRow

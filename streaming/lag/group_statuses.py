@@ -171,8 +171,8 @@ def _worst(partitions: pa.Table) -> pa.Table:
     sizes = np.diff(first, append=size)
     is_worst = np.ones(size, np.bool_)
     for values in (ranks_of(partitions["status"]), partitions["lag"].fill_null(0).to_numpy()):
-        of_worst = np.where(is_worst, values, np.iinfo(np.int64).min)
-        is_worst &= of_worst == np.repeat(np.maximum.reduceat(of_worst, first), sizes)
+        worst_values = np.where(is_worst, values, np.iinfo(np.int64).min)
+        is_worst &= worst_values == np.repeat(np.maximum.reduceat(worst_values, first), sizes)
     order = np.arange(size) + size * pc.is_valid(partitions["uncommitted_since"]).to_numpy()
     numbers = np.minimum.reduceat(np.where(is_worst, order, 2 * size), first) % size
     return partitions.select(_OF_WORST).take(pa.array(numbers))

@@ -27,12 +27,12 @@ from coordinator_state.insight.group_status import (
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.clock import moment_ms
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
 from streaming.lag.topic_loads import topic_loads
 from streaming.lag.uncommitted import assigned_at
+from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS

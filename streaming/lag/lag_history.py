@@ -31,8 +31,8 @@ def reader_of_groups(
     `is_past` says whether `reader` is of a past moment. Then the tables are rebuilt again, with the
     rows of these groups only.
     """
-    of_span = reader.with_history(since=since, group_ids=group_ids, keeps=[OFFSET_COMMITS])
-    return (of_span.before(until) or reader) if is_past else of_span
+    with_history = reader.with_history(since=since, group_ids=group_ids, keeps=[OFFSET_COMMITS])
+    return (with_history.before(until) or reader) if is_past else with_history
 
 
 def lag_histories(

@@ -19,7 +19,6 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
-from streaming.clock import moment_ms
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
 from streaming.lag.offset_samples import Logs, to_ms
@@ -34,6 +33,7 @@ from streaming.lag.recent_commits import (
 )
 from streaming.lag.rests import LateKeys, rests_in_turn_of, rests_of
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
+from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUPS

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from coordinator_state.log.commit_sampling import CommitSampling
-from streaming.clock import moment_ms
 from streaming.kafka.partition_offsets import UNAVAILABLE, LogOffsets, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
+from streaming.tables.clock import moment_ms
 
 _MOST_MOMENTS: Final = 300
 _MOST_ANSWERS: Final = 100_000

@@ -1,8 +1,8 @@
 """Keys that usually rest: jobs that run now and then, and partitions that are read in turn.
 
 The pace of a group says how long a record usually waits. A job that reads for five minutes of each
-half hour waits for longer only twice an hour. So the history of days is read for keys that wait
-longer than usual, and what it shows is kept for an hour.
+half hour waits for longer only twice an hour. So this module reads the history of days for keys
+that wait longer than usual, and keeps their rests for an hour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.insight.pace import moved, rests, rests_in_turn_ms
 from coordinator_state.replay.offsets import Outcome
-from streaming.clock import moment_ms
 from streaming.lag.offset_samples import null_if_unknown, to_ms
 from streaming.lag.paces import (
     KEY_TYPES,
@@ -30,6 +29,7 @@ from streaming.lag.paces import (
     rows_by_day,
 )
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, recent_commits
+from streaming.tables.clock import moment_ms
 from streaming.tables.delta import is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS
@@ -182,16 +182,16 @@ def rests_in_turn_of(
     if not len(late):
         return RESTS_IN_TURN.empty_table()
     # A group reads the partitions of a topic at one pace.
-    of_topic = ["group_id", "topic"]
-    readers = distinct_keys(pa.concat_tables([late.select(of_topic), rows.select(of_topic)]))
-    readers, of_rows = np.split(readers, [len(late)])
-    is_theirs = np.isin(of_rows, readers)
-    keys, of_rows = rows.filter(pa.array(is_theirs)), of_rows[is_theirs]
+    topic_key = ["group_id", "topic"]
+    readers = distinct_keys(pa.concat_tables([late.select(topic_key), rows.select(topic_key)]))
+    readers, reader_of_row = np.split(readers, [len(late)])
+    is_theirs = np.isin(reader_of_row, readers)
+    keys, reader_of_row = rows.filter(pa.array(is_theirs)), reader_of_row[is_theirs]
     is_committed = pc.equal(commits["outcome"], Outcome.COMMITTED.value)
     own = own_commits(reader, commits.filter(is_committed), keys, at - COMMITS_WITHIN, at)
     has_commits = pc.is_valid(own.places).to_numpy(zero_copy_only=False)
     reader_of_key = np.zeros(own.key_count, np.int64)
-    reader_of_key[own.places.drop_null().to_numpy()] = of_rows[has_commits]
+    reader_of_key[own.places.drop_null().to_numpy()] = reader_of_row[has_commits]
     # Before the recent commits, the time of a move is not known.
     since_ms = _or_unknown(to_ms(late["moved_at"]))
     lengths_ms = rests_in_turn_ms(own.histories, own.commits, reader_of_key, readers, since_ms)

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import distinct_keys
 from coordinator_state.insight.group_status import Status
-from streaming.clock import utc_now
 from streaming.lag.evaluation import KEPT_FOR
 from streaming.lag.offset_samples import to_ms
+from streaming.tables.clock import utc_now
 from streaming.tables.creation import properties_of
 from streaming.tables.evaluation_gaps import EvaluationGap, gaps_of, last_evaluation
 from streaming.tables.reader import TableReader

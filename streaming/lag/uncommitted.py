@@ -28,11 +28,11 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s, LogHistories
 from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.offsets import Outcome
-from streaming.clock import moment_ms
 from streaming.lag.last_writes import newest_sample
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.recent_commits import KEY
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
+from streaming.tables.clock import moment_ms
 from streaming.tables.delta import is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, LOG_OFFSETS, OFFSET_COMMITS
@@ -281,17 +281,17 @@ def _assignments_begun(events: pa.Table) -> pa.Table:
     is_assigned = pc.equal(events["event"], EventName.ASSIGNMENT_CHANGED.value)
     is_deleted = pc.is_in(events["event"], pa.array(_DELETIONS))
     group = events["group_id"].combine_chunks().dictionary_encode()
-    of_event, places = group.indices.to_numpy(), np.arange(len(events))
+    number_of_event, places = group.indices.to_numpy(), np.arange(len(events))
     is_end = pc.invert(pc.or_(is_assigned, is_deleted)).to_numpy()
     ended = np.full(len(group.dictionary), NOWHERE)
-    np.maximum.at(ended, of_event[is_end], places[is_end])
-    is_begun = is_assigned.to_numpy() & (places > ended[of_event])
+    np.maximum.at(ended, number_of_event[is_end], places[is_end])
+    is_begun = is_assigned.to_numpy() & (places > ended[number_of_event])
     after = events["assignment_after"].filter(pa.array(is_begun)).combine_chunks()
     # Numbers, because there is a row for each assigned partition.
     topic = pc.struct_field(pc.list_flatten(after), "topic").dictionary_encode()
     event = places[is_begun][pc.list_parent_indices(after).to_numpy()]
     topics = max(len(topic.dictionary), 1)
-    number = of_event[event].astype(np.int64) * topics + topic.indices.to_numpy()
+    number = number_of_event[event].astype(np.int64) * topics + topic.indices.to_numpy()
     begun = pa.table([number, event], names=["number", "place"]).group_by("number")
     begun = begun.aggregate([("place", "min")])
     numbers = np.divmod(begun["number"].to_numpy(), topics)

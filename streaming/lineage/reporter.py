@@ -21,12 +21,12 @@ from openlineage.client.uuid import generate_new_uuid
 from pydantic import SecretStr
 
 from streaming.alerts.delivery import DeliveryError, TransientDeliveryError, post_once
-from streaming.clock import utc_now
 from streaming.errors import first_line
 from streaming.kafka.outage import Outage
 from streaming.kafka.secrets import read_file
 from streaming.lineage.events import group_event, run_event
 from streaming.lineage.relations import REPEAT_S, Relations, SentGroups
+from streaming.tables.clock import utc_now
 
 API_KEY: Final = "OPENLINEAGE_API_KEY"
 """The environment variable that OpenLineage's own clients read, too."""

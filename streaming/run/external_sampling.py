@@ -16,12 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.external.external_group import ExternalGroup
 from streaming.external.spark_checkpoint import SparkBatch, SparkCheckpoint
 from streaming.kafka.partition_offsets import TopicPartition
 from streaming.lag.unwritten_samples import UnwrittenSamples
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import EXTERNAL_OFFSETS
 from streaming.tables.writer import Writer

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.clock import clock_s, utc_now
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.client import TRIES_ONCE_MS
 from streaming.kafka.fetch import LogClient
@@ -23,6 +22,7 @@ from streaming.reload.requests import requested
 from streaming.run.leaderless import LeaderWatch, numbers_text
 from streaming.run.other_topics import OtherTopic, OtherTopics
 from streaming.run.suspension import Suspension
+from streaming.tables.clock import clock_s, utc_now
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
 

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Final
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables import folder
+from streaming.tables.clock import utc_now
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.maintenance import TableMaintenance, maintain_tables
 from streaming.tables.opening import open_for_writing

@@ -16,11 +16,11 @@ from typing import Final, Protocol
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.records.internal_topics import OTHER_TOPICS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.clock import moment_ms
 from streaming.errors import ConfigurationError, first_line
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.past_samples import PastEnds, missed_moments, past_samples
 from streaming.lag.sample_runs import Sample
+from streaming.tables.clock import moment_ms
 
 logger = logging.getLogger(__name__)
 

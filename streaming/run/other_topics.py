@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from streaming.clock import utc_now
 from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
@@ -24,6 +23,7 @@ from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.run.cluster_settings import delete_retention_ms
 from streaming.run.leaderless import set_leaderless
 from streaming.run.settings import ALL_TOPICS, RunSettings
+from streaming.tables.clock import utc_now
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import TopicProgress
 from streaming.tables.writer import Writer

@@ -23,7 +23,6 @@ from coordinator_state.errors import DecodeError
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
@@ -35,6 +34,7 @@ from streaming.lag.unwritten_samples import UnwrittenSamples, rows_of
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.missed_sampling import MissedSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
+from streaming.tables.clock import utc_now
 from streaming.tables.delta import rows_by_day
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -214,7 +214,7 @@ class ReadPartitions:
         for table, read in (
             (GROUP_OFFSETS, self._committed),
             (SHARE_PARTITIONS, _shared),
-            # A member that has never committed is found by what is produced to its partitions.
+            # New records in its partitions show that a member has never committed.
             (GROUP_MEMBERS, lambda reader: _places_of(owners(reader))),
         ):
             version = reader.table_versions.get(table.name, -1)

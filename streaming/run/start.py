@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, TopicMissing
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import ELECTION_S, LogDescription
@@ -27,6 +26,7 @@ from streaming.run.other_topics import OtherTopics, TopicStarts
 from streaming.run.settings import RunSettings
 from streaming.run.stages import enter_stage
 from streaming.tables import folder as tables_folder
+from streaming.tables.clock import utc_now
 from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing, recover

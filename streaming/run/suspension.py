@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from streaming.clock import clock_s
 from streaming.errors import LogChanged
+from streaming.tables.clock import clock_s
 
 
 class Suspension:

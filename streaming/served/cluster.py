@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.served.snapshot import ServedSnapshot
 from streaming.served.watch import Watch
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.views.sql.slots import Slots
 

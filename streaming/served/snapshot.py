@@ -23,9 +23,9 @@ from streaming.lag.burrow_status import burrow_partitions
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.recent_commits import KEY
 from streaming.lag.status_history import standing_since
-from streaming.once import once
 from streaming.served.list_query import ListQuery
 from streaming.served.lists import lags_of
+from streaming.tables.once import once
 from streaming.views.query import Queried, asking
 from streaming.views.snapshot import Snapshot
 

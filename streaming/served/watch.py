@@ -10,8 +10,8 @@ from typing import Final
 
 from pyarrow.fs import FileSystem, FileType
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
+from streaming.tables.clock import utc_now
 from streaming.tables.delta import open_version
 from streaming.tables.file_systems import file_system
 from streaming.tables.schemas import (

@@ -6,8 +6,8 @@ import re
 from datetime import datetime, time, timedelta, timezone
 from typing import Final, TypeAlias
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
+from streaming.tables.clock import utc_now
 from streaming.tables.durations import parse_duration
 
 AsOf: TypeAlias = datetime | int

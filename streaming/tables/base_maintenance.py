@@ -18,10 +18,10 @@ from deltalake import CommitProperties, write_deltalake
 from pyarrow.dataset import Dataset
 from pyarrow.fs import FileSelector
 
-from streaming.clock import earliest_now, utc_now
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.bases import FOLDER, BasePlace, bases_of
+from streaming.tables.clock import earliest_now, utc_now
 from streaming.tables.creation import create_table
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_state import begun, is_reloading

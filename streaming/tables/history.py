@@ -554,11 +554,11 @@ class KeptRows:
         values = {"sampled_at": times, "day": days, "topic": "", "partition": 0, "state": ""}
         arrays = []
         for name in names:
-            of_column = LOG_OFFSETS.schema.field(name)
+            column = LOG_OFFSETS.schema.field(name)
             value = values.get(name)
             if not isinstance(value, pa.Array):
-                value = pa.repeat(pa.scalar(value, of_column.type), len(times))
-            arrays.append(value.cast(of_column.type))
+                value = pa.repeat(pa.scalar(value, column.type), len(times))
+            arrays.append(value.cast(column.type))
         return pa.table(arrays, schema=pa.schema([LOG_OFFSETS.schema.field(n) for n in names]))
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
-from streaming.clock import utc_now
+from streaming.tables.clock import utc_now
 from streaming.tables.moments import MOMENT, next_moment
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, TABLES, TOPIC_PROGRESS

@@ -38,11 +38,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
-from streaming.clock import earliest_now
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import FOLDER
+from streaming.tables.clock import earliest_now
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_state import pinned_versions
 from streaming.tables.locations import local_path, sync_file

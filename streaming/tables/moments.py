@@ -21,11 +21,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.as_of import TIME, AsOf
 from streaming.tables.bases import bases_of
+from streaming.tables.clock import utc_now
 from streaming.tables.file_systems import file_system
 from streaming.tables.properties import snapshot_retention
 from streaming.tables.schemas import LOAD_PROGRESS

@@ -29,10 +29,10 @@ from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.group_placement import of_own_log_partition
-from streaming.clock import confirm, utc_now
 from streaming.errors import ConfigurationError, MomentNotRebuilt, TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.as_of import TIME, AsOf, in_utc, parse_as_of
+from streaming.tables.clock import confirm, utc_now
 from streaming.tables.external_offsets import UNITED, ExternalOffsets
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.format_version import require_current

@@ -35,8 +35,8 @@ def group_story(reader: TableReader, group_id: str, *, at: datetime | None = Non
         ConfigurationError: the tables cannot be read.
     """
     moment = at or reader.moment
-    of_group = reader.with_history(since=moment - WINDOW, group_ids=[group_id])
-    facts = group_facts(of_group, group_id, at=moment)
+    group_reader = reader.with_history(since=moment - WINDOW, group_ids=[group_id])
+    facts = group_facts(group_reader, group_id, at=moment)
     return None if facts is None else story_of(facts, explain(facts))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from coordinator_state.records.record_json import Document, record_json
 from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
-from streaming.clock import moment_ms
+from streaming.tables.clock import moment_ms
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_RECORDS, OFFSET_COMMITS
 from streaming.views.history import history

@@ -82,10 +82,10 @@ def _members_at(
 ) -> list[dict[str, Any]] | None:
     """The members at a moment; None if the tables do not reach back to it."""
     if moment < reader.moment:
-        of_group = reader.with_history(
+        group_reader = reader.with_history(
             since=moment, until=moment, group_ids=[group_id], prefers_snapshots=True, keeps=()
         )
-        past = of_group.before(moment)
+        past = group_reader.before(moment)
         if past is None:
             return None
         reader = past

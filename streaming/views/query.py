@@ -19,8 +19,8 @@ import duckdb
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
+from streaming.tables.clock import utc_now
 from streaming.views.definitions import SCHEMAS
 
 Queried: TypeAlias = "pa.Table | Dataset"

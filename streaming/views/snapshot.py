@@ -22,9 +22,9 @@ from streaming.lag.group_verdicts import silent_members
 from streaming.lag.paces import KnownPaces
 from streaming.lag.recent_commits import KEY
 from streaming.lag.unread_logs import unread_logs
-from streaming.once import once
 from streaming.tables.as_of import AsOf
 from streaming.tables.load_state import loading_notice
+from streaming.tables.once import once
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS, in_duckdb
 from streaming.views.topics_view import OF_LAGS, topics_of

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from streaming.clock import utc_now
+from streaming.tables.clock import utc_now
 
 Row = Mapping[str, Any]
 

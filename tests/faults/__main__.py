@@ -36,13 +36,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordinator_state.insight.group_status import StatusRules
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError
 from streaming.lag.freshness import Freshness
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
 from streaming.local.demo.traffic import Traffic
 from streaming.run.stderr import write_note
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.output import output_of
@@ -252,6 +252,7 @@ class _Trial:
                     )
 
     def _wait(self) -> None:
+        """Let a fault last. No state of `run` ends it earlier."""
         time.sleep(self._choose.uniform(1, 8))
 
     @contextmanager

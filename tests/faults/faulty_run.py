@@ -14,8 +14,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
-from streaming import clock
 from streaming.cli.main import main
+from streaming.tables import clock
 
 CLOCKS: Final = "FAULTY_RUN_CLOCKS"
 

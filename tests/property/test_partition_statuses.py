@@ -112,12 +112,12 @@ def _groups(ids: list[str], members: int = 1) -> pa.Table:
 def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: bool) -> None:
     rules, facts = StatusRules(), [PartitionFacts(**row) for row in rows]
     verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
-    judged = with_statuses(_lags(rows), _table(rows), rules, verdict)
+    evaluated = with_statuses(_lags(rows), _table(rows), rules, verdict)
     wanted = [verdict or partition_status(each, rules) for each in facts]
-    assert judged["status"].to_pylist() == [each.status.value for each in wanted]
-    assert judged["reason"].to_pylist() == [each.reason for each in wanted]
-    assert judged["has_lag_text"].to_pylist() == [bool(each.lag_text) for each in wanted]
-    growths = judged["growth_per_s"].to_pylist()
+    assert evaluated["status"].to_pylist() == [each.status.value for each in wanted]
+    assert evaluated["reason"].to_pylist() == [each.reason for each in wanted]
+    assert evaluated["has_lag_text"].to_pylist() == [bool(each.lag_text) for each in wanted]
+    growths = evaluated["growth_per_s"].to_pylist()
     is_well = _table(rows)["is_well"].to_pylist()
     for growth, each, well in zip(growths, facts, is_well, strict=True):
         assert well or growth == each.growth_per_s
@@ -133,16 +133,16 @@ def test_a_group_has_its_worst_status_and_its_totals(
     rows: list[dict[str, Any]], stale: bool, members: int
 ) -> None:
     verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
-    judged = with_statuses(_lags(rows), _table(rows), StatusRules(), verdict)
+    evaluated = with_statuses(_lags(rows), _table(rows), StatusRules(), verdict)
     ids = [f"g{number}" for number in range((len(rows) + 1) // 2)]
     verdicts = {
         "without": [Verdict(Status.IDLE, "no offsets")],
         "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
     }
-    groups = rows_of_groups(_groups([*ids, "without"], members), judged, verdicts, verdict)
+    groups = rows_of_groups(_groups([*ids, "without"], members), evaluated, verdicts, verdict)
     for row in columns_of(groups, GROUP_STATUS_ROW).to_pylist():
         group_id = row["group_id"]
-        partitions = judged.filter(pc.field("group_id") == group_id).to_pylist()
+        partitions = evaluated.filter(pc.field("group_id") == group_id).to_pylist()
         statuses = [Status(each["status"]) for each in partitions]
         own = [each.status for each in verdicts.get(group_id, ())]
         worst = max((*own, *statuses), key=lambda status: status.rank)
@@ -193,12 +193,12 @@ def test_the_reasons_of_groups_are_in_their_order() -> None:
     """Those of groups that are caught up are made apart from the others."""
     behind, left = _WELL | {"lag": 7}, _WELL | {"has_members": False}
     rows = [behind, _WELL, _WELL, _WELL, behind, behind, left, left, _WELL]
-    judged = with_statuses(_lags(rows), _table(rows), StatusRules(), None)
+    evaluated = with_statuses(_lags(rows), _table(rows), StatusRules(), None)
     verdicts = {
         "g4": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
         "g5": [Verdict(Status.IDLE, "no offsets")],
     }
-    groups = rows_of_groups(_groups([f"g{n}" for n in range(6)]), judged, verdicts, None)
+    groups = rows_of_groups(_groups([f"g{n}" for n in range(6)]), evaluated, verdicts, None)
     reasons = groups.select(["topic", "partition", "reason"]).to_pylist()
     assert [tuple(row.values()) for row in reasons] == [
         ("t", 0, "7 behind, oldest 0 s"),

@@ -60,9 +60,9 @@ class Settings:
     the same topics: only then the uniform assignor is Kafka's. Elsewhere everybody names the range
     assignor, which always is.
 
-    Who `forgets` joins an empty consumer group with a member id of before. Kafka forgets the group
-    then without a record of it: it is back where an append fails, and there all the time for who
-    asks for what is committed, so nobody does.
+    A client that `forgets` joins an empty consumer group with an earlier member id. Kafka then
+    forgets the group without a record. The group is back if an append fails, and requests for the
+    committed state always have it, so no client sends those.
     """
 
     group_ids: tuple[str, ...]

@@ -16,10 +16,10 @@ from coordinator_state.model.topics import Topics
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import uuid_text
-from streaming.clock import moment_ms
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.local.scenario.scenario import Run
 from streaming.local.scenario.topic_logs import PartitionLog, TopicLogs
+from streaming.tables.clock import moment_ms
 
 LOG_PARTITIONS = 1
 _EXPIRES_EVERY_S = 600

@@ -21,8 +21,8 @@ from pydantic import (
 
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.group_status import Status
+from streaming.alerts.yaml_file import FaultAt, document_of, read_text, validated
 from streaming.tables.durations import parse_duration
-from streaming.yaml_file import FaultAt, document_of, read_text, validated
 
 TICK_S: Final = 5
 """The time between two steps: clients act, and `run` samples the logs."""

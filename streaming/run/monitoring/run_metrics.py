@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from streaming.clock import utc_now
+from streaming.tables.clock import utc_now
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQueryProgress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 
-from streaming.clock import utc_now
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, JUDGED_TABLES, STATUS_CHANGES
 from tests.support.tables.tables_folder import Row

@@ -70,12 +70,12 @@ def test_a_rule_with_a_status_evaluates_only_groups_that_had_it(
     moved = {"name": "moved", "status": ["REWIND"], "by": "topic"}
     lost, behind = {"name": "lost", "status": "DATA_LOSS"}, {"name": "behind", "lag": "> 5"}
     # `run` has not evaluated.
-    groups, of_all = replayed(moved, lost)
-    assert (groups, {change.alert.group_id for change in of_all}) == (None, {"back", "old"})
+    groups, changes = replayed(moved, lost)
+    assert (groups, {change.alert.group_id for change in changes}) == (None, {"back", "old"})
     evaluations = StatusEvaluation(open_for_writing(tables, "test"))
     for at in (begin, NOW):
         evaluations.keep(Evaluation.of(last, at=at))
-    assert replayed(moved, lost) == ({"back", "old"}, of_all)
+    assert replayed(moved, lost) == ({"back", "old"}, changes)
     assert replayed(moved, lost, group_ids=["idle", "old"])[0] == {"old"}
     assert replayed({"name": "tables", "tables_behind": "> 1m"})[0] == set()
     assert replayed({"name": "gone", "status": "TOPIC_GONE"}) == (set(), [])
@@ -105,8 +105,8 @@ def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(
     last = TableReader(dashboard_tables.folder)
     since = dashboard_tables.before - timedelta(milliseconds=50)
     step = (last.moment - since) / 8
-    of_all = list(replay(rules, last, since=since, step=step))
-    assert {change.alert.rule for change in of_all} == {"behind", "in-trouble", "stuck"}
+    all_changes = list(replay(rules, last, since=since, step=step))
+    assert {change.alert.rule for change in all_changes} == {"behind", "in-trouble", "stuck"}
     for group in (REWOUND, HOSTILE):
         alone = list(replay(rules, last, since=since, step=step, group_ids=[group]))
-        assert alone == [row for row in of_all if row.alert.group_id == group] != []
+        assert alone == [row for row in all_changes if row.alert.group_id == group] != []

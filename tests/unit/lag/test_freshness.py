@@ -11,12 +11,12 @@ import pytest
 
 from coordinator_state.insight.group_status import Status, StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.clock import utc_now
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness, freshness_notice
 from streaming.lag.group_lag import tables_known_until
 from streaming.tables import load_progress
 from streaming.tables.base_maintenance import maintain_bases
+from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
 from tests.support.logs.log_rows import LOG_PARTITION

@@ -319,7 +319,7 @@ def test_members_are_not_silent_if_share_groups_are_not_followed(tmp_path: Path)
     write_share_rows(tables, NOW, [], coordinator_records=[record])
     status, reason = status_of(tables)
     assert status == "WARN"
-    # Without a record of the share partition, its log shows what is unread.
+    # The share partition has no record, so all records of its log are unread.
     assert reason.startswith("no committed offset for 100 s, although a member has the partition")
     write_share_rows(tables, NOW, [], coordinator_records=[record], topic_progress=[])
     status, reason = status_of(tables)

@@ -331,8 +331,8 @@ def test_simulate_and_alert_test_play_a_file(tmp_path: Path) -> None:
     # No group had the status, so none is evaluated.
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules: [{name: gone, status: TOPIC_GONE}]")
-    of_tables = ("--tables", tables, "--rules-file", str(rules), "--since", "2m")
-    assert "gone" not in call("alert", "test", *of_tables).stdout
+    options = ("--tables", tables, "--rules-file", str(rules), "--since", "2m")
+    assert "gone" not in call("alert", "test", *options).stdout
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from coordinator_state.replay.expiry import Expiry, ExpiryReason, expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
-from streaming.clock import moment_ms
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.expiries import expiries
+from streaming.tables.clock import moment_ms
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SCHEMAS, SELECTS, VIEWS, in_duckdb
 from streaming.views.query import query

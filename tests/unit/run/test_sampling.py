@@ -112,7 +112,7 @@ def growing_log() -> Answer:
 
 
 def test_assigned_partitions_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that never commits is noticed by what is produced to its partitions."""
+    """New records in its partitions show that a member never commits."""
     sampled = Sampled(create_tables(tmp_path), monkeypatch)
     for assignment in ([1, 2], [2], []):
         places = [{"topic": "t", "partition": partition} for partition in assignment]

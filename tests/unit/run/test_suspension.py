@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.clock import clock_s
 from streaming.errors import LogChanged
 from streaming.run.suspension import Suspension
+from streaming.tables.clock import clock_s
 from streaming.tables.schemas import GROUP_OFFSETS, LOAD_PROGRESS
 from tests.support.tables.every_table import (
     apply_next,

@@ -20,12 +20,11 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from coordinator_state.replay.offsets import OffsetKey
-from streaming import clock
-from streaming.clock import SteadyClock, utc_now
 from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
+from streaming.tables import clock, maintenance, writer, writer_epoch
 from streaming.tables import folder as tables_folder
-from streaming.tables import maintenance, writer, writer_epoch
+from streaming.tables.clock import SteadyClock, utc_now
 from streaming.tables.maintenance import TableMaintenance, maintain_tables, tidy_up
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -39,6 +38,7 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
+from tests.support.eventually import wait_until
 from tests.support.logs.log_rows import NOW_MS, commit, progress_row, table_of
 from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply, write_rows
@@ -421,9 +421,12 @@ def test_the_retention_counts_from_the_end_of_a_snapshot(tmp_path: Path) -> None
     assert before.read(OFFSET_COMMITS.name).num_rows == (MOST_FILES + 1) * len(KEYS)
     as_of = TableReader(query.tables, as_of=before.version)
     assert as_of.read(OFFSET_COMMITS.name).num_rows == (MOST_FILES + 1) * len(KEYS)
-    time.sleep(retention.total_seconds())
-    query.maintain()
-    assert len(data_files_of(query, OFFSET_COMMITS)) == 2
+
+    def has_two_files() -> bool:
+        query.maintain()
+        return len(data_files_of(query, OFFSET_COMMITS)) == 2
+
+    wait_until(has_two_files)
 
 
 def in_another_time(query: Query, ahead: timedelta, work: Callable[[], object]) -> None:

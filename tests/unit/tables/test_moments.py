@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from streaming.clock import utc_now
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import load_progress, reader
+from streaming.tables.clock import utc_now
 from streaming.tables.moments import MOMENT, Snapshots
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from streaming.once import SPENT, once
+from streaming.tables.once import SPENT, once
 
 
 class Computed:

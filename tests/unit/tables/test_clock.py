@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from streaming.clock import FOLLOWED_AFTER_S, SteadyClock
+from streaming.tables.clock import FOLLOWED_AFTER_S, SteadyClock
 
 START = datetime(2026, 11, 28, 12, tzinfo=timezone.utc)
 SIX_HOURS_S = 6 * 3600.0
