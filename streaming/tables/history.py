@@ -538,8 +538,7 @@ class KeptRows:
         names = [name for name in table.schema.names if name in columns | {time}]
         chosen: Conditions = []
         if table is not LOG_OFFSETS and self.group_ids is not None:
-            # An empty list has no type. Rows of another group do no harm.
-            chosen = [("group_id", "in", sorted(self.group_ids) or [""])]
+            chosen = [("group_id", "in", sorted(self.group_ids))]
         elif wanted is not None:
             chosen = [("topic", "in", sorted({*wanted, OFFSETS_TOPIC}))]
         rows = self.read(table.name, names, [*during, *chosen])

@@ -349,6 +349,9 @@ class TableReader(TableProperties):
         files = None
         condition = filters
         if isinstance(filters, list):
+            if any(operation == "in" and not value for _, operation, value in filters):
+                # An empty list has no type, which pyarrow and delta-rs need.
+                return table.schema.empty_table().select(wanted)
             condition = filters_to_expression(filters)
             # pyarrow accepts both "=" and "==", delta-rs only "=".
             files = [(name, "=" if op == "==" else op, value) for name, op, value in filters]

@@ -83,6 +83,8 @@ def test_filters_are_a_list_or_an_expression_for_every_table(tmp_path: Path) -> 
     reader = TableReader(tables)
 
     assert reader.read("groups", filters=[("group_id", "=", "h")]).num_rows == 1
+    none = reader.read("groups", ["state"], [("group_id", "in", [])])
+    assert (none.num_rows, none.column_names) == (0, ["state"])
     assert reader.read("groups", ["state"], pc.field("group_id") == "h").num_columns == 1
     progress = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
     assert progress.to_pylist() == [{"log_partition": 1}]
