@@ -40,6 +40,9 @@ _MORE_IF_BUSY = _CONNECTIONS
 """Connections beyond the limit, while the server answers a request of each other one."""
 _REQUEST_S = 10.0
 """For the headers of a request to arrive, and for its body."""
+_BODY_S = 9.0
+"""For the body, before the answer that it is missing: less than `_REQUEST_S`, so that the client
+gets the answer."""
 _UNREAD_S = 60.0
 """For a client to go on with reading its answer."""
 _FILES: Final = 4_096
@@ -85,8 +88,7 @@ class _Connection(H11Protocol):
             self._stop_waiting()
         elif self._cycle_without_body is not self.cycle:
             self._cycle_without_body = self.cycle
-            # Later than the answer of LimitedBody, which tells the client why.
-            self._wait(_REQUEST_S + 1, self.transport.abort)
+            self._wait(_REQUEST_S, self.transport.abort)
 
     def on_response_complete(self) -> None:
         if self.flow.write_paused:
@@ -167,9 +169,9 @@ class LimitedBody:
         body = None
         try:
             if length is None or int(length) <= self._most_bytes:
-                body = await asyncio.wait_for(self._body(receive), _REQUEST_S)
+                body = await asyncio.wait_for(self._body(receive), _BODY_S)
         except asyncio.TimeoutError:
-            refusal = 408, f"The request did not arrive within {_REQUEST_S:g} s."
+            refusal = 408, f"The request did not arrive within {_BODY_S:g} s."
         if body is None:
             status, text = refusal
             response = PlainTextResponse(f"{text}\n", status, {"Connection": "close"})

@@ -79,11 +79,14 @@ def test_a_client_with_many_slow_connections_leaves_room_for_others(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(server, "_REQUEST_S", 600.0)
+    monkeypatch.setattr(server, "_BODY_S", 600.0)
     monkeypatch.setattr(server, "_CONNECTIONS", 64)
     with serving(app) as address, ExitStack() as stack:
         place = address_of(address)
-        clients = [stack.enter_context(connected(place)) for _ in range(300)]
-        for client in clients:
+        clients = []
+        for _ in range(300):
+            client = stack.enter_context(connected(place))
+            clients.append(client)
             with suppress(OSError):
                 client.sendall(sent)
         for _ in range(3):
@@ -166,7 +169,8 @@ def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
 def test_a_request_that_does_not_arrive_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes
 ) -> None:
-    monkeypatch.setattr(server, "_REQUEST_S", 0.1)
+    monkeypatch.setattr(server, "_REQUEST_S", 60.0 if answer else 0.1)
+    monkeypatch.setattr(server, "_BODY_S", 0.1)
     with serving(app) as address, connected(address_of(address)) as client:
         client.sendall(sent)
         received = b""
