@@ -61,12 +61,12 @@ class Lags:
     """Lags of committed offsets, in the order of the offsets; `UNKNOWN` without enough samples.
 
     Attributes:
-        lag: the offsets from the committed one to the log end; 0 if none of them has a record, or
-            if the offset is past the newest sample.
+        lag: the offsets from the committed one to the last record of the log; 0 if the offset is
+            past the newest sample. Where the last record is not known, up to the log end.
         lag_to_last_stable: as `lag`, but up to the last stable offset, which limits what a
             `read_committed` consumer can read now.
-        markers: the number of these offsets if none has a record, otherwise `UNKNOWN`. They are
-            markers and aborted records of transactions, and gaps of compaction.
+        markers: the number of the offsets up to the log end if none has a record, otherwise
+            `UNKNOWN`. They are markers and aborted records of transactions, and gaps of compaction.
         data_lost: the records that were deleted before they were committed.
         time_lag_ms: the age of the first uncommitted record, 0 without one.
         time_lag_at_least_ms: a lower bound of `time_lag_ms`, and equal to it where that is known.
@@ -156,11 +156,11 @@ class LogHistories:
         is_known = self.is_known[log]
         start = self.newest.log_start_offset[log]
         end = self.newest.log_end_offset[log]
+        readable_end = end - np.maximum(self.newest.end_markers[log], 0)
         produced_at_ms = self.produced_at_ms(log, np.maximum(committed_offset, start))
         age_ms = np.where(produced_at_ms == UNKNOWN, UNKNOWN, now_ms - produced_at_ms)
-        markers = np.maximum(self.newest.end_markers[log], 0)
-        is_at_markers = (committed_offset < end) & (committed_offset >= end - markers)
-        is_behind = (read_up_to < end) & ~is_at_markers
+        is_at_markers = (committed_offset < end) & (committed_offset >= readable_end)
+        is_behind = read_up_to < readable_end
         until_age_ms = self._deleted_at_age_ms[log]
         has_margin = is_behind & (age_ms != UNKNOWN) & (until_age_ms != UNKNOWN)
         margin_ms = np.where(has_margin, np.maximum(until_age_ms - age_ms, 0), UNKNOWN)
@@ -168,15 +168,14 @@ class LogHistories:
         is_older = is_known & (time_lag_ms == UNKNOWN)
 
         def behind(offset: Int64s) -> Int64s:
-            return np.where(is_known, np.maximum(offset - read_up_to, 0), UNKNOWN)
+            records = np.minimum(offset, readable_end) - read_up_to
+            return np.where(is_known, np.maximum(records, 0), UNKNOWN)
 
         return Lags(
-            lag=np.where(is_at_markers, 0, behind(end)),
-            lag_to_last_stable=np.where(
-                is_at_markers, 0, behind(self.newest.last_stable_offset[log])
-            ),
+            lag=behind(end),
+            lag_to_last_stable=behind(self.newest.last_stable_offset[log]),
             markers=np.where(is_at_markers, end - committed_offset, UNKNOWN),
-            data_lost=np.where(is_at_markers, 0, behind(start)),
+            data_lost=behind(start),
             time_lag_ms=time_lag_ms,
             time_lag_at_least_ms=np.where(
                 is_older, now_ms - self.sampled_since_ms(log), time_lag_ms

@@ -101,11 +101,11 @@ class LogOffsetsClient(KafkaClient):
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, int | DecodeError]:
-        """Count the offsets from one to the log end, if none has a record for a consumer.
+        """Count the offsets before the log end that have no record for a consumer, from one on.
 
-        They are markers, aborted records and gaps (`LogTail`). The count is 0 if there is a record,
-        and an error if the batches are damaged. The result omits logs that this client may not
-        read, logs without an answer, and those whose end takes too many fetches.
+        They are markers, aborted records and gaps (`LogTail`). The count is an error if the batches
+        are damaged. The result omits logs that this client may not read, logs without an answer,
+        and those whose end takes too many fetches.
         """
         if not places:
             return {}

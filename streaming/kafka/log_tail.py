@@ -19,6 +19,8 @@ from coordinator_state.log.record_batch import CorruptBatch, read_batch_header, 
 from coordinator_state.log.record_set import MAGIC_POSITION, Bounds, Frame, frame_record_set
 
 _ABORT: Final = 0
+_LAST_OFFSETS: Final = 256
+"""They are read first: most logs end with a record, or with a few offsets without one."""
 _FETCH_BYTES: Final = 16_384
 """About two hundred markers of 78 bytes."""
 _MOST_FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -28,20 +30,24 @@ _FIRST_MAGIC_WITH_TRANSACTIONS: Final = 2
 class LogTail:
     """The offsets from a consumer's position to the end of a log, as they are fetched.
 
+    The last ones are fetched first. Only if they have no record, those before them are fetched.
+
     Attributes:
         end: the end of the log.
         next_offset: the offset to fetch next.
         fetch_bytes: the bytes to fetch.
-        offsets: the number of offsets without a record. It is 0 if there is a record, and None
-            until the end is reached.
+        offsets: the number of offsets after the last record, None until it is known. All of them
+            count if there is no record.
     """
 
     def __init__(self, first: int, end: int) -> None:
         self._first, self.end = first, end
-        self.next_offset = first
+        self.next_offset = self._from = max(first, end - _LAST_OFFSETS)
+        self._until = end
         self.offsets: int | None = None
         self.fetch_bytes = _FETCH_BYTES
         self._is_empty = False
+        self._last_record = first - 1
 
     def take(self, records: bytes, aborted: Iterable[tuple[int, int]]) -> None:
         """Read the next fetched bytes.
@@ -58,52 +64,62 @@ class LogTail:
         aborting: set[int] = set()
         view = memoryview(records)
         frames, rest = frame_record_set(view, Bounds())
+        last_batch = None
         for frame in frames:
             if frame.damage:
                 raise CorruptRecordBatch(frame.damage, position=frame.start)
             while begins and begins[0][1] <= frame.last_offset:
                 aborting.add(begins.pop(0)[0])
-            if self._has_record(view, frame, aborting):
-                self.offsets = 0
-                return
+            if _has_records(view, frame, aborting):
+                last_batch = frame
             self.next_offset = max(self.next_offset, frame.last_offset + 1)
+        if last_batch is not None:
+            self._last_record = max(self._last_record, _last_record(view, last_batch))
         if rest.damage and not rest.is_cut:
             raise CorruptRecordBatch(rest.damage, position=rest.start)
-        if self.next_offset < self.end and not frames:
+        if self.next_offset < self._until and not frames:
             # A batch that does not fit.
             self.fetch_bytes = min(4 * self.fetch_bytes, _MOST_FETCH_BYTES)
-        if self.next_offset >= self.end:
-            self.take_nothing()
-
-    def _has_record(self, view: memoryview, frame: Frame, aborting: set[int]) -> bool:
-        """Whether a batch has a record for the consumer; an abort marker ends a transaction.
-
-        Only a batch that begins before the consumer's position is decompressed.
-        """
-        raw = view[frame.start : frame.end]
-        if raw[MAGIC_POSITION] < _FIRST_MAGIC_WITH_TRANSACTIONS:
-            return True
-        header = read_batch_header(raw)
-        if header.is_control:
-            if _is_abort(view, frame):
-                aborting.discard(header.producer_id)
-            return False
-        if not header.records_count or (header.is_transactional and header.producer_id in aborting):
-            return False
-        if header.base_offset >= self._first:
-            return True
-        batch = read_frame(view, frame)
-        if isinstance(batch, CorruptBatch):
-            raise CorruptRecordBatch(batch.reason, position=frame.start)
-        if batch.remainder is not None:
-            raise CorruptRecordBatch(batch.remainder.reason, position=frame.start)
-        return any(record.record_offset >= self._first for record in batch.records)
+        if self.next_offset >= self._until:
+            self._read_to_end()
 
     def take_nothing(self) -> None:
         """Note an empty answer. Two in a row mean that the log has no more batches."""
-        if self._is_empty or self.next_offset >= self.end:
-            self.offsets = self.end - self._first
+        if self._is_empty:
+            self._read_to_end()
         self._is_empty = True
+
+    def _read_to_end(self) -> None:
+        if self._last_record >= self._first or self._from == self._first:
+            self.offsets = self.end - 1 - self._last_record
+        else:
+            self._until, self._from = self._from, self._first
+            self.next_offset = self._first
+
+
+def _has_records(view: memoryview, frame: Frame, aborting: set[int]) -> bool:
+    """Whether a batch has records for the consumer; an abort marker ends a transaction."""
+    raw = view[frame.start : frame.end]
+    if raw[MAGIC_POSITION] < _FIRST_MAGIC_WITH_TRANSACTIONS:
+        return True
+    header = read_batch_header(raw)
+    if header.is_control:
+        if _is_abort(view, frame):
+            aborting.discard(header.producer_id)
+        return False
+    return bool(header.records_count) and not (
+        header.is_transactional and header.producer_id in aborting
+    )
+
+
+def _last_record(view: memoryview, frame: Frame) -> int:
+    """The offset of the last record of a batch; compaction keeps the last offset of its header."""
+    batch = read_frame(view, frame)
+    if isinstance(batch, CorruptBatch):
+        raise CorruptRecordBatch(batch.reason, position=frame.start)
+    if batch.remainder is not None:
+        raise CorruptRecordBatch(batch.remainder.reason, position=frame.start)
+    return max(record.record_offset for record in batch.records)
 
 
 def _is_abort(view: memoryview, frame: Frame) -> bool:

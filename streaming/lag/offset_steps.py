@@ -70,11 +70,8 @@ class PartitionSteps:
 
     def lag(self, grid: Floats) -> Floats:
         """The lag at each point of a grid."""
-        behind = np.maximum(self.log_end(grid) - self.committed.at(grid), 0)
-        if self.log is None:
-            return behind
-        # If no record is left to read, the lag is 0.
-        return np.where(behind <= np.nan_to_num(self.log.markers.at(grid)), behind * 0, behind)
+        markers = 0.0 if self.log is None else np.nan_to_num(self.log.markers.at(grid))
+        return np.maximum(self.log_end(grid) - markers - self.committed.at(grid), 0)
 
 
 def partition_steps(

@@ -260,24 +260,51 @@ def _shared(reader: TableReader) -> frozenset[TopicPartition]:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A log end, and the number of offsets without a record before it, once they were read.
+    """A log end, and the last record before it, once it was read.
 
-    `record_at` is the committed offset nearest to the end, if a record is there. It stays there
-    when the log grows.
+    Attributes:
+        offset: the log end.
+        topic_id: the topic id of the sample.
+        read_to: the log end when the log was last read; None if it never was.
+        records_end: the offset after the last record before `read_to`.
+        asked_lag: the lag of the nearest group when the present end could not be read.
     """
 
     offset: int
     topic_id: str | None
-    was_asked: bool = False
-    markers: int | None = None
-    record_at: int | None = None
+    read_to: int | None = None
+    records_end: int = 0
+    asked_lag: int | None = None
+
+    @property
+    def markers(self) -> int | None:
+        """The number of offsets without a record before the end; None if it was not read."""
+        return self.offset - self.records_end if self.read_to == self.offset else None
 
     def next(self, sample: LogOffsets) -> _End:
         """The end in a later sample: this one if the log has not changed."""
-        end = sample.log_end_offset
-        if sample.topic_id != self.topic_id or end is None:
-            return _End(end or 0, sample.topic_id)
-        return self if end == self.offset else _End(end, self.topic_id, record_at=self.record_at)
+        end = sample.log_end_offset or 0
+        if sample.topic_id != self.topic_id or end < self.offset:
+            return _End(end, sample.topic_id)
+        return self if end == self.offset else replace(self, offset=end, asked_lag=None)
+
+    def is_asked(self, lag: int) -> bool:
+        """Whether to read it for a group; again once the group is half as far from an unread end.
+
+        A consumer that reads its backlog must not cause a read after each commit.
+        """
+        return self.asked_lag is None or 2 * lag <= self.asked_lag
+
+    def read_from(self, committed_offset: int) -> int:
+        """The offset from which to read it."""
+        return committed_offset if self.read_to is None else max(self.read_to, committed_offset)
+
+    def read(self, first: int, markers: int) -> _End:
+        """The end once `markers` offsets without a record were counted from an offset on."""
+        records_end = self.offset - markers
+        if records_end == first == self.read_to:
+            records_end = self.records_end
+        return replace(self, read_to=self.offset, records_end=records_end)
 
 
 class _IdleEnds:
@@ -295,7 +322,7 @@ class _IdleEnds:
     def continue_from(self, logs: Mapping[TopicPartition, LogOffsets]) -> None:
         """Take over the ends that an earlier run has read."""
         self._known = {
-            at: _End(end, sample.topic_id, was_asked=True, markers=sample.end_markers)
+            at: _End(end, sample.topic_id, read_to=end, records_end=end - sample.end_markers)
             for at, sample in logs.items()
             if sample.end_markers and (end := sample.log_end_offset) is not None
         }
@@ -306,20 +333,17 @@ class _IdleEnds:
         `positions` returns `topic`, `partition` and `committed_offset` of the groups.
         """
         before, self._known = self._known, {}
-        idle = {}
+        idle = set()
         for sample in samples:
             end, at = sample.log_end_offset, _place(sample)
             if end is None or end != sample.last_stable_offset:
                 continue
             known = before.get(at)
             self._known[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
-            if self._known[at] is known and not known.was_asked:
-                idle[at] = end
-        for at, (markers, committed_offset) in self._ask_markers(idle, positions).items():
-            record_at = committed_offset if markers == 0 else None
-            self._known[at] = replace(
-                self._known[at], was_asked=True, markers=markers, record_at=record_at
-            )
+            if self._known[at] is known and known.markers is None:
+                idle.add(at)
+        if idle:
+            self._read(self._nearest(idle, positions(idle)))
         self.unreadable &= {_place(sample) for sample in samples}
         return [
             replace(sample, end_markers=seen.markers)
@@ -328,50 +352,50 @@ class _IdleEnds:
             for sample in samples
         ]
 
-    def _ask_markers(
-        self, ends: Mapping[TopicPartition, int], positions: _Positions
-    ) -> dict[TopicPartition, tuple[int | None, int]]:
-        """Return the markers of logs with a group near the end, and its position.
-
-        The markers are None if they are unknown.
-        """
-        if not ends:
-            return {}
+    def _nearest(
+        self, idle: AbstractSet[TopicPartition], positions: pa.Table
+    ) -> dict[TopicPartition, int]:
+        """The committed offset nearest to the end of each of these logs with a group near it."""
+        ends = [self._known[at].offset for at in idle]
         rows = pa.table(
             [
-                pa.array([at.topic for at in ends], pa.string()),
-                pa.array([at.partition for at in ends], pa.int32()),
-                pa.array(ends.values(), pa.int64()),
+                pa.array([at.topic for at in idle], pa.string()),
+                pa.array([at.partition for at in idle], pa.int32()),
+                pa.array(ends, pa.int64()),
             ],
             names=["topic", "partition", "end"],
         )
-        near = positions(ends.keys()).join(rows, ["topic", "partition"], join_type="inner")
+        near = positions.join(rows, ["topic", "partition"], join_type="inner")
         lag = pc.subtract(near["end"], near["committed_offset"])
         is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
-        nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
-        places = {
-            TopicPartition(row["topic"], row["partition"]): (
-                row["committed_offset_max"],
-                row["end"],
-            )
+        nearest = near.filter(is_near).group_by(["topic", "partition"])
+        return {
+            TopicPartition(row["topic"], row["partition"]): row["committed_offset_max"]
             for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
         }
-        asked = {at: place for at, place in places.items() if self._known[at].record_at != place[0]}
+
+    def _read(self, nearest: Mapping[TopicPartition, int]) -> None:
+        """Read the ends of logs from the committed offset that is nearest to each."""
+        ends = {
+            at: (end.read_from(committed_offset), end.offset)
+            for at, committed_offset in nearest.items()
+            if (end := self._known[at]).is_asked(end.offset - committed_offset)
+        }
         try:
-            markers_by_place = self._client.end_markers(asked)
+            markers_by_place = self._client.end_markers(ends)
         except (ConfigurationError, TimeoutError) as error:
             logger.info(
                 "cannot read the ends of %(logs)s logs: %(error)s",
-                {"logs": len(asked), "error": error},
+                {"logs": len(ends), "error": error},
             )
             markers_by_place = {}
-        return {
-            at: (
-                self._readable(at, markers_by_place.get(at)) if at in asked else 0,
-                committed_offset,
+        for at, (first, end) in ends.items():
+            markers = self._readable(at, markers_by_place.get(at))
+            self._known[at] = (
+                replace(self._known[at], asked_lag=end - nearest[at])
+                if markers is None
+                else self._known[at].read(first, markers)
             )
-            for at, (committed_offset, _) in places.items()
-        }
 
     def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
         """Return the markers; None if the log end cannot be read, which is logged once."""

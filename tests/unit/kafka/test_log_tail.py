@@ -44,12 +44,12 @@ def test_markers_that_are_cut_short_are_not_known() -> None:
 def test_records_of_aborted_transactions_are_none() -> None:
     raw = of_transaction(8) + of_transaction(9) + marker(10, _ABORT)
     assert tail(raw, 8, 11, [(7, 8)]) == 3
-    assert tail(raw, 8, 11) == 0
+    assert tail(raw, 8, 11) == 1
     # The next transaction of the producer.
     assert tail(raw + of_transaction(11), 8, 12, [(7, 8)]) == 0
     assert tail(raw + of_transaction(11) + marker(12, _ABORT), 8, 13, [(7, 8), (7, 11)]) == 5
     # A transaction of another producer.
-    assert tail(of_transaction(8, 9) + raw[len(of_transaction(8)) :], 8, 11, [(7, 9)]) == 0
+    assert tail(of_transaction(8, 9) + raw[len(of_transaction(8)) :], 8, 11, [(7, 9)]) == 2
 
 
 def test_gaps_of_compaction_are_no_records() -> None:
@@ -58,7 +58,7 @@ def test_gaps_of_compaction_are_no_records() -> None:
     # A batch whose last records were removed, and one that begins before the group.
     record = write_record_batch(5, [(0, 0, None, b"x")], last_offset_delta=4)
     assert tail(record, 6, 10) == 4
-    assert tail(record, 5, 10) == 0
+    assert tail(record, 5, 10) == 4
 
 
 def test_a_tail_is_read_in_parts() -> None:
@@ -72,6 +72,22 @@ def test_a_tail_is_read_in_parts() -> None:
     assert log_tail.offsets is None
     log_tail.take_nothing()
     assert log_tail.offsets == 3
+
+
+def test_the_last_offsets_are_read_first() -> None:
+    log_tail = LogTail(1_000, 10_000)
+    first = log_tail.next_offset
+    assert 9_000 < first < 9_999
+    log_tail.take(write_record_batch(first, [(0, 0, None, b"x")]), [])
+    log_tail.take(write_record_batch(first + 1, [], last_offset_delta=9_998 - first), [])
+    assert log_tail.offsets == 9_999 - first
+    # Without a record among them, the offsets before them are read.
+    log_tail = LogTail(1_000, 10_000)
+    log_tail.take(write_record_batch(first, [], last_offset_delta=9_999 - first), [])
+    assert (log_tail.next_offset, log_tail.offsets) == (1_000, None)
+    log_tail.take(write_record_batch(1_000, [(0, 0, None, b"x")]), [])
+    log_tail.take(write_record_batch(1_001, [], last_offset_delta=first - 1_002), [])
+    assert log_tail.offsets == 10_000 - 1_001
 
 
 def test_a_batch_that_does_not_fit_is_fetched_with_more_bytes() -> None:

@@ -189,6 +189,49 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     assert samples == [(9, None), (9, 1), (9, 1), (30_000, None), (30_000, None), (9, None)]
 
 
+def test_the_lag_ends_at_the_last_record_of_an_idle_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that is behind when the log becomes idle reads on to the last record."""
+    ends = [100, 100, 100, 130, 130, 130]
+    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(ends.pop(0))])
+    offset = {"topic": "t", "partition": 0, "group_id": "g", "committed_offset": 40}
+    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[offset])
+    asked: list[Any] = []
+    # Ten records and fifty aborted ones; later thirty that are aborted, too.
+    markers = {(40, 100): 50, (100, 130): 30}
+
+    def end_markers(places: Any) -> dict[TopicPartition, int]:
+        asked.extend(places.values())
+        return {at: markers[place] for at, place in places.items()}
+
+    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    sampled.sample(6)
+    assert asked == [(40, 100), (100, 130)]
+    samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
+    assert [*dict.fromkeys(samples)] == [(100, None), (100, 50), (130, None), (130, 80)]
+
+
+def test_an_end_that_takes_too_many_fetches_is_read_again_once_the_group_is_nearer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(9_000)])
+    offset = {"topic": "t", "partition": 0, "group_id": "g"}
+    asked: list[Any] = []
+
+    def end_markers(places: Any) -> dict[TopicPartition, int]:
+        asked.extend(places.values())
+        return {at: 7 for at, (first, _) in places.items() if first > 8_000}
+
+    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    for committed_offset in (1_000, 1_000, 4_999, 5_000, 8_500, 8_993):
+        row = {**offset, "committed_offset": committed_offset}
+        apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[row])
+        sampled.sample(1)
+    assert asked == [(1_000, 9_000), (5_000, 9_000), (8_500, 9_000)]
+    assert sampled.rows()[-1]["end_markers"] == 7
+
+
 def test_the_end_of_a_log_is_looked_at_for_a_member_that_never_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
