@@ -377,9 +377,9 @@ class _IdleEnds:
     def _read(self, nearest: Mapping[TopicPartition, int]) -> None:
         """Read the ends of logs from the committed offset that is nearest to each."""
         ends = {
-            at: (end.read_from(committed_offset), end.offset)
+            at: (known.read_from(committed_offset), known.offset)
             for at, committed_offset in nearest.items()
-            if (end := self._known[at]).is_asked(end.offset - committed_offset)
+            if (known := self._known[at]).is_asked(known.offset - committed_offset)
         }
         try:
             markers_by_place = self._client.end_markers(ends)
