@@ -25,7 +25,7 @@ def run_command(bootstrap_servers: str, folder: Path, *options: str) -> list[str
 
 def cli_command(*arguments: str) -> list[str]:
     """The arguments of a process with a command."""
-    return [sys.executable, "-c", "from streaming.cli.main import main; main()", *arguments]
+    return [sys.executable, "-c", "from coordinator_state.__main__ import main; main()", *arguments]
 
 
 def run_environment() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The tables in Python, as typed rows or as Arrow, pandas or Polars.
 
-from streaming import CoordinatorTables
+from coordinator_state import CoordinatorTables
 
 tables = CoordinatorTables("tables")
 for row in tables.status():

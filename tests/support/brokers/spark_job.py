@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 import streaming
-from streaming import RunSettings, run_query
+from coordinator_state import RunSettings, run_query
 
 
 class Seen(StreamingQueryListener):

@@ -11,7 +11,7 @@ _LIMIT_S = 300
 
 def command_of(*arguments: str) -> list[str]:
     """The arguments of a process."""
-    return [sys.executable, "-c", "from streaming.cli.main import main; main()", *arguments]
+    return [sys.executable, "-c", "from coordinator_state.__main__ import main; main()", *arguments]
 
 
 def run_command(

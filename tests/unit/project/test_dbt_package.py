@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
+from coordinator_state import CoordinatorTables
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.transaction_events import TransactionEventName
 from coordinator_state.replay.groups import CLASSIC, CONSUMER, SHARE, STREAMS
 from coordinator_state.replay.offsets import Outcome, Semantics
-from streaming import CoordinatorTables
 from streaming.alerts.alert import AlertState
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation

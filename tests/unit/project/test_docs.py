@@ -15,10 +15,10 @@ import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-import streaming
+import coordinator_state
+from coordinator_state import CoordinatorTables
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import Status, StatusRules
-from streaming import CoordinatorTables
 from streaming.alerts import sinks
 from streaming.alerts.alert import Alert, AlertKey, AlertState, Notice, NoticeKind
 from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
@@ -120,7 +120,7 @@ def public_methods() -> set[str]:
             lambda: first_column("compose.md", "## The state"),
             lambda: loaded("docker-compose.yml")["volumes"],
         ),
-        (lambda: first_column("python.md", "# Python"), lambda: streaming.__all__),
+        (lambda: first_column("python.md", "# Python"), lambda: coordinator_state.__all__),
         (lambda: first_column("python.md", "## Rows"), public_methods),
     ],
     ids=[

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from ruamel.yaml import YAML
 
-from streaming import CoordinatorTables
+from coordinator_state import CoordinatorTables
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import findings_of
 from streaming.alerts.rules import AlertRules, load_rules

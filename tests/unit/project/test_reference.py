@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_state import CoordinatorTables
 from docsite.markdown import with_parts
 from docsite.pages import FILES, PAGES, SOURCES, differing_pages, generated
 from docsite.tables import key_of, type_name
-from streaming import CoordinatorTables
 from streaming.tables.descriptions import descriptions
 from streaming.views.definitions import SCHEMAS, VIEWS
 from tests.support.tables.asked_tables import create_asked_tables
