@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _FILES: Final = ("text/csv", "application/x-ndjson", "application/vnd.apache.parquet")
 """Answers of SQL as files: they are large, and would be sent without their length."""
@@ -50,4 +50,20 @@ class Compression(GZipMiddleware):
         if scope["type"] == "http" and not accepts_gzip(Headers(scope=scope)):
             others = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
             scope = {**scope, "headers": others}
-        await super().__call__(scope, receive, send)
+
+        async def send_with_tag(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _weaken_tag(MutableHeaders(raw=message["headers"]))
+            await send(message)
+
+        await super().__call__(scope, receive, send_with_tag)
+
+
+def _weaken_tag(headers: MutableHeaders) -> None:
+    """Make the ETag of a compressed answer weak: a strong one stands for the same bytes (RFC 9110).
+
+    Conditional requests compare both alike.
+    """
+    tag = headers.get("ETag", "")
+    if "Content-Encoding" in headers and tag.startswith('"'):
+        headers["ETag"] = f"W/{tag}"
