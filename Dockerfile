@@ -19,9 +19,9 @@ COPY streaming streaming
 COPY pyspark_coordinator_state pyspark_coordinator_state
 RUN pip install --no-cache-dir --no-deps .
 
-# Delta's jars; `run` finds them here and asks no repository.
+# The jars of Delta and S3A; `run` finds them here and asks no repository.
 ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
-RUN python -c "from streaming.jvm.jars import delta_jars; delta_jars()"
+RUN python -c "from streaming.jvm.jars import delta_jars, s3_jars; delta_jars(); s3_jars()"
 # For faster starts (docs/speed.md), side by side: the archive of the classes of Spark's JVM, and the
 # loops that Numba compiles, for processors of this machine's model. Others compile them anew.
 ENV NUMBA_CACHE_DIR=/opt/coordinator-state/cache/numba

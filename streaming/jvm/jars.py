@@ -31,6 +31,8 @@ KAFKA_VERSION = "4.4.0"
 DELTA_VERSION = "4.4.0"
 # The name of Delta's module contains the Spark minor version and the Scala version.
 DELTA_SPARK_MODULE = "delta-spark_4.2_2.13"
+HADOOP_VERSION = "3.5.0"
+"""That of the Hadoop client in Spark 4.2."""
 
 _CACHE_VARIABLE = "COORDINATOR_STATE_CACHE"
 _LOCKS = Path(__file__).parent / "jar_locks"
@@ -77,6 +79,15 @@ def delta_jars() -> list[Path]:
     return cached_jars(delta_jar_set())
 
 
+def s3_jars() -> list[Path]:
+    """Return the jars that Spark needs for S3, for `spark.jars`.
+
+    Raises:
+        ConfigurationError: the jars are not cached and could not be fetched.
+    """
+    return cached_jars(s3_jar_set())
+
+
 def kafka_jar_set(version: str) -> JarSet:
     """Return the modules of a broker.
 
@@ -121,6 +132,36 @@ def delta_jar_set() -> JarSet:
                 organisation="io.delta", module=module, revision=DELTA_VERSION, transitive=False
             )
             for module in modules
+        ),
+    )
+
+
+def s3_jar_set() -> JarSet:
+    """Return Hadoop's file system for S3, and the modules of the AWS SDK that it needs.
+
+    The whole SDK is one jar of 600 MB.
+    """
+    sdk = ("apache-client", "netty-nio-client", "s3", "s3-transfer-manager", "sts")
+    return JarSet(
+        name=f"hadoop-aws-{HADOOP_VERSION}",
+        title=f"Hadoop's S3A {HADOOP_VERSION}",
+        dependencies=(
+            Dependency(
+                organisation="org.apache.hadoop",
+                module="hadoop-aws",
+                revision=HADOOP_VERSION,
+                transitive=False,
+            ),
+            Dependency(
+                organisation="software.amazon.s3.analyticsaccelerator",
+                module="analyticsaccelerator-s3",
+                revision="1.3.0",
+                transitive=False,
+            ),
+            *(
+                Dependency(organisation="software.amazon.awssdk", module=module, revision="2.35.4")
+                for module in sdk
+            ),
         ),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -16,6 +15,7 @@ from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.upkeep import enable_deletion_vectors
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.run.s3 import is_s3, unsafe_commits
 from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
 from streaming.run.spark_errors import java_reasons
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 MOST_ROWS_OF_DRIVER: Final = 5_000_000
 """Keys and members. The engine `driver` needs about 6.5 GB for them,
 extrapolated from 3,000,000 (docs/sizing.md)."""
-_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 
 class EngineChoice(NamedTuple):
@@ -56,29 +55,17 @@ def choose_engine(
     EngineChoice(engine='driver', reason='the master is local')
     >>> choose_engine("auto", master="yarn", tables="hdfs://nn/tables").engine
     'spark'
-
-    Raises:
-        ConfigurationError: the engine cannot write these tables.
     """
-    is_s3 = urlsplit(tables).scheme in _S3_SCHEMES
-    if engine == "spark" and is_s3:
-        raise ConfigurationError(
-            f"--engine spark cannot write {tables}: on S3, Delta Lake on Spark does not notice a "
-            "commit of another process; use --engine driver, or tables in another store"
-        )
     if engine != "auto":
         return EngineChoice(engine, "set by --engine")
-    on_s3 = EngineChoice("driver", "on S3, Delta Lake on Spark does not support concurrent writers")
     if in_catalog:
-        return on_s3 if is_s3 else EngineChoice("spark", "the tables are in a catalog")
+        return EngineChoice("spark", "the tables are in a catalog")
     if master.startswith("local"):
-        if rows > MOST_ROWS_OF_DRIVER and not is_s3:
+        if rows > MOST_ROWS_OF_DRIVER:
             return EngineChoice("spark", f"the tables have {rows:,} keys and members")
         return EngineChoice("driver", "the master is local")
     if local_path(tables) is not None:
         return EngineChoice("driver", "executors may not have the local folder of the tables")
-    if is_s3:
-        return on_s3
     return EngineChoice("spark", "the master is a cluster")
 
 
@@ -105,20 +92,20 @@ def master_of(settings: RunSettings, session: SparkSession | None) -> str:
 def reachable_engine(
     choice: EngineChoice, settings: RunSettings, session: SparkSession
 ) -> EngineChoice:
-    """The engine that a run uses: `driver` if Spark cannot open the store and no one named `spark`.
+    """The engine that a run uses: `driver` if Spark cannot use the store and no one named `spark`.
 
     The run asks before it takes over as the writer, so an older run goes on if this one ends here.
 
     Raises:
         ConfigurationError: the options need the engine `spark`, but it cannot be used.
     """
-    if choice.engine == "spark" and (reason := _unreachable(settings.tables, session)) is not None:
+    if choice.engine == "spark" and (reason := _unusable(settings.tables, session)) is not None:
         if settings.engine == "spark":
             raise ConfigurationError(
-                f"Spark cannot open {settings.tables}: {reason}; add the store's Hadoop connector "
-                "to spark-defaults.conf, or use --engine driver"
+                f"Spark cannot use {settings.tables}: {reason}; correct it in spark-defaults.conf, "
+                "or use --engine driver"
             )
-        choice = EngineChoice("driver", f"Spark cannot open the store: {reason}")
+        choice = EngineChoice("driver", f"Spark cannot use the store: {reason}")
     if choice.engine == "driver" and settings.deletion_vectors:
         raise ConfigurationError(
             f"--deletion-vectors needs the engine spark, and this is the engine driver: "
@@ -144,10 +131,12 @@ def engine_of(
     return DriverEngine(writer, rules)
 
 
-def _unreachable(tables: str, session: SparkSession) -> str | None:
-    """Why Hadoop cannot open the store of a tables folder; None if it can."""
+def _unusable(tables: str, session: SparkSession) -> str | None:
+    """Why Delta on Spark cannot write a tables folder safely; None if it can."""
     if local_path(tables) is not None:
         return None
+    if is_s3(tables):
+        return unsafe_commits(tables, session)
     context: Any = session.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(tables)
     try:

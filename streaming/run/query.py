@@ -39,7 +39,8 @@ from streaming.run.loop_compilation import await_loops, compiling_loops
 from streaming.run.monitoring.endpoints import monitored
 from streaming.run.monitoring.run_monitor import RunMonitor, listening
 from streaming.run.other_topics import TopicStarts
-from streaming.run.session import EngineName, session_of
+from streaming.run.s3 import is_s3
+from streaming.run.session import EngineName, is_configured, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
 from streaming.run.stages import enter_stage, leave_stages
@@ -96,7 +97,13 @@ def run_query(
             # Only the catalog knows the tables folder.
             engine: EngineName = "driver" if settings.engine == "driver" else "spark"
             session = opened.enter_context(
-                session_of(session, master=settings.master, engine=engine, with_catalog=True)
+                session_of(
+                    session,
+                    master=settings.master,
+                    engine=engine,
+                    with_catalog=True,
+                    with_s3=is_configured(),
+                )
             )
             schema, folder = settings.tables, schema_location(session, settings.tables)
             settings = settings.in_folder(folder)
@@ -172,6 +179,9 @@ def _run(
         )
         # The executors of a cluster compile the loops themselves.
         is_local = master_of(settings, given).startswith("local")
+        # Delta-rs needs no file system of Hadoop.
+        on_hadoop = [settings.checkpoint, *([settings.tables] if choice.engine == "spark" else [])]
+        with_s3 = any(is_s3(location) for location in on_hadoop if location)
         with (
             compiling_loops() if is_local else nullcontext(),
             session_of(
@@ -179,6 +189,7 @@ def _run(
                 master=settings.master,
                 engine=choice.engine,
                 with_catalog=settings.catalog is not None,
+                with_s3=with_s3,
             ) as session,
         ):
             choice = reachable_engine(choice, settings, session)

@@ -18,9 +18,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from py4j.protocol import Py4JError
 
 from streaming.jvm.class_archive import options_to_make, options_to_use
-from streaming.jvm.jars import delta_jars
+from streaming.jvm.jars import delta_jars, s3_jars
 from streaming.jvm.java import find_java
 from streaming.jvm.spark_home import linked_spark_home
+from streaming.run.s3 import LOG_STORES, add_log_store, s3_settings
 from streaming.run.stages import enter_stage
 from streaming.run.stderr import log_format
 
@@ -60,12 +61,14 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # Hadoop would write a hidden file with a checksum beside each file, which no reader of Delta
-    # needs and maintenance does not delete.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # Hostile input may have commit timestamps before 1900; they are stored unchanged.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+_LOCAL_TABLES = {
+    # Hadoop would write a hidden file with a checksum beside each file, which no reader of Delta
+    # needs and maintenance does not delete. S3A buffers its uploads in files with checksums.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 _PANDAS_WARNING = "PySpark does not yet fully support pandas"
 _PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
@@ -86,6 +89,7 @@ def build_session(
     engine: EngineName = "driver",
     with_delta: bool = False,
     with_hive: bool = False,
+    with_s3: bool = False,
     archive_to: Path | None = None,
 ) -> SparkSession:
     """Start (or get) the session that runs the query.
@@ -102,6 +106,8 @@ def build_session(
             network.
         with_hive: use the Hive metastore of the user's configuration; without one, a metastore in
             the working directory.
+        with_s3: add Hadoop's S3A and its settings. A user with SPARK_HOME or SPARK_CONF_DIR has
+            them there.
         archive_to: write an archive of the JVM's classes there when the JVM ends.
 
     Raises:
@@ -118,15 +124,10 @@ def build_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("coordinator-state")
-    settings = dict(_SETTINGS)
-    if engine == "driver":
-        settings |= _DRIVER_ENGINE
-    elif master.startswith("local"):
-        settings |= _LOCAL_SPARK_ENGINE
-    if with_delta or engine == "spark":
-        settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
+    with_delta = with_delta or engine == "spark"
+    settings = _settings(master, engine, with_delta=with_delta, with_s3=with_s3)
     java_options = [settings[_JAVA_OPTIONS], f"-Dcoordinator_state.log_format={log_format()}"]
-    if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
+    if not is_configured():
         # Not as a folder on the class path, with which the JVM would use no archive of classes.
         settings |= _WITHOUT_SPARK_CONF
         java_options.append(f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}")
@@ -146,15 +147,45 @@ def build_session(
     home = linked_spark_home() if master.startswith("local") else nullcontext()
     with _own_interrupt_handler(), home:
         session = builder.getOrCreate()
+    if with_s3 and with_delta:
+        add_log_store(session)
     if not master.startswith("local"):
         # Ships this program to the executors; its dependencies must be installed there.
         session.sparkContext.addPyFile(str(_program_as_archive()))
     return session
 
 
+def _settings(
+    master: str, engine: EngineName, *, with_delta: bool, with_s3: bool
+) -> dict[str, str]:
+    """The settings of the engine, and the jars that it needs."""
+    settings, jars = dict(_SETTINGS), list[Path]()
+    if engine == "driver":
+        settings |= _DRIVER_ENGINE
+    elif master.startswith("local"):
+        settings |= _LOCAL_SPARK_ENGINE
+    if with_delta:
+        settings |= _DELTA | LOG_STORES | ({} if with_s3 else _LOCAL_TABLES)
+        jars += delta_jars()
+    if with_s3 and not is_configured():
+        settings |= s3_settings()
+        jars += s3_jars()
+    return settings | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
+
+
+def is_configured() -> bool:
+    """Whether the user has a Spark, or a configuration of Spark, of their own."""
+    return not {"SPARK_CONF_DIR", "SPARK_HOME"}.isdisjoint(os.environ)
+
+
 @contextmanager
 def session_of(
-    given: SparkSession | None, *, master: str, engine: EngineName, with_catalog: bool
+    given: SparkSession | None,
+    *,
+    master: str,
+    engine: EngineName,
+    with_catalog: bool,
+    with_s3: bool = False,
 ) -> Iterator[SparkSession]:
     """Yield the session that the caller of `run` passed in, or else one that is stopped at the end.
 
@@ -163,6 +194,7 @@ def session_of(
         master: Spark's master URL.
         engine: the engine of the query.
         with_catalog: whether the tables are in a catalog; see `with_delta` and `with_hive`.
+        with_s3: whether the tables or the checkpoint may be in S3.
 
     Raises:
         ConfigurationError: see `build_session`.
@@ -171,7 +203,11 @@ def session_of(
         yield given
         return
     session = build_session(
-        master=master, engine=engine, with_delta=with_catalog, with_hive=with_catalog
+        master=master,
+        engine=engine,
+        with_delta=with_catalog,
+        with_hive=with_catalog,
+        with_s3=with_s3,
     )
     try:
         yield session

@@ -128,17 +128,15 @@ def endure(folder: Path, rounds: int, seed: int, engine: str = "driver") -> Endu
         )
         broker.create_offsets_topic()
         create_topics(Clients(broker.bootstrap_servers))
-        store, address = None, None
-        if engine == "driver":
-            sound = held.enter_context(served_object_store())
-            # This process compares, and has no faults.
-            held.enter_context(patch.dict(os.environ, sound))
-            store, address = _Store(sound), "s3://bucket/tables"
+        sound = held.enter_context(served_object_store())
+        # This process compares, and has no faults.
+        held.enter_context(patch.dict(os.environ, sound))
+        store = _Store(sound)
         tables = KilledTables(
             servers=broker.bootstrap_servers,
             folder=folder / "disturbed",
             options=("--engine", engine),
-            address=address,
+            address="s3://bucket/tables",
         )
         tables.folder.mkdir()
         trial = _Trial(broker, tables, store, random.Random(seed))
@@ -146,8 +144,7 @@ def endure(folder: Path, rounds: int, seed: int, engine: str = "driver") -> Endu
         while left > 0 and not trial.endured.differences:
             trial.rounds(min(left, _ROUNDS_BETWEEN_COMPARISONS))
             left -= _ROUNDS_BETWEEN_COMPARISONS
-        if store is not None:
-            trial.endured.store = store.end()
+        trial.endured.store = store.end()
     return trial.endured
 
 
@@ -156,7 +153,7 @@ class _Trial:
         self,
         broker: EmbeddedBroker,
         tables: KilledTables,
-        store: _Store | None,
+        store: _Store,
         choose: random.Random,
     ) -> None:
         self.endured = Endured()
@@ -183,7 +180,7 @@ class _Trial:
         self.endured.differences += comparison.differences
 
     def _round(self) -> None:
-        kinds = _WITHOUT_STORE if self._store is None else (*_WITHOUT_STORE, *_OF_STORE)
+        kinds = (*_WITHOUT_STORE, *_OF_STORE)
         faults = [self._choose.choice(kinds) for _ in range(_FAULTS_OF_A_ROUND)]
         self.endured.rounds += 1
         write_note(f"round {self.endured.rounds}: {', '.join(faults)}")
@@ -197,7 +194,7 @@ class _Trial:
                     Clocks().write(self._clocks)
                 elif fault == COMPACTION:
                     self._compact(vacuums=False)
-                elif fault in _OF_STORE and self._store is not None:
+                elif fault in _OF_STORE:
                     self._store.become(fault)
                     self._wait()
                     self._store.become(SOUND)
@@ -260,10 +257,7 @@ class _Trial:
         """A run that is killed at the end of the block, if it has not ended before."""
         (clocks or Clocks()).write(self._clocks)
         module = [sys.executable, "-m", "tests.faults.faulty_run"]
-        environment = {
-            **({} if self._store is None else self._store.environment),
-            CLOCKS: str(self._clocks),
-        }
+        environment = {**self._store.environment, CLOCKS: str(self._clocks)}
         command = [*module, *self._tables.arguments(*BUSY, *CONTINUOUS)]
         with self._tables.started(command, environment) as process:
             try:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from coordinator_state.model.plain_commits import PlainCommits
-from streaming.jvm.jars import cached_jars
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.brokers.jar_sets import S3A
+from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.installed_command import run_command
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -22,51 +24,80 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 COMMITS, KEYS = 5_000, 500
 TABLES, CHECKPOINT = "s3a://bucket/tables", "s3a://bucket/checkpoint"
 
+COMMIT_BESIDE_DELTA_RS = """
+import threading
+import pyarrow as pa
+from deltalake import write_deltalake
+from streaming.run.session import build_session
 
-def test_tables_and_checkpoint_are_in_an_object_store(
-    s3: str, fresh_broker: FreshBroker, tmp_path: Path
+session = build_session(engine="spark", with_s3=True)
+address = "s3a://bucket/both"
+session.range(1).write.format("delta").save(address)
+
+def append():
+    for number in range(60):
+        rows = pa.table({"id": pa.array([1_000 + number], pa.int64())})
+        write_deltalake(address, rows, mode="append")
+
+beside = threading.Thread(target=append)
+beside.start()
+for number in range(1, 16):
+    session.range(number, number + 1).write.format("delta").mode("append").save(address)
+beside.join()
+session.stop()
+"""
+
+
+@pytest.mark.usefixtures("s3")
+def test_both_engines_write_tables_and_checkpoint_in_an_object_store(
+    fresh_broker: FreshBroker,
 ) -> None:
     broker = fresh_broker()
     broker.create_offsets_topic()
-    from_ms = time.time_ns() // 1_000_000 - 2 * COMMITS
-    broker.load_logs(PlainCommits(count=COMMITS, key_count=KEYS, from_ms=from_ms).logs())
+    from_ms = time.time_ns() // 1_000_000 - 3 * COMMITS
     run = [
         *("run", "--bootstrap-servers", broker.bootstrap_servers, "--available-now"),
         *("--tables", TABLES, "--checkpoint", CHECKPOINT),
     ]
-
-    without_jars = run_command(*run)
-    assert without_jars.returncode == 3
-    assert "Class org.apache.hadoop.fs.s3a.S3A not found" in without_jars.stderr.splitlines()[-1]
-
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    jars = ",".join(map(str, cached_jars(S3A)))
-    (conf / "spark-defaults.conf").write_text(
-        f"spark.jars {jars}\n"
-        f"spark.hadoop.fs.s3a.endpoint {s3}\n"
-        "spark.hadoop.fs.s3a.endpoint.region us-east-1\n"
-        "spark.hadoop.fs.s3a.path.style.access true\n"
-    )
-    env = {**os.environ, "SPARK_CONF_DIR": str(conf)}
-    ran = run_command(*run, env=env)
-    assert ran.returncode == 0, ran.stderr
-    first = read_checkpoint(CHECKPOINT)
-    assert first is not None
-    assert sum(first.next_offsets.values()) == COMMITS
-
-    # The same commits and as many more: the query goes on behind the first ones.
-    broker.load_logs(PlainCommits(count=2 * COMMITS, key_count=KEYS, from_ms=from_ms).logs())
-    broker.wait_until_loaded()
-    ran = run_command(*run, env=env)
-    assert ran.returncode == 0, ran.stderr
-    assert f"micro-batch 1: {COMMITS} records read" in ran.stderr
-    second = read_checkpoint(CHECKPOINT)
-    assert second is not None
-    assert second.query_id == first.query_id
-    assert sum(second.next_offsets.values()) == 2 * COMMITS
-
+    query_ids = set()
+    # Each time the same commits and as many more: the query goes on behind the first ones.
+    for number, engine in enumerate(("driver", "spark", "driver")):
+        count = (number + 1) * COMMITS
+        broker.load_logs(PlainCommits(count=count, key_count=KEYS, from_ms=from_ms).logs())
+        broker.wait_until_loaded()
+        ran = run_command(*run, "--engine", engine)
+        assert ran.returncode == 0, ran.stderr
+        assert f"micro-batch {number}: {COMMITS} records read" in ran.stderr
+        checkpoint = read_checkpoint(CHECKPOINT)
+        assert checkpoint is not None
+        assert sum(checkpoint.next_offsets.values()) == count
+        query_ids.add(checkpoint.query_id)
+        verification = verify_cluster(broker.bootstrap_servers, TABLES)
+        assert verification.is_equal
+        assert verification.counts["offset"] == KEYS
+    assert len(query_ids) == 1
     assert TableReader(TABLES).read("group_offsets").num_rows == KEYS
-    verification = verify_cluster(broker.bootstrap_servers, TABLES)
-    assert verification.is_equal
-    assert verification.counts["offset"] == KEYS
+
+
+@pytest.mark.usefixtures("s3")
+def test_no_commit_of_spark_or_of_delta_rs_replaces_another() -> None:
+    """With the log stores of Delta, three of eighty were lost."""
+    subprocess.run([sys.executable, "-c", COMMIT_BESIDE_DELTA_RS], check=True)
+    table = DeltaTable("s3a://bucket/both")
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [*range(16), *range(1_000, 1_060)]
+    assert table.version() == 75
+
+
+def test_a_store_without_conditional_writes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    servers = broker.bootstrap_servers
+    run = ["run", "--bootstrap-servers", servers, "--available-now", "--tables", TABLES]
+    with served_object_store(writes="any") as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        ran = run_command(*run, "--checkpoint", str(tmp_path), "--engine", "spark")
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].startswith(
+        f"Error: Spark cannot use {TABLES}: the store replaces an object that it was told to "
+    )

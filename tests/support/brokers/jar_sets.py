@@ -14,6 +14,7 @@ from streaming.jvm.jars import (
     kafka_jar_set,
     kafka_jars,
     lock_jars,
+    s3_jar_set,
 )
 from streaming.jvm.maven import Dependency
 
@@ -70,32 +71,6 @@ SPARK_KAFKA: Final = JarSet(
     locks=_LOCKS,
 )
 
-# Those that hadoop-aws uses; the bundle it asks for has them all, in 600 MB.
-_AWS_SDK_MODULES: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-S3A: Final = JarSet(
-    name="hadoop-aws-3.5.0",
-    title="Hadoop's S3A 3.5.0",
-    dependencies=(
-        Dependency(
-            organisation="org.apache.hadoop",
-            module="hadoop-aws",
-            revision="3.5.0",
-            transitive=False,
-        ),
-        Dependency(
-            organisation="software.amazon.s3.analyticsaccelerator",
-            module="analyticsaccelerator-s3",
-            revision="1.3.0",
-            transitive=False,
-        ),
-        *(
-            Dependency(organisation="software.amazon.awssdk", module=module, revision="2.35.4")
-            for module in _AWS_SDK_MODULES
-        ),
-    ),
-    locks=_LOCKS,
-)
-
 RELEASES: Final = (SCALA_VERSION, "4.0.0", "4.1.2", "4.2.0", "4.3.1", KAFKA_VERSION)
 """The Kafka releases whose records the program knows, the newest last."""
 
@@ -127,7 +102,7 @@ ALL_JAR_SETS: Final = (
     CLIENTS,
     CSV,
     SPARK_KAFKA,
-    S3A,
+    s3_jar_set(),
     *map(coordinator_jar_set, RELEASES),
 )
 
