@@ -5,58 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from coordinator_state.records.member_json import assignment_json, subscription_json
-from coordinator_state.replay.groups import Group
+from coordinator_state.replay.groups import Group, GroupMember
 from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOST, LOST_REASON_PREFIX, TABLES
 from tests.support.tables.plan_tables import OFFSET_VALUES
 
 Row = dict[str, Any]
 
-_KEY = ("log_partition", "group_id", "topic", "partition")
-_GROUP = (
-    "group_type",
-    "state",
-    "protocol_type",
-    "protocol",
-    "leader",
-    "group_epoch",
-    "assignment_epoch",
-    "generation",
-    "state_timestamp_ms",
-    "record_offset",
-    "created_record_offset",
-    "replay_warning",
-)
-_MEMBER = (
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "rack_id",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "subscribed_regex",
-    "member_epoch",
-    "member_state",
-    "created_record_offset",
-)
+_KEY = ("log_partition", *OffsetKey._fields)
+_GROUP = tuple(field.name for field in fields(Group) if field.name != "members")
+_MEMBER = tuple(field.name for field in fields(GroupMember))
 _STRUCTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
-_MEMBER_NAMES = (
-    "log_partition",
-    "group_id",
-    *_MEMBER,
-    "subscribed_topics",
-    *_STRUCTS,
-    "subscription_bytes",
-    "assignment_bytes",
-    "subscription_json",
-    "assignment_json",
-)
 _PLACE = ("log_partition", "record_offset")
 _ACCOUNTS = ("applied", "superseded", "ignored", "quarantined", "pending")
 
@@ -170,22 +135,14 @@ def _differences_of_groups(
     loaders: Mapping[int, ReferenceLoader],
     without_topic_names: bool,
 ) -> Iterator[str]:
-    names = ("log_partition", "group_id", *_GROUP, "member_count", "subscribed_topics")
+    names = ("log_partition", *_GROUP, "member_count")
     yield from differing(
         "groups",
         [in_ms(row, names) for row in rows_by_table["groups"]],
         [
-            {
-                "log_partition": p,
-                "group_id": group_id,
-                **{name: getattr(group, name) for name in _GROUP},
-                "member_count": len(group.members),
-                "subscribed_topics": (
-                    None if group.subscribed_topics is None else list(group.subscribed_topics)
-                ),
-            }
+            {"log_partition": p, **_values(group, _GROUP), "member_count": len(group.members)}
             for p, loader in loaders.items()
-            for group_id, group in loader.groups.items()
+            for group in loader.groups.values()
         ],
     )
     members = [
@@ -194,7 +151,10 @@ def _differences_of_groups(
         for group in loader.groups.values()
         for row in _member_rows(p, group)
     ]
-    stored = [{name: row[name] for name in _MEMBER_NAMES} for row in rows_by_table["group_members"]]
+    stored = [
+        {name: value for name, value in row.items() if name != "record_offset"}
+        for row in rows_by_table["group_members"]
+    ]
     if without_topic_names:
         stored, members = [list(map(_without_names, rows)) for rows in (stored, members)]
     yield from differing("group_members", stored, members)
@@ -225,30 +185,28 @@ def _json_text(document: dict[str, Any] | None) -> str | None:
 
 
 def _member_rows(log_partition: int, group: Group) -> list[Row]:
+    protocol = group.protocol_type, group.protocol
     return [
         {
             "log_partition": log_partition,
             "group_id": group.group_id,
-            **{name: getattr(member, name) for name in _MEMBER},
-            "subscribed_topics": (
-                None if member.subscribed_topics is None else list(member.subscribed_topics)
-            ),
-            **{name: _structs(getattr(member, name)) for name in _STRUCTS},
-            "subscription_bytes": member.subscription_bytes,
-            "assignment_bytes": member.assignment_bytes,
+            **_values(member, _MEMBER),
             "subscription_json": _json_text(
-                subscription_json(group.protocol_type, group.protocol, member.subscription_bytes)
+                subscription_json(*protocol, member.subscription_bytes)
             ),
-            "assignment_json": _json_text(
-                assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
-            ),
+            "assignment_json": _json_text(assignment_json(*protocol, member.assignment_bytes)),
         }
         for member in group.members
     ]
 
 
-def _structs(entries: Any) -> list[Row] | None:
-    return None if entries is None else [asdict(entry) for entry in entries]
+def _values(state: Group | GroupMember, names: tuple[str, ...]) -> Row:
+    """The columns of a group or member."""
+    values = {name: getattr(state, name) for name in names}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            values[name] = [each if isinstance(each, str) else asdict(each) for each in value]
+    return values
 
 
 def _hashable(value: Any) -> Any:

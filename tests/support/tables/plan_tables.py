@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -28,19 +28,12 @@ from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from tests.support.logs.log_rows import Row, table_of
 
-OFFSET_VALUES = (
-    "committed_offset",
-    "leader_epoch",
-    "metadata",
-    "commit_timestamp_ms",
-    "expire_timestamp_ms",
-    "topic_id",
-    "record_offset",
-    "producer_id",
+OFFSET_VALUES = tuple(
+    field.name for field in fields(CommittedOffset) if field.name != "producer_epoch"
 )
 """What a committed offset is compared by."""
 RETENTION_MS = 1_000
