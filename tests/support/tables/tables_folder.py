@@ -183,14 +183,23 @@ def created_now(entry: Path, configuration: dict[str, str] | None = None) -> Non
 
     Its properties stay, unless there is a `configuration`.
     """
-    actions = [json.loads(line) for line in entry.read_text().splitlines()]
-    for action in actions:
+
+    def create(action: Row) -> None:
         if "metaData" in action:
             action["metaData"]["id"] = str(uuid4())
             if configuration is not None:
                 action["metaData"]["configuration"] = configuration
         if "commitInfo" in action:
             action["commitInfo"]["timestamp"] = time.time_ns() // 1_000_000
+
+    rewrite_entry(entry, create)
+
+
+def rewrite_entry(entry: Path, change: Callable[[Row], object]) -> None:
+    """Change the actions of an entry of a Delta log."""
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        change(action)
     entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
@@ -212,7 +221,7 @@ def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) ->
     for name, table_rows in rows.items():
         write_rows(folder, name, table_rows)
     versions = {
-        table.name: int(max(_log_entries(folder, table)).stem)
+        table.name: int(log_entries(folder, table)[-1].stem)
         for table in TABLES
         if table is not LOAD_PROGRESS
     }
@@ -246,17 +255,23 @@ def with_defaults(name: str, row: Row) -> Row:
 
 def backdate(tables: str, table: Table, moment: datetime) -> None:
     """Let the versions of a table that are younger than a moment be as old as it."""
-    for entry in _log_entries(tables, table):
-        actions = [json.loads(line) for line in entry.read_text().splitlines()]
-        for action in actions:
-            if "commitInfo" in action:
-                written_ms = min(
-                    action["commitInfo"]["timestamp"], round(1000 * moment.timestamp())
-                )
-                action["commitInfo"]["timestamp"] = written_ms
-        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-        os.utime(entry, (written_ms / 1000, written_ms / 1000))
+    moment_ms = round(1000 * moment.timestamp())
+
+    def write_before(action: Row) -> None:
+        info = action.get("commitInfo", {"timestamp": moment_ms})
+        info["timestamp"] = min(info["timestamp"], moment_ms)
+
+    for entry in log_entries(tables, table):
+        rewrite_entry(entry, write_before)
+        written_s = min(entry.stat().st_mtime, moment_ms / 1000)
+        os.utime(entry, (written_s, written_s))
 
 
-def _log_entries(tables: str, table: Table) -> list[Path]:
-    return list(Path(table.path(tables), "_delta_log").glob("*.json"))
+def log_entries(tables: str, table: Table) -> list[Path]:
+    """The entries of the Delta log of a table, the newest last."""
+    return sorted(Path(table.path(tables), "_delta_log").glob("*.json"))
+
+
+def versions_of(tables: str) -> dict[str, int]:
+    """The newest version of each table."""
+    return {table.name: int(log_entries(tables, table)[-1].stem) for table in ALL_TABLES}

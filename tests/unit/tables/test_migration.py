@@ -39,7 +39,7 @@ from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
-from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply
+from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply, versions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -291,10 +291,10 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
     assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "2"
     open_for_writing(tables, "test")
     assert rows_of(tables) == {**current[0], "group_events": [], "group_records": []}
-    versions = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
+    versions = versions_of(tables)
     open_for_writing(tables, "test")
-    fenced = {t.name: DeltaTable(t.path(tables)).version() - 1 for t in ALL_TABLES}
-    assert versions == fenced, "a folder of the current format is only fenced"
+    fenced = {name: version + 1 for name, version in versions.items()}
+    assert versions_of(tables) == fenced, "a folder of the current format is only fenced"
 
 
 @pytest.mark.parametrize(

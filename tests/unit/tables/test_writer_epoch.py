@@ -33,7 +33,6 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     QUARANTINE,
-    TABLES,
 )
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from tests.support.brokers.object_store import served_object_store
@@ -47,7 +46,7 @@ from tests.support.tables.every_table import (
     create_without_copy,
     load,
 )
-from tests.support.tables.tables_folder import Crash, start_apply
+from tests.support.tables.tables_folder import Crash, start_apply, versions_of
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +56,8 @@ def object_store() -> Iterator[dict[str, str]]:
 
 
 HERE, STORE = "on this machine", "in an object store"
-SOON = {"", GROUP_OFFSETS.name, OFFSET_COMMITS.name, PENDING_OFFSETS.name, LOAD_PROGRESS.name}
-"""A table of each kind of write; `test_every_table_is_fenced` has the others, too."""
+WRITES = ("", GROUP_OFFSETS.name, OFFSET_COMMITS.name, PENDING_OFFSETS.name, LOAD_PROGRESS.name)
+"""No write yet, and a table of each kind of write; `test_every_table_is_fenced` has the others."""
 
 
 @pytest.fixture(params=[HERE, pytest.param(STORE, marks=pytest.mark.long)])
@@ -71,29 +70,14 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return f"s3a://bucket/{tmp_path.name}"
 
 
-def taken_over_after(where: str, is_loaded: bool, *names: str, marks: Any = ()) -> list[Any]:
-    return [
-        pytest.param(
-            where,
-            is_loaded,
-            name,
-            marks=marks if where == HERE and name in SOON else (pytest.mark.long, *marks),
-        )
-        for name in names
-    ]
-
-
 @pytest.mark.parametrize(
     ("tables", "is_loaded", "table"),
     [
-        *taken_over_after(HERE, True, "", *(table.name for table in TABLES)),
-        *taken_over_after(HERE, False, ""),
-        *taken_over_after(
-            HERE, False, GROUP_OFFSETS.name, LOAD_PROGRESS.name, marks=[pytest.mark.long]
-        ),
-        *taken_over_after(STORE, True, OFFSET_COMMITS.name),
-        *taken_over_after(STORE, False, "", LOAD_PROGRESS.name, marks=[pytest.mark.release]),
-        *taken_over_after(STORE, True, GROUP_OFFSETS.name, marks=[pytest.mark.release]),
+        *((HERE, True, name) for name in WRITES),
+        (HERE, False, ""),
+        pytest.param(HERE, False, GROUP_OFFSETS.name, marks=pytest.mark.long),
+        pytest.param(HERE, False, LOAD_PROGRESS.name, marks=pytest.mark.long),
+        pytest.param(STORE, True, OFFSET_COMMITS.name, marks=pytest.mark.long),
     ],
     indirect=["tables"],
 )
@@ -223,7 +207,7 @@ def test_every_table_is_fenced(tmp_path: Path) -> None:
     older = open_for_writing(tables, "test")
     older.append(LOG_OFFSETS, LOG_OFFSETS.schema.empty_table())
     open_for_writing(tables, "test")
-    versions = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
+    versions = versions_of(tables)
     for table in ALL_TABLES:
         with pytest.raises(WriterFenced):
             older.append(table, table.schema.empty_table())
@@ -231,19 +215,13 @@ def test_every_table_is_fenced(tmp_path: Path) -> None:
             older.restore(table, 0)
     with pytest.raises(WriterFenced):
         keep_snapshots(older.epoch, timedelta(0))
-    assert versions == {
-        table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES
-    }
+    assert versions == versions_of(tables)
 
 
 def test_maintenance_of_an_older_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "MOST_SMALL_FILES", 1)
-    tables = str(tmp_path)
-    create(tables)
-    older = start_apply(tables)
-    for _ in range(2):
-        apply_next(older)
-    start_apply(tables)
+    tables = copy_of_load(tmp_path, 2)
+    older, _ = start_apply(tables), start_apply(tables)
     before = DeltaTable(OFFSET_COMMITS.path(tables)).version()
     with pytest.raises(WriterFenced):
         list(maintain_tables(older.writer.epoch, timedelta(0), now=datetime.now(timezone.utc)))
@@ -256,11 +234,8 @@ def test_maintenance_and_the_query_of_a_run_do_not_fence_each_other(
 ) -> None:
     """`maintain` beside a `run` in a store, and the maintenance of the `run` itself."""
     monkeypatch.setattr(maintenance, "MOST_SMALL_FILES", 1)
-    tables = str(tmp_path)
-    create(tables)
+    tables = copy_of_load(tmp_path, 2)
     apply = start_apply(tables)
-    for _ in range(2):
-        apply_next(apply)
     begun = WriterEpoch.current(tables)
     apply_next(apply)
     done = maintain_tables(begun, timedelta(days=36_500), now=datetime.now(timezone.utc))
@@ -286,17 +261,21 @@ def test_an_unfinished_micro_batch_is_rolled_back_and_nothing_else(tmp_path: Pat
     assert "RESTORE" not in operations[PENDING_OFFSETS.name]
     again = TableReader(tables).table_versions
     assert again[GROUP_OFFSETS.name] > versions[GROUP_OFFSETS.name]
-    before = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
+    before = versions_of(tables)
     start_apply(tables)
-    fences = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
-    assert fences == {name: version + 1 for name, version in before.items()}
+    assert versions_of(tables) == {name: version + 1 for name, version in before.items()}
+
+
+def replace(tables: str, copy: Path) -> None:
+    shutil.rmtree(tables)
+    copy.rename(tables)
 
 
 @pytest.mark.parametrize("has_same_epoch", [True, False])
 def test_a_run_ends_if_an_older_copy_replaces_its_folder(
     tmp_path: Path, has_same_epoch: bool
 ) -> None:
-    tables, copy = load(str(tmp_path / "tables"), 1), tmp_path / "copy"
+    tables, copy = copy_of_load(tmp_path, 1), tmp_path / "copy"
     if not has_same_epoch:
         shutil.copytree(tables, copy)
     run = start_apply(tables)
@@ -304,8 +283,7 @@ def test_a_run_ends_if_an_older_copy_replaces_its_folder(
     if has_same_epoch:
         shutil.copytree(tables, copy)
     apply_next(run)
-    shutil.rmtree(tables)
-    copy.rename(tables)
+    replace(tables, copy)
     epoch = run.writer.epoch
     with pytest.raises(TablesReplaced, match=r"load_progress is not as this process wrote it"):
         epoch.require_current()
@@ -321,15 +299,14 @@ def test_a_run_ends_if_an_older_copy_replaces_its_folder(
 
 
 def test_a_run_ends_if_a_newer_copy_with_its_epoch_replaces_its_folder(tmp_path: Path) -> None:
-    tables, copy = load(str(tmp_path / "tables"), 1), tmp_path / "copy"
+    tables, copy = copy_of_load(tmp_path, 1), tmp_path / "copy"
     shutil.copytree(tables, copy)
     run, other = start_apply(tables), start_apply(str(copy))
     assert run.writer.epoch.number == other.writer.epoch.number
     apply_next(run)
     apply_next(other)
     apply_next(other)
-    shutil.rmtree(tables)
-    copy.rename(tables)
+    replace(tables, copy)
     with pytest.raises(TablesReplaced):
         apply_next(run)
     # The reason stays known, whichever table is looked at.
@@ -339,7 +316,7 @@ def test_a_run_ends_if_a_newer_copy_with_its_epoch_replaces_its_folder(tmp_path:
 
 def test_a_deletion_of_no_row_is_no_write(tmp_path: Path) -> None:
     """delta-rs commits nothing then, so the table keeps its last write."""
-    tables = load(str(tmp_path / "tables"), 1)
+    tables = copy_of_load(tmp_path, 1)
     run = start_apply(tables)
     apply_next(run)
     for _ in range(2):

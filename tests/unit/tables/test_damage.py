@@ -1,23 +1,28 @@
-"""A start after a power loss, which left files empty, cut, zeroed or missing."""
+"""A start after a power loss left files empty, cut, zeroed or missing.
+
+And a start after another program compacted tables and deleted the files that it replaced.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.engine import micro_batch
+from streaming.errors import TablesUnavailable
 from streaming.lag.unwritten_samples import rows_of
 from streaming.tables import delta, maintenance
 from streaming.tables.creation import keep_snapshots
@@ -27,25 +32,28 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
+    GROUP_EVENTS,
     GROUP_OFFSETS,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     OFFSET_COMMITS,
+    QUARANTINE,
     TABLES,
     Table,
 )
+from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call
+from tests.support.logs.log_rows import progress_row, table_of
 from tests.support.tables.every_table import (
+    RECORDS,
     apply_next,
     assert_undisturbed,
     copy_of_load,
     create,
     micro_batches,
 )
-from tests.support.tables.tables_folder import NOW, start_apply, with_defaults
-
-pytestmark = pytest.mark.long
+from tests.support.tables.tables_folder import NOW, log_entries, start_apply, with_defaults
 
 
 def empty(file: Path) -> None:
@@ -67,28 +75,11 @@ def zeroed_within(file: Path) -> None:
     file.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
-    "empty": empty,
-    "cut": cut,
-    "zeroed": zeroed,
-    "missing": Path.unlink,
-}
-damages = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-
-
-def each_with_a_damage(tables: Sequence[Table], *every: Table) -> list[Any]:
-    """The damages take turns with the tables; some tables have all of them. CI tries a third."""
-    return [
-        pytest.param(
-            table,
-            damage,
-            id=f"{table.name}-{name}",
-            marks=[pytest.mark.release] if number % 3 and table not in every else [],
-        )
-        for index, table in enumerate(tables)
-        for number, (name, damage) in enumerate(DAMAGES.items())
-        if table in every or number == index % len(DAMAGES)
-    ]
+Damage = Callable[[Path], None]
+DAMAGES: tuple[Damage, ...] = (empty, cut, zeroed, Path.unlink)
+damages = pytest.mark.parametrize("damage", DAMAGES)
+long = pytest.mark.long
+name = attrgetter("name")
 
 
 @pytest.fixture
@@ -102,43 +93,56 @@ def log_of(tables: str, table: Table) -> Path:
 
 
 def last_entry(tables: str, table: Table) -> Path:
-    return max(log_of(tables, table).glob("*.json"))
+    return log_entries(tables, table)[-1]
 
 
 def last_data_file(tables: str, table: Table) -> Path:
-    entry = last_entry(tables, table)
-    while True:
-        actions = map(json.loads, entry.read_text().splitlines())
-        added = [action["add"]["path"] for action in actions if "add" in action]
-        if added:
-            return Path(table.path(tables), added[0])
-        entry = entry.with_name(f"{int(entry.stem) - 1:020}.json")
+    entries = reversed(log_entries(tables, table))
+    actions = (json.loads(line) for entry in entries for line in entry.read_text().splitlines())
+    path = next(action["add"]["path"] for action in actions if "add" in action)
+    return Path(table.path(tables), path)
 
 
 def goes_on(tables: str, least: int = 2) -> None:
-    """A start rolls back by as little as possible, and ends in the tables of any other load."""
+    """A start rolls back by as little as possible, and ends in the tables of any other load.
+
+    Readers can read before the next micro-batch.
+    """
     with locked(tables):
         apply = start_apply(tables)
     assert micro_batches(tables) >= least
-    for _ in range(2):
-        apply_next(apply)
+    assert_undisturbed(tables)
+    apply_next(apply)
     assert_undisturbed(tables)
 
 
+def refuses(tables: str, message: str) -> None:
+    """A start refuses the tables, and leaves them as they are."""
+    entries = entries_of(tables)
+    with pytest.raises(TablesUnavailable, match=message), locked(tables):
+        pass
+    assert entries_of(tables) == entries
+
+
+def entries_of(tables: str) -> set[Path]:
+    return set(Path(tables).rglob("_delta_log/*.json"))
+
+
+# --- a power loss
+
+
+@long
 @pytest.mark.parametrize("file_of", [last_entry, last_data_file])
-@pytest.mark.parametrize(
-    ("table", "damage"), each_with_a_damage(TABLES, GROUP_OFFSETS, LOAD_PROGRESS)
-)
+@pytest.mark.parametrize("table", [GROUP_OFFSETS, OFFSET_COMMITS, LOAD_PROGRESS], ids=name)
+@damages
 def test_the_last_file_of_a_table(
-    tables: str,
-    file_of: Callable[[str, Table], Path],
-    table: Table,
-    damage: Callable[[Path], None],
+    tables: str, file_of: Callable[[str, Table], Path], table: Table, damage: Damage
 ) -> None:
     damage(file_of(tables, table))
     goes_on(tables)
 
 
+@long
 def test_it_says_so(tables: str, caplog: pytest.LogCaptureFixture) -> None:
     entry = last_entry(tables, GROUP_OFFSETS)
     empty(entry)
@@ -150,6 +154,7 @@ def test_it_says_so(tables: str, caplog: pytest.LogCaptureFixture) -> None:
         assert f"deleted {deleted}: a power loss damaged it or a file of its snapshot" in lines
 
 
+@long
 def test_what_is_whole_stays(tables: str, caplog: pytest.LogCaptureFixture) -> None:
     before = {file: file.stat().st_mtime_ns for file in Path(tables).rglob("*") if file.is_file()}
     with locked(tables):
@@ -159,43 +164,45 @@ def test_what_is_whole_stays(tables: str, caplog: pytest.LogCaptureFixture) -> N
     assert caplog.records == []
 
 
-@damages
-def test_a_checkpoint_of_the_delta_log(tables: str, damage: Callable[[Path], None]) -> None:
+@long
+@pytest.mark.parametrize("damage", [*DAMAGES, zeroed_within])
+@pytest.mark.parametrize("has_hint", [True, False])
+def test_a_damaged_checkpoint_costs_nothing(tables: str, damage: Damage, has_hint: bool) -> None:
     for table in TABLES:
         DeltaTable(table.path(tables)).create_checkpoint()
     apply_next(start_apply(tables))
     for table in TABLES:
         (checkpoint,) = log_of(tables, table).glob("*.checkpoint.parquet")
         damage(checkpoint)
-        damage(log_of(tables, table) / "_last_checkpoint")
+        if not has_hint:
+            damage(log_of(tables, table) / "_last_checkpoint")
     goes_on(tables, least=4)
 
 
-@damages
-def test_files_that_maintenance_compacted(
-    tables: str, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
-) -> None:
+@long
+def test_files_that_maintenance_compacted(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshot is of the files before, which are there."""
     monkeypatch.setattr(maintenance, "MOST_SMALL_FILES", 2)
     list(maintain_tables(WriterEpoch.current(tables), timedelta(days=3650), now=NOW))
     assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
-    damage(last_data_file(tables, OFFSET_COMMITS))
+    cut(last_data_file(tables, OFFSET_COMMITS))
     goes_on(tables, least=3)
 
 
-@damages
-def test_samples(tables: str, damage: Callable[[Path], None]) -> None:
+@long
+def test_samples(tables: str) -> None:
     """They belong to no snapshot: the last ones are lost, and the others stay."""
     writer = open_for_writing(tables, "test")
     nothing = rows_of([])
     for count in (1, 2):
         row = with_defaults(LOG_OFFSETS.name, {"topic": "t", "partition": count, "sampled_at": NOW})
         writer.append(LOG_OFFSETS, pa.Table.from_pylist([row], schema=nothing.schema))
-    damage(last_data_file(tables, LOG_OFFSETS))
+    cut(last_data_file(tables, LOG_OFFSETS))
     goes_on(tables, least=3)
     assert TableReader(tables).read(LOG_OFFSETS.name)["partition"].to_pylist() == [1]
 
 
+@long
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(n, marks=pytest.mark.release) for n in range(3, 12))]
 )
@@ -215,10 +222,11 @@ def test_any_files_of_the_last_seconds(tmp_path: Path, seed: int) -> None:
         apply_next(apply)
     for file in sorted(Path(tables).rglob("*")):
         if file.is_file() and file.stat().st_mtime_ns > unsynced_since and choose.random() < 0.5:
-            choose.choice([*DAMAGES.values()])(file)
+            choose.choice(DAMAGES)(file)
     goes_on(tables, least=4)
 
 
+@long
 def test_a_log_that_maintenance_cleaned_is_whole(
     tables: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,6 +243,7 @@ def test_a_log_that_maintenance_cleaned_is_whole(
     assert "power loss" not in caplog.text
 
 
+@long
 def test_entries_stay_until_their_checkpoint_is_on_the_disk(
     tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,103 +256,79 @@ def test_entries_stay_until_their_checkpoint_is_on_the_disk(
     apply_next(apply)
     epoch = apply.writer.epoch
     keep_snapshots(epoch, timedelta(0))
-    entries = set(Path(tables).rglob("_delta_log/*.json"))
+    entries = entries_of(tables)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", failing)
         done = list(maintain_tables(epoch, timedelta(days=3650), now=NOW))
     assert all("Input/output error" in table.error for table in done)
-    assert entries <= set(Path(tables).rglob("_delta_log/*.json"))
+    assert entries <= entries_of(tables)
     done = list(maintain_tables(epoch, timedelta(days=3650), now=NOW))
     assert not any(table.error for table in done)
-    assert not entries <= set(Path(tables).rglob("_delta_log/*.json"))
+    assert not entries <= entries_of(tables)
 
 
-def age_all_but_the_last_entry(tables: str, table: Table) -> None:
+def age_all_but_the_last_entry(tables: str, *aged: Table) -> None:
     hour_ago = time.time() - 3_600
-    for entry in sorted(log_of(tables, table).glob("*.json"))[:-1]:
-        os.utime(entry, (hour_ago, hour_ago))
+    for table in aged:
+        for entry in log_entries(tables, table)[:-1]:
+            os.utime(entry, (hour_ago, hour_ago))
 
 
-@pytest.mark.parametrize("table", [GROUP_OFFSETS, OFFSET_COMMITS, LOG_OFFSETS], ids=str)
+@long
+@pytest.mark.parametrize("table", [GROUP_OFFSETS, OFFSET_COMMITS, LOG_OFFSETS], ids=name)
 def test_older_damage_is_refused(tables: str, table: Table) -> None:
     """Only the last minutes are given up; a disk that loses its data is for a person."""
-    entry = sorted(log_of(tables, table).glob("*.json"))[-2]
+    entry = log_entries(tables, table)[-2]
     cut(entry)
-    for aged in (table, LOAD_PROGRESS):
-        age_all_but_the_last_entry(tables, aged)
-    entries = sorted(Path(tables).rglob("_delta_log/*.json"))
+    age_all_but_the_last_entry(tables, table, LOAD_PROGRESS)
+    refuses(tables, f"{entry}.* restore the folder from a backup")
     refused = call("redecode", "--tables", tables, exit_code=2)
-    assert str(entry) in refused.stderr
-    assert "restore the folder from a backup" in refused.stderr
     assert refused.stderr.count("\n") == 1
-    assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
 
 
+@long
 def test_a_data_file_that_was_damaged_before_is_refused(tables: str) -> None:
     empty(Path(DeltaTable(OFFSET_COMMITS.path(tables), version=2).file_uris()[0]))
     age_all_but_the_last_entry(tables, LOAD_PROGRESS)
-    refused = call("redecode", "--tables", tables, exit_code=2)
-    assert "snapshots are missing or damaged (offset_commits), and no power loss" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    refuses(tables, r"snapshots are missing or damaged \(offset_commits\), and no power loss")
 
 
+@long
 def test_a_table_that_somebody_deleted_is_refused(tables: str) -> None:
     shutil.rmtree(GROUP_OFFSETS.path(tables))
-    entries = sorted(Path(tables).rglob("_delta_log/*.json"))
-    with pytest.raises(TablesUnavailable, match="group_offsets is missing"), locked(tables):
-        pass
-    assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
+    refuses(tables, "group_offsets is missing")
 
 
+@long
 def test_a_failure_to_read_is_no_damage(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = sorted(Path(tables).rglob("_delta_log/*.json"))
-
     def refused(tables: str, table: Table, version: int | None = None) -> DeltaTable:
         if table is GROUP_OFFSETS:
             raise TablesUnavailable("too many open files")
         return open_table(tables, table, version)
 
     open_table = delta.open_table
-    with monkeypatch.context() as patched:
-        patched.setattr(delta, "open_table", refused)
-        with pytest.raises(TablesUnavailable, match="too many open files"), locked(tables):
-            pass
-    assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
+    monkeypatch.setattr(delta, "open_table", refused)
+    refuses(tables, "too many open files")
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, zeroed_within])
-def test_a_damaged_checkpoint_costs_nothing(tables: str, damage: Callable[[Path], None]) -> None:
-    """Its hint is there still."""
-    DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
-    log = log_of(tables, GROUP_OFFSETS)
-    hint = (log / "_last_checkpoint").read_bytes()
-    apply_next(start_apply(tables))
-    (checkpoint,) = log.glob("*.checkpoint.parquet")
-    damage(checkpoint)
-    (log / "_last_checkpoint").write_bytes(hint)
-    goes_on(tables, least=4)
-
-
+@long
 def test_a_load_progress_with_zeros_within_is_damaged(tables: str) -> None:
     zeroed_within(last_data_file(tables, LOAD_PROGRESS))
     goes_on(tables)
 
 
+@long
 def test_tables_without_load_progress_are_refused(tables: str) -> None:
     """Loading them again from the beginning would double the history."""
     for entry in log_of(tables, LOAD_PROGRESS).glob("*.json"):
         empty(entry)
-    with (
-        pytest.raises(TablesUnavailable, match=r"has no load_progress, but .* has rows"),
-        locked(tables),
-    ):
-        pass
+    refuses(tables, r"has no load_progress, but .* has rows")
 
 
-@pytest.mark.parametrize(("table", "damage"), each_with_a_damage(ALL_TABLES, LOAD_PROGRESS))
-def test_tables_that_were_being_created(
-    tmp_path: Path, table: Table, damage: Callable[[Path], None]
-) -> None:
+@long
+@pytest.mark.parametrize("table", [GROUP_OFFSETS, LOG_OFFSETS, LOAD_PROGRESS], ids=name)
+@damages
+def test_tables_that_were_being_created(tmp_path: Path, table: Table, damage: Damage) -> None:
     tables = str(tmp_path / "new")
     create(tables)
     damage(last_entry(tables, table))
@@ -356,10 +341,88 @@ def test_tables_that_were_being_created(
     assert_undisturbed(tables)
 
 
+@long
 def test_readers_name_the_damaged_table(tables: str) -> None:
     cut(last_entry(tables, LOAD_PROGRESS))
     refused = call("show", "groups", "--tables", tables, exit_code=2)
     assert "load_progress" in refused.stderr
     assert refused.stderr.count("\n") == 1
-    with pytest.raises(ConfigurationError):
-        TableReader(tables)
+
+
+# --- another program
+
+
+def compact(tables: str, table: Table) -> None:
+    """OPTIMIZE, and then VACUUM without a retention."""
+    opened = DeltaTable(table.path(tables))
+    opened.optimize.compact()
+    opened.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+
+@pytest.mark.parametrize("compacted", [(OFFSET_COMMITS,), TABLES], ids=["a table", "every table"])
+def test_nothing_committed_is_cut(
+    tables: str, compacted: tuple[Table, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    for table in compacted:
+        compact(tables, table)
+    pinned = TableReader(tables).table_versions[OFFSET_COMMITS.name]
+    files = DeltaTable(OFFSET_COMMITS.path(tables), version=pinned).file_uris()
+    assert not any(Path(file).exists() for file in files)
+    with caplog.at_level(logging.INFO):
+        goes_on(tables, least=3)
+    lines = [record.getMessage() for record in caplog.records]
+    assert not [line for line in lines if "power loss" in line]
+    after = [line for line in lines if "files were compacted after the newest snapshot" in line]
+    assert len(after) == 1
+    assert OFFSET_COMMITS.name in after[0]
+
+
+def test_below_an_unfinished_micro_batch(tables: str) -> None:
+    """The rollback ends at the compacted version, because the files of the snapshot are gone."""
+    compact(tables, OFFSET_COMMITS)
+    writer = Writer.of(WriterEpoch.take(tables, "test", at_least=1))
+    rows = delta.read(tables, OFFSET_COMMITS)
+    writer.append(OFFSET_COMMITS, rows)
+    goes_on(tables, least=3)
+
+
+def test_an_unfinished_micro_batch_that_cannot_be_rolled_back_is_refused(tables: str) -> None:
+    """A VACUUM after its writes deletes the files of the snapshot; one line says so."""
+    writer = Writer.of(WriterEpoch.take(tables, "test", at_least=1))
+    writer.overwrite(GROUP_OFFSETS, delta.read(tables, GROUP_OFFSETS).slice(1))
+    compact(tables, GROUP_OFFSETS)
+    age_all_but_the_last_entry(tables, LOAD_PROGRESS)
+    message = r"snapshots are missing or damaged \(group_offsets\).* VACUUM without a retention "
+    refuses(tables, message)
+
+
+def test_beside_damage(tables: str) -> None:
+    """A power loss cuts a damaged table, and leaves the compacted one."""
+    compact(tables, OFFSET_COMMITS)
+    writer = Writer.of(WriterEpoch.take(tables, "test", at_least=1))
+    writer.append(GROUP_EVENTS, delta.read(tables, GROUP_EVENTS))
+    empty(last_entry(tables, GROUP_EVENTS))
+    goes_on(tables, least=3)
+
+
+def test_beside_a_run(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot of the next minute names the new files, also of a table that gets no rows."""
+    monkeypatch.setattr(micro_batch, "_WRITTEN_EVERY", timedelta(0))
+    apply = start_apply(tables)
+    apply_next(apply)
+    compact(tables, QUARANTINE)
+    with pytest.raises(TablesUnavailable, match="is missing"):
+        TableReader(tables).read(QUARANTINE.name)
+    apply.apply(table_of([progress_row(4 * RECORDS, 4 * RECORDS)]), 5, "query")
+    assert_undisturbed(tables)
+
+
+def test_a_snapshot_without_its_files_is_damaged(tables: str) -> None:
+    """Files that a micro-batch replaced are not those of a compaction."""
+    for file in DeltaTable(GROUP_OFFSETS.path(tables)).file_uris():
+        Path(file).unlink()
+    with locked(tables):
+        apply = start_apply(tables)
+    assert micro_batches(tables) < 3
+    apply_next(apply)
+    assert_undisturbed(tables)
