@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -30,7 +31,8 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import MODELLED_RELEASE, CoordinatorConfig
-from coordinator_state.replay.groups import Group
+from coordinator_state.replay.classic_groups import classic_group
+from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group, simple_group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, PendingOffsets, Semantics
 from tests.support.clients.scripted_clients import assignment, subscription
@@ -47,7 +49,6 @@ partitions = st.tuples(st.sampled_from(TOPICS), st.integers(0, 1))
 
 
 State = dict[str, Any]
-_MEMBER = attrgetter("member_id", "client_id", "client_host", "rebalance_timeout_ms")
 
 
 class CoordinatorMachine(RuleBasedStateMachine):
@@ -85,17 +86,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         data: st.DataObject,
     ) -> None:
         member_id = "" if instance_id else self._member_id(group_id, data)
-        self.coordinator.join_group(
-            JoinGroupRequest(
-                group_id=group_id,
-                member_id=member_id,
-                group_instance_id=instance_id,
-                protocols=tuple((name, subscription(topic)) for name in protocols),
-                session_timeout_ms=10_000,
-                rebalance_timeout_ms=20_000,
-                requires_known_member_id=requires_known_member_id,
-            )
-        )
+        self._join(group_id, member_id, topic, instance_id, protocols, requires_known_member_id)
         self._hear()
 
     @rule(group_id=groups, leaves_out=st.booleans(), data=st.data())
@@ -110,7 +101,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def rebalance(self, group_id: str, joining: int, topic: str) -> None:
         """Whoever is there joins again, and some more; the leader assigns; all are told."""
         known = self._members(group_id)
-        replies = [self._join(group_id, member_id, topic) for member_id in known + [""] * joining]
+        replies = [
+            self._join(group_id, member_id, topic, self._instance_id(group_id, member_id))
+            for member_id in known + [""] * joining
+        ]
         self.wait(3_000)
         if not any(reply.is_done for reply in replies):
             self.wait(20_000)
@@ -121,18 +115,29 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for member_id in self._members(group_id):
             self._sync(group_id, member_id, [member_id])
 
-    def _join(self, group_id: str, member_id: str, topic: str) -> Reply[JoinGroupResponse]:
+    def _instance_id(self, group_id: str, member_id: str) -> str | None:
         group = self._group(group_id)
         member = None if group is None else group.members.get(member_id)
+        return None if member is None else member.group_instance_id
+
+    def _join(
+        self,
+        group_id: str,
+        member_id: str,
+        topic: str,
+        instance_id: str | None,
+        protocols: str = "rs",
+        requires_known_member_id: bool = False,
+    ) -> Reply[JoinGroupResponse]:
         return self.coordinator.join_group(
             JoinGroupRequest(
                 group_id=group_id,
                 member_id=member_id,
-                group_instance_id=None if member is None else member.group_instance_id,
-                protocols=(("r", subscription(topic)), ("s", subscription(topic))),
+                group_instance_id=instance_id,
+                protocols=tuple((name, subscription(topic)) for name in protocols),
                 session_timeout_ms=10_000,
                 rebalance_timeout_ms=20_000,
-                requires_known_member_id=False,
+                requires_known_member_id=requires_known_member_id,
             )
         )
 
@@ -351,44 +356,15 @@ def expected_state(coordinator: GroupCoordinator) -> State:
     for group_id, group in coordinator.shard.groups.items():
         assert isinstance(group, ClassicGroup)
         if group.durable is not None:
-            groups[group_id] = _durable(group)
+            value, record_offset = dict(group.durable.value), group.durable.record_offset
+            groups[group_id] = _in_order(classic_group(group_id, value, record_offset))
         elif group_id in with_offsets if is_scala else group.has_commits:
-            groups[group_id] = ("Empty", "", None, None, 0, None, -1, ())
+            groups[group_id] = simple_group(group_id)
     return {
         "offsets": {key: _values(offset) for key, offset in coordinator.offsets.items()},
         "pending": _waiting(coordinator.pending),
         "groups": groups,
     }
-
-
-def _durable(group: ClassicGroup) -> tuple[Any, ...]:
-    assert group.durable is not None
-    value = group.durable.value
-    state = "Stable" if value["members"] else "Empty"
-    names = ("protocolType", "protocol", "leader", "generation", "currentStateTimestamp")
-    members = (
-        (
-            *(member[name] for name in ("memberId", "clientId", "clientHost", "rebalanceTimeout")),
-            member["groupInstanceId"] or "",
-            *(member[name] for name in ("sessionTimeout", "subscription", "assignment")),
-        )
-        for member in value["members"]
-    )
-    values = [value[name] for name in names]
-    return (state, *values, group.durable.record_offset, tuple(sorted(members)))
-
-
-def _loaded_group(group: Group) -> tuple[Any, ...]:
-    names = attrgetter("state", "protocol_type", "protocol", "leader", "generation")
-    members = (
-        (
-            *_MEMBER(member),
-            member.group_instance_id or "",
-            *(member.session_timeout_ms, member.subscription_bytes, member.assignment_bytes),
-        )
-        for member in group.members
-    )
-    return (*names(group), group.state_timestamp_ms, group.record_offset, tuple(sorted(members)))
 
 
 def without_simple(state: State) -> State:
@@ -397,7 +373,11 @@ def without_simple(state: State) -> State:
     held |= {key.group_id for _, key in state["pending"]}
     return {
         **state,
-        "groups": {g: v for g, v in state["groups"].items() if v[6] != -1 or g in held},
+        "groups": {
+            group_id: group
+            for group_id, group in state["groups"].items()
+            if group.record_offset != NO_RECORD_OFFSET or group_id in held
+        },
     }
 
 
@@ -414,8 +394,13 @@ def loaded_state(log: bytes, semantics: Semantics) -> State:
     return {
         "offsets": {key: _values(offset) for key, offset in loader.offsets.items()},
         "pending": _waiting(loader.pending),
-        "groups": {group_id: _loaded_group(group) for group_id, group in loader.groups.items()},
+        "groups": {group_id: _in_order(group) for group_id, group in loader.groups.items()},
     }
+
+
+def _in_order(group: Group) -> Group:
+    """The group with its members in a fixed order."""
+    return replace(group, members=tuple(sorted(group.members, key=attrgetter("member_id"))))
 
 
 def _values(offset: CommittedOffset) -> tuple[Any, ...]:

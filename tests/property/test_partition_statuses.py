@@ -24,9 +24,14 @@ from streaming.lag.partition_facts import _is_well
 from streaming.lag.partition_statuses import with_statuses
 
 _HINTS = get_type_hints(PartitionFacts)
-_TYPES = {int: pa.int64(), bool: pa.bool_(), str: pa.string(), float: pa.float64()}
+_TYPES = {"int": pa.int64(), "str": pa.string(), "float": pa.float64()}
 _LIMITS = sorted({getattr(StatusRules(), limit.name) for limit in fields(StatusRules)})
 _INTEGERS = st.sampled_from([0, 1, 2, *(limit + more for limit in _LIMITS for more in (0, 1))])
+
+
+def _kind(hint: Any) -> str:
+    """The name of a type without `None`."""
+    return getattr(hint, "__name__", str(hint).removesuffix(" | None"))
 
 
 # They are known where the rules name them.
@@ -38,12 +43,11 @@ _KNOWN = (
 
 def _of(name: str, hint: Any) -> st.SearchStrategy[Any]:
     optional = str(hint).endswith("| None") and name not in _KNOWN
-    kind = str(hint).removesuffix(" | None")
     values: st.SearchStrategy[Any] = {
         "int": _INTEGERS,
         "float": st.sampled_from([0.0, 1.0, 50.0]),
         "str": st.just("text"),
-    }.get(kind, _INTEGERS if hint is int else st.booleans())
+    }.get(_kind(hint), st.booleans())
     return st.none() | values if optional else values
 
 
@@ -77,13 +81,9 @@ FACTS = st.fixed_dictionaries(
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    def kind(hint: Any) -> pa.DataType:
-        for name, data_type in (("str", pa.string()), ("float", pa.float64()), ("int", pa.int64())):
-            if str(hint).startswith(name) or (hint in _TYPES and data_type == _TYPES[hint]):
-                return data_type
-        return pa.bool_()
-
-    schema = pa.schema([(name, kind(hint)) for name, hint in _HINTS.items()])
+    schema = pa.schema(
+        [(name, _TYPES.get(_kind(hint), pa.bool_())) for name, hint in _HINTS.items()]
+    )
     facts = pa.Table.from_pylist(rows, schema=schema)
     return facts.append_column("is_well", _is_well(facts, StatusRules()))
 

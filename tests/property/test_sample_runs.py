@@ -25,43 +25,40 @@ def at(second: int) -> datetime:
 
 
 @given(
-    ends=st.lists(st.sampled_from([1, 1, 1, 1, 2, None]), min_size=1, max_size=40),
+    ends=st.lists(
+        st.tuples(*[st.sampled_from([1, 1, 1, 1, 2, None])] * 2), min_size=1, max_size=40
+    ),
     interval_s=st.sampled_from([1, 5, 40]),
 )
-def test_every_sample_lies_in_a_run_of_kept_ones(ends: list[int | None], interval_s: int) -> None:
-    """None stands for a round in which the partition has no committed offset."""
+def test_every_sample_lies_in_a_run_of_kept_ones(
+    ends: list[tuple[int | None, ...]], interval_s: int
+) -> None:
+    """Of its partition. None stands for a round in which that has no committed offset."""
     runs = SampleRuns()
-    taken: list[Sample] = []
-    kept: list[Sample] = []
-    for number, end in enumerate(ends):
+    all_taken: list[Sample] = []
+    all_kept: list[Sample] = []
+    for number, of_round in enumerate(ends):
         now = at(number * interval_s)
-        present = [] if end is None else [offsets(0, end)]
-        taken += [Sample(now, logged) for logged in present]
-        kept += runs.keep(now, present)
-    times = [sample.sampled_at for sample in kept]
-    assert times == sorted(set(times))
-    assert set(kept) <= set(taken)
-    for sample in taken[:-1]:
-        before = [earlier for earlier in kept if earlier.sampled_at <= sample.sampled_at]
-        assert before[-1].offsets == sample.offsets
-    for first, second in itertools.pairwise(taken):
-        is_next = second.sampled_at - first.sampled_at == timedelta(seconds=interval_s)
-        if is_next and first.offsets != second.offsets:
-            assert {first, second} <= set(kept), "both ends of a change are known"
-    if taken:
-        assert taken[-1].sampled_at - kept[-1].sampled_at < CONFIRM_EVERY
-
-
-def test_partitions_have_runs_of_their_own() -> None:
-    runs = SampleRuns()
-    first = runs.keep(at(0), [offsets(0, 1), offsets(1, 1)])
-    assert [sample.offsets.partition for sample in first] == [0, 1]
-    assert runs.keep(at(5), [offsets(0, 1), offsets(1, 1)]) == []
-    assert runs.keep(at(10), [offsets(0, 1), offsets(1, 2)]) == [
-        Sample(at(5), offsets(1, 1)),
-        Sample(at(10), offsets(1, 2)),
-    ]
-    assert runs.keep(at(60), [offsets(0, 1), offsets(1, 2)]) == [Sample(at(60), offsets(0, 1))]
+        present = [offsets(p, end) for p, end in enumerate(of_round) if end is not None]
+        all_taken += [Sample(now, logged) for logged in present]
+        all_kept += runs.keep(now, present)
+    for partition in (0, 1):
+        taken, kept = (
+            [sample for sample in samples if sample.offsets.partition == partition]
+            for samples in (all_taken, all_kept)
+        )
+        times = [sample.sampled_at for sample in kept]
+        assert times == sorted(set(times))
+        assert set(kept) <= set(taken)
+        for sample in taken[:-1]:
+            before = [earlier for earlier in kept if earlier.sampled_at <= sample.sampled_at]
+            assert before[-1].offsets == sample.offsets
+        for first, second in itertools.pairwise(taken):
+            is_next = second.sampled_at - first.sampled_at == timedelta(seconds=interval_s)
+            if is_next and first.offsets != second.offsets:
+                assert {first, second} <= set(kept), "both ends of a change are known"
+        if taken:
+            assert taken[-1].sampled_at - kept[-1].sampled_at < CONFIRM_EVERY
 
 
 def test_an_unchanged_log_can_be_confirmed_each_time() -> None:
