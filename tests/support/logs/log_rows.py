@@ -112,10 +112,3 @@ def _row(kind: str, record_offset: int, producer_id: int, log_partition: int) ->
         "producer_epoch": -1 if producer_id == NO_PRODUCER_ID else 2,
         "is_transactional": producer_id != NO_PRODUCER_ID,
     }
-
-
-def places(*pairs: tuple[int, int]) -> pa.Table:
-    """Rows of (log partition, record offset)."""
-    schema = pa.schema([("log_partition", pa.int32()), ("record_offset", pa.int64())])
-    names = schema.names
-    return pa.Table.from_pylist([dict(zip(names, place, strict=True)) for place in pairs], schema)

@@ -7,7 +7,6 @@ from datetime import date, datetime
 from typing import TypedDict
 
 import pyarrow as pa
-import pytest
 
 from coordinator_state.apply.columns import (
     TIMESTAMP,
@@ -66,15 +65,6 @@ def test_rows_of_a_micro_batch_have_times_in_milliseconds_and_no_day() -> None:
 
     assert schema.field("record_timestamp_ms") == pa.field("record_timestamp_ms", pa.int64())
     assert set(schema_of(Row).names) - set(schema.names) == {"record_timestamp", "day"}
-
-
-def test_a_type_that_no_column_can_have_is_refused() -> None:
-    @dataclass
-    class Wrong:
-        group_id: complex
-
-    with pytest.raises(KeyError):
-        schema_of(Wrong)
 
 
 def test_times_and_days_are_made_from_milliseconds_and_missing_columns_are_null() -> None:

@@ -70,20 +70,18 @@ def apply_rows(
     return events[-1]
 
 
-def shown(tables: str) -> Row:
+def assert_counted(tables: str, *, read: int, applied: int, unaccounted: int) -> None:
+    """By the command line, the metric and the page."""
     (row,) = json_lines(call("show", "progress", "--tables", tables, "--output", "json"))
-    return row
-
-
-def unaccounted(tables: str) -> float | None:
+    counts = (row["records_read"], row["records_applied"], row["records_unaccounted"])
+    assert counts == (read, applied, unaccounted)
     registry = CollectorRegistry()
     registry.register(TablesCollector(tables=tables))
     name = "coordinator_state_records_unaccounted_total"
-    return registry.get_sample_value(name, {"cluster_name": "c"})
-
-
-def health_page(tables: str) -> str:
-    return client_of(create_app({"c": tables})).get("/c/c/health").text
+    assert registry.get_sample_value(name, {"cluster_name": "c"}) == unaccounted
+    page = client_of(create_app({"c": tables})).get("/c/c/health").text
+    wrong = f"record counts of log partitions {LOG_PARTITION} do not add up"
+    assert (wrong if unaccounted else 'class="status good">equal') in page
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -101,9 +99,7 @@ def test_what_is_counted_adds_up(
 
     assert event is not None
     assert event.records_unaccounted_total == 0
-    assert (shown(tables)["records_read"], shown(tables)["records_unaccounted"]) == (4, 0)
-    assert unaccounted(tables) == 0
-    assert 'class="status good">equal' in health_page(tables)
+    assert_counted(tables, read=4, applied=4, unaccounted=0)
     assert said(caplog) == []
 
 
@@ -133,11 +129,8 @@ def test_a_record_that_nobody_counts_is_told_once_however_often_it_comes(
 
     assert event is not None
     assert event.records_unaccounted_total == 1
-    row = shown(tables)
-    assert (row["records_read"], row["records_applied"], row["records_unaccounted"]) == (3, 2, 1)
-    assert row["next_offset"] == 3
-    assert unaccounted(tables) == 1
-    assert f"record counts of log partitions {LOG_PARTITION} do not add up" in health_page(tables)
+    assert_counted(tables, read=3, applied=2, unaccounted=1)
+    assert TableReader(tables).load_states[LOG_PARTITION].next_offset == 3
     line = (
         f"log partition {LOG_PARTITION}: 2 records read but 1 accounted for, at record offsets "
         "0 to 1"
@@ -159,10 +152,7 @@ def test_one_too_many_does_not_make_up_for_one_too_few(
     monkeypatch.setattr(driver_engine, "apply_collected", counting_one_too_many)
     apply_rows(tables, 1, 1, commit(1, 3))
 
-    row = shown(tables)
-    assert (row["records_read"], row["records_applied"], row["records_unaccounted"]) == (2, 2, 2)
-    assert unaccounted(tables) == 2
-    assert "do not add up" in health_page(tables)
+    assert_counted(tables, read=2, applied=2, unaccounted=2)
     assert len(said(caplog)) == 2
 
 

@@ -21,7 +21,7 @@ from streaming.engine.redecode import Redecoded, redecode_quarantine
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import COORDINATOR_RECORDS, GROUPS, LOAD_PROGRESS, QUARANTINE, Table
+from streaming.tables.schemas import GROUPS, LOAD_PROGRESS, QUARANTINE, Table
 from streaming.tables.writer import Writer
 from tests.support.logs.log_rows import progress_row
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
@@ -152,10 +152,6 @@ class Tables:
     ("engine_session", "table"),
     [
         *(("driver", table) for table in (GROUPS, LOAD_PROGRESS)),
-        *(
-            pytest.param("driver", table, marks=pytest.mark.long)
-            for table in (COORDINATOR_RECORDS, QUARANTINE)
-        ),
         pytest.param("spark", GROUPS, marks=SPARK_ENGINE.marks),
     ],
     indirect=["engine_session"],
@@ -172,11 +168,8 @@ def test_redecode_is_repeated_after_a_crash(
     _crash_before(table, old, monkeypatch)
     redecoded = old.redecode()
     assert redecoded == undisturbed.redecode()
-    assert (redecoded.applied > 0, redecoded.superseded > 0, redecoded.waiting) == (
-        True,
-        True,
-        {0: 1},
-    )
+    assert min(redecoded.applied, redecoded.superseded) > 0
+    assert redecoded.waiting == {0: 1}
     assert sum(redecoded.undecodable.values()) == 1
     _assert_same(old, new)
 

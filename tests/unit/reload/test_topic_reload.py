@@ -148,7 +148,10 @@ def tables(loaded: Path, tmp_path: Path) -> Tables:
     return Tables(Path(shutil.copytree(loaded, tmp_path, dirs_exist_ok=True)))
 
 
-def test_rows_are_deleted_at_once(tables: Tables) -> None:
+def test_rows_are_deleted_at_once_and_those_of_other_topics_stay(tables: Tables) -> None:
+    unconcerned = ("group_offsets", "offset_commits", "groups", "load_progress", "share_partitions")
+    before = {name: tables.rows(name) for name in unconcerned}
+    quarantined = tables.quarantined()
     tables.reload({0: Doubt(reason="a reason", kept_below=4)})
     assert tables.log_partitions("transactions") == [1]
     row = tables.progress_row()
@@ -156,13 +159,6 @@ def test_rows_are_deleted_at_once(tables: Tables) -> None:
     assert (row["reloaded_at"], row["records_read"]) == (None, 0)
     assert tables.progress_row(1)["records_read"] == 4
     assert tables.events() == tables.events(1) == BEFORE
-
-
-def test_rows_of_other_topics_stay(tables: Tables) -> None:
-    unconcerned = ("group_offsets", "offset_commits", "groups", "load_progress", "share_partitions")
-    before = {name: tables.rows(name) for name in unconcerned}
-    quarantined = tables.quarantined()
-    tables.reload({0: Doubt(reason="r", kept_below=0)})
     assert {("__consumer_offsets", 0, 1), (*PLACE, 3), (SHARE_STATE_TOPIC, 0, 3)} < {*quarantined}
     quarantined.remove((*PLACE, 3))
     assert tables.quarantined() == quarantined

@@ -103,6 +103,7 @@ def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
 def test_an_append_is_done_once_for_its_number(tables: str) -> None:
     rows = pa.Table.from_pylist([history(0, 1)])
     writer = writer_of(tables)
+    set_properties(writer.epoch, OFFSET_COMMITS, {"delta.checkpointInterval": "7"})
     before = delta.current_version(tables, OFFSET_COMMITS)
     number = writer.next_number()
     for _ in range(2):
@@ -111,6 +112,7 @@ def test_an_append_is_done_once_for_its_number(tables: str) -> None:
     assert delta.read(tables, OFFSET_COMMITS).num_rows == 2
     assert writer.restore(OFFSET_COMMITS, before + 1) == before + 3
     assert delta.read(tables, OFFSET_COMMITS).num_rows == 1
+    assert properties_of(tables, OFFSET_COMMITS)["delta.checkpointInterval"] == "7"
 
 
 def test_a_commit_that_reported_a_failure_is_not_repeated(
@@ -128,15 +130,6 @@ def test_a_commit_that_reported_a_failure_is_not_repeated(
     monkeypatch.setattr(writer_module, "write_deltalake", failing_once)
     writer.append(OFFSET_COMMITS, rows)
     assert delta.read(tables, OFFSET_COMMITS).num_rows == 1
-
-
-def test_restored_tables_keep_their_properties(tables: str) -> None:
-    writer = writer_of(tables)
-    set_properties(writer.epoch, OFFSET_COMMITS, {"delta.checkpointInterval": "7"})
-    writer.append(OFFSET_COMMITS, pa.Table.from_pylist([history(0, 1)]))
-    writer.restore(OFFSET_COMMITS, 0)
-    assert delta.read(tables, OFFSET_COMMITS).num_rows == 0
-    assert properties_of(tables, OFFSET_COMMITS)["delta.checkpointInterval"] == "7"
 
 
 def test_rows_at_or_past_an_offset_are_deleted_or_lost(tables: str) -> None:

@@ -75,7 +75,10 @@ def test_a_locked_folder_is_refused_by_every_name(
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
-def test_a_run_knows_its_folder_by_its_path(folder: Path, address: Callable[[Path], str]) -> None:
+def test_a_run_and_a_reader_know_a_folder_by_its_path(
+    folder: Path, address: Callable[[Path], str]
+) -> None:
+    assert TableReader(address(folder)).read("groups").num_rows == 0
     settings = RunSettings(bootstrap_servers="broker:9092", tables=address(folder))
     assert Path(settings.tables).samefile(folder)
     assert Path(settings.checkpoint).name == Path(settings.tables).name
@@ -93,21 +96,18 @@ def test_a_store_that_is_away_is_named_and_not_the_checkpoint(
         has_tables("s3://bucket/tables")
 
 
-@pytest.mark.parametrize("tables", ["spark_catalog.kafka", "unity.Kafka_1", "_a.b", "new.tables"])
-def test_two_identifiers_with_a_dot_name_a_schema(tables: str) -> None:
-    assert is_schema_name(tables)
-
-
 @pytest.mark.parametrize(
-    "tables",
+    ("tables", "is_schema"),
     [
-        *("tables", "./a.b", "a.b/", "a/b.c", "/data/a.b", "a.b.c", ".a", "a.", "a..b", ""),
-        *("tables.2026", "2026.tables", "a-b.c", "a.b c", "a.b\n", "é.b"),
-        *("s3://a.b", "file:a.b", "hdfs://nn.example/a.b"),
+        *((name, True) for name in ("spark_catalog.kafka", "unity.Kafka_1", "_a.b", "new.tables")),
+        *((name, False) for name in ("tables", "./a.b", "a.b/", "a/b.c", "/data/a.b", "a.b.c", "")),
+        *((name, False) for name in (".a", "a.", "a..b", "tables.2026", "2026.tables", "a-b.c")),
+        *((name, False) for name in ("a.b c", "a.b\n", "é.b", "s3://a.b", "file:a.b")),
+        ("hdfs://nn.example/a.b", False),
     ],
 )
-def test_all_else_is_a_location(tables: str) -> None:
-    assert not is_schema_name(tables)
+def test_two_identifiers_with_a_dot_name_a_schema(tables: str, is_schema: bool) -> None:
+    assert is_schema_name(tables) == is_schema
 
 
 def test_an_existing_folder_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,13 +23,12 @@ def _progress(next_offset: int) -> LoadProgress:
     return progress
 
 
-@pytest.mark.parametrize("from_offset", [0, 9, 10])
-def test_what_was_applied_may_come_again(from_offset: int) -> None:
-    _progress(10).require_no_gap([{"log_partition": 7, "from_offset": from_offset}])
-
-
-def test_a_log_may_begin_anywhere() -> None:
-    _progress(10).require_no_gap([{"log_partition": 8, "from_offset": 1_000}])
+@pytest.mark.parametrize(("log_partition", "from_offset"), [(7, 0), (7, 9), (7, 10), (8, 1_000)])
+def test_what_was_applied_may_come_again_and_a_log_may_begin_anywhere(
+    log_partition: int, from_offset: int
+) -> None:
+    row = {"log_partition": log_partition, "from_offset": from_offset}
+    _progress(10).require_no_gap([row])
 
 
 def test_records_that_nobody_read_are_not_passed_over() -> None:

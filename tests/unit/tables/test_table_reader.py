@@ -102,9 +102,21 @@ def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
     }
 
 
-def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"no folder .*nowhere: coordinator-state run"):
-        TableReader(tmp_path / "nowhere")
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("nowhere", r"no folder .*nowhere: coordinator-state run"),
+        ("of others", "has no tables of coordinator-state"),
+        ("of a newer release", "which a newer release created"),
+    ],
+)
+def test_a_folder_without_tables_of_this_release_is_refused(
+    tmp_path: Path, folder: str, message: str
+) -> None:
+    (tmp_path / "of others").mkdir()
+    create_tables(tmp_path / "of a newer release", format_version="x")
+    with pytest.raises(ConfigurationError, match=message):
+        TableReader(tmp_path / folder)
 
 
 def test_a_folder_that_vanishes_while_it_is_read_is_named(tables: str) -> None:
@@ -145,25 +157,6 @@ def test_a_table_beside_the_snapshot_is_refused_where_it_is_read(tables: str) ->
     shutil.rmtree(Path(tables, "log_offsets"))
     with pytest.raises(TablesUnavailable, match="log_offsets is missing: restore it"):
         TableReader(tables).read("log_offsets")
-
-
-def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has no tables of coordinator-state"):
-        TableReader(tmp_path)
-
-
-def test_a_format_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path, format_version="x")
-
-    with pytest.raises(ConfigurationError, match="which a newer release created"):
-        TableReader(tables)
-
-
-def test_tables_by_an_address_are_the_same(tables: str) -> None:
-
-    reader = TableReader(Path(tables).as_uri())
-    assert reader.load_states == TableReader(tables).load_states
-    assert reader.read("groups").equals(TableReader(tables).read("groups"))
 
 
 @pytest.mark.parametrize(
