@@ -78,10 +78,7 @@ def test_without_a_usable_archive_a_jvm_has_no_options_for_it(
     tmp_path.chmod(0o755)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert options_to_use(java) == ""
-
-
-def test_without_a_home_folder_there_is_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    java = find_java()
+    monkeypatch.delenv("SPARK_CONF_DIR")
     monkeypatch.setenv("COORDINATOR_STATE_CACHE", "~nobody-has-this-name/cache")
     assert options_to_use(java) == ""
 

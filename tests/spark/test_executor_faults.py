@@ -9,12 +9,10 @@ import multiprocessing
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from streaming.tables.schemas import QUARANTINE, TABLES, TOPIC_PROGRESS, TOPIC_TABLES
 from tests.support.brokers.standalone_cluster import standalone_cluster
 from tests.support.tables.executor_faults import (
     Fault,
@@ -24,7 +22,7 @@ from tests.support.tables.executor_faults import (
     task_fails,
     task_waits_for_its_twin,
 )
-from tests.support.tables.undisturbed import Rows, differences, table_rows
+from tests.support.tables.undisturbed import Rows, differences, empty_tables, table_rows
 
 pytestmark = [
     pytest.mark.long,
@@ -76,10 +74,7 @@ def expected(half: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     shutil.copytree(half, tables)
     load(str(tables), 1)
     rows = table_rows(tables)
-    other_topic_tables = {TOPIC_PROGRESS, *chain.from_iterable(TOPIC_TABLES.values())} - {
-        QUARANTINE
-    }
-    assert all(rows[table.name] for table in TABLES if table not in other_topic_tables)
+    assert empty_tables(rows) == []
     return rows
 
 

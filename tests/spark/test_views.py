@@ -175,15 +175,14 @@ def test_offsets_expire_at_the_same_time_in_every_time_zone(
     assert milliseconds["at"].to_pylist() == at.to_pylist()
 
 
-def test_a_schema_is_made_once_and_has_a_location(session: SparkSession) -> None:
-    locations = [schema_location(session, f"spark_catalog.{DATABASE}") for _ in range(2)]
-    assert locations[0] == locations[1]
-    assert locations[0].endswith(f"/{DATABASE}.db")
-
-
 def test_a_schema_has_the_location_that_it_was_created_with(
     session: SparkSession, tmp_path: Path
 ) -> None:
+    """If it does not exist, it is created in the default location."""
+    locations = [schema_location(session, f"spark_catalog.{DATABASE}") for _ in range(2)]
+    assert locations[0] == locations[1]
+    assert locations[0].endswith(f"/{DATABASE}.db")
+    session.sql(f"DROP SCHEMA {DATABASE}")
     session.sql(f"CREATE SCHEMA {DATABASE} LOCATION '{tmp_path / 'tables'}'")
     location = schema_location(session, f"spark_catalog.{DATABASE}")
     assert local_path(location) == tmp_path / "tables"

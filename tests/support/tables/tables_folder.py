@@ -102,59 +102,38 @@ class _OfArrow(SparkEngine):
         return super().apply(self.session.createDataFrame(pa.Table.from_batches(packed)), progress)
 
 
-_PROGRESS: Row = {
-    **{"state": "current", "topic_id": "topic", "updated_at": NOW},
-    **dict.fromkeys(("next_offset", "high_watermark", "bytes_read"), 0),
-    **dict.fromkeys(
-        ("records_read", "records_applied", "records_ignored", "records_quarantined"), 0
-    ),
+_OF_TYPE: Final = {
+    **dict.fromkeys((pa.int32(), pa.int64()), 0),
+    **{pa.bool_(): False, pa.string(): "", pa.binary(): b"", pa.timestamp("us", "UTC"): NOW},
 }
-_DEFAULTS: dict[str, Row] = {
-    "group_offsets": {"metadata": "", "commit_timestamp": NOW, "record_offset": 0},
-    "pending_offsets": {
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "committed_offset": 9,
-        "metadata": "",
-        "commit_timestamp": NOW,
-        "record_offset": 0,
-        "record_timestamp": NOW,
-    },
-    "groups": {
-        "group_type": "classic",
-        "state": "Empty",
-        "protocol_type": "",
-        "member_count": 0,
-        "record_offset": 0,
-    },
-    "group_members": {"client_id": "c", "client_host": "/127.0.0.1", "record_offset": 0},
+_PRESENT: Final = {"state": "current", "topic_id": "topic"}
+_DEFAULTS: Final[dict[str, Row]] = {
+    "pending_offsets": {"producer_id": 7, "committed_offset": 9, "record_timestamp": NOW},
+    "groups": {"group_type": "classic", "state": "Empty"},
+    "group_members": {"client_id": "c", "client_host": "/127.0.0.1"},
     "coordinator_records": {
-        "record_type": 3,
-        "record_type_name": "ConsumerGroupMetadata",
-        "record_key": "{}",
-        "raw_key": b"",
-        "is_tombstone": False,
-        "record_offset": 0,
+        **{"record_type": 3, "record_type_name": "ConsumerGroupMetadata", "record_key": "{}"},
         "record_timestamp": NOW,
     },
-    "offset_commits": {"is_tombstone": False, "outcome": "committed"},
-    "group_events": {"event_number": 0},
+    "offset_commits": {"outcome": "committed"},
     "log_offsets": {"state": "present", "topic_id": "T"},
-    "transactions": {
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "timeout_ms": 60_000,
-        "topic_partitions": [],
-        "client_transaction_version": 2,
-        "record_offset": 0,
-    },
-    "load_progress": {
-        **_PROGRESS,
-        **{"cluster_id": "cluster", "semantics": "coordinator", "query_id": "query"},
-        **dict.fromkeys(("records_superseded", "records_pending", "batch_id"), 0),
-    },
-    "topic_progress": {**_PROGRESS, "records_unaccounted": 0},
+    "transactions": {"producer_id": 7, "timeout_ms": 60_000, "client_transaction_version": 2},
+    "load_progress": _PRESENT
+    | {"cluster_id": "cluster", "semantics": "coordinator", "query_id": "query"},
+    "topic_progress": _PRESENT,
 }
+
+
+@cache
+def _defaults(name: str) -> Row:
+    """The defaults of a table: of every column that is not nullable, and some others."""
+    (schema,) = (table.schema for table in ALL_TABLES if table.name == name)
+    by_type = {
+        field.name: [] if pa.types.is_list(field.type) else _OF_TYPE.get(field.type)
+        for field in schema
+        if not field.nullable
+    }
+    return by_type | _DEFAULTS.get(name, {})
 
 
 def create_tables(folder: Path, **properties: str) -> str:
@@ -238,19 +217,17 @@ def write_rows(folder: str, name: str, rows: list[Row]) -> None:
 
 def with_defaults(name: str, row: Row) -> Row:
     """A row of a table, with defaults for the columns that it lacks."""
-    row = {"log_partition": 0, **_DEFAULTS.get(name, {}), **row}
+    derived: Row = {}
+    at = row.get("record_timestamp")
     if name == "log_offsets":
-        end = row.get("log_end_offset")
-        start = None if end is None else 0
-        derived = {"log_start_offset": start, "last_stable_offset": end}
-        return {**derived, "day": row["sampled_at"].date(), **row}
+        end, at = row.get("log_end_offset"), row["sampled_at"]
+        derived = {"log_start_offset": None if end is None else 0, "last_stable_offset": end}
     if name == "offset_commits":
-        at = row.get("commit_timestamp")
-        row = {"record_timestamp": at, "outcome_record_offset": row["record_offset"], **row}
-    if name in ("offset_commits", "group_events", "transaction_events"):
-        at = row.get("record_timestamp")
-        return {"day": None if at is None else at.date(), **row}
-    return row
+        at = row.get("record_timestamp", row.get("commit_timestamp"))
+        derived = {"record_timestamp": at, "outcome_record_offset": row["record_offset"]}
+    if name in ("log_offsets", "offset_commits", "group_events", "transaction_events"):
+        derived["day"] = None if at is None else at.date()
+    return {**_defaults(name), **derived, **row}
 
 
 def backdate(tables: str, table: Table, moment: datetime) -> None:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, LOST, LOST_REASON_PREFIX, TABLES, TOPIC_PROGRESS
+from streaming.tables.schemas import (
+    LOAD_PROGRESS,
+    LOST,
+    LOST_REASON_PREFIX,
+    QUARANTINE,
+    TABLES,
+    TOPIC_PROGRESS,
+    TOPIC_TABLES,
+)
 from tests.support.clients.installed_command import command_of
 
 _AS_IT_CAME = frozenset(
@@ -64,6 +73,12 @@ def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: T
             rows = [{n: v for n, v in row.items() if n not in _AS_IT_CAME} for row in rows]
         rows_by_table[table.name] = Counter(map(repr, rows))
     return rows_by_table
+
+
+def empty_tables(rows: Rows) -> list[str]:
+    """The tables of `__consumer_offsets` without rows."""
+    others = {TOPIC_PROGRESS, *chain.from_iterable(TOPIC_TABLES.values())} - {QUARANTINE}
+    return [table.name for table in TABLES if table not in others and not rows[table.name]]
 
 
 def differences(actual: Rows, expected: Rows) -> Iterator[str]:
