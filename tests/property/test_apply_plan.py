@@ -82,8 +82,9 @@ def test_any_cut_gives_what_a_replay_record_by_record_gives(
         for p, (buffer, _) in segments.items()
     }
     _assert_state(tables, expected)
+    begin = datetime.fromtimestamp(BASE_TIMESTAMP_MS / 1000, timezone.utc)
     assert tables.newest_timestamps == {
-        p: _moment(BASE_TIMESTAMP_MS + end - 1) for p, (_, end) in segments.items() if end
+        p: begin + timedelta(milliseconds=end - 1) for p, (_, end) in segments.items() if end
     }
     assert sorted(_refusal(w.log_partition, w) for w in tables.warnings) == sorted(
         _refusal(p, warning)
@@ -109,10 +110,6 @@ def _refusal(log_partition: int, warning: ReplayWarning | LoadWarning) -> tuple[
     return log_partition, warning.record_offset, warning.reason
 
 
-def _moment(timestamp_ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=timestamp_ms)
-
-
 def _assert_accounted(tables: PlanTables) -> None:
     counts, pending = tables.counts, by_log_partition(tables.pending)
     for p, rows in counts.rows.items():
@@ -127,13 +124,19 @@ def _assert_state(tables: PlanTables, expected: Replays) -> None:
         for key, offset in replay.loader.offsets.items()
     }
     waiting = {
-        (p, producer_id, key): (_values(asdict(commit)), replay.clients[commit.record_offset])
+        (p, producer_id, key): (
+            _values(asdict(commit)),
+            replay.clients[commit.record_offset] or (None, None),
+        )
         for p, replay in expected.items()
         for producer_id, commits in replay.loader.pending.items()
         for key, commit in commits.items()
     }
     assert waiting == {
-        (row["log_partition"], row["producer_id"], _key(row)): (_values(row), _client(row))
+        (
+            *(row["log_partition"], row["producer_id"]),
+            OffsetKey(*(row[name] for name in OffsetKey._fields)),
+        ): (_values(row), (row["client_id"], row["client_host"]))
         for row in tables.pending.to_pylist()
     }
     groups = {place: described(state) for place, state in tables.groups.items()}
@@ -145,14 +148,6 @@ def _assert_state(tables: PlanTables, expected: Replays) -> None:
     assert set(tables.members) == {
         (*place, member.member_id) for place, group in groups.items() for member in group.members
     }
-
-
-def _key(row: Row) -> OffsetKey:
-    return OffsetKey(row["group_id"], row["topic"], row["partition"])
-
-
-def _client(row: Row) -> tuple[str, str] | None:
-    return None if row["client_id"] is None else (row["client_id"], row["client_host"])
 
 
 def _values(row: Row) -> Row:

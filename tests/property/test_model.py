@@ -101,8 +101,12 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def rebalance(self, group_id: str, joining: int, topic: str) -> None:
         """Whoever is there joins again, and some more; the leader assigns; all are told."""
         known = self._members(group_id)
+        group = self._group(group_id)
+        instances = (
+            {m: member.group_instance_id for m, member in group.members.items()} if group else {}
+        )
         replies = [
-            self._join(group_id, member_id, topic, self._instance_id(group_id, member_id))
+            self._join(group_id, member_id, topic, instances.get(member_id))
             for member_id in known + [""] * joining
         ]
         self.wait(3_000)
@@ -114,11 +118,6 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def everybody_syncs(self, group_id: str) -> None:
         for member_id in self._members(group_id):
             self._sync(group_id, member_id, [member_id])
-
-    def _instance_id(self, group_id: str, member_id: str) -> str | None:
-        group = self._group(group_id)
-        member = None if group is None else group.members.get(member_id)
-        return None if member is None else member.group_instance_id
 
     def _join(
         self,
@@ -399,8 +398,9 @@ def loaded_state(log: bytes, semantics: Semantics) -> State:
 
 
 def _in_order(group: Group) -> Group:
-    """The group with its members in a fixed order."""
-    return replace(group, members=tuple(sorted(group.members, key=attrgetter("member_id"))))
+    """The group with its members in a fixed order; only a load warns of records."""
+    members = tuple(sorted(group.members, key=attrgetter("member_id")))
+    return replace(group, members=members, replay_warning=None)
 
 
 def _values(offset: CommittedOffset) -> tuple[Any, ...]:

@@ -81,26 +81,18 @@ def test_moments_in_any_order_equal_the_loader(
     ends = [cut for cut in cuts if cut >= start]
     offsets = st.sampled_from(ends) if is_sampled else st.integers(start, end)
     moments = data.draw(st.lists(offsets, min_size=1, max_size=3))
-    history = _history(tables)
-    timeline = Timeline(base, history, semantics, release, {})
-    for next_offset in [*moments, moments[0]]:
-        past = timeline.at(_moment(next_offset))
-        _assert_equal(past, next_offset, segments, tables)
-        for log_partition, last in history.ends(base.next_offsets).items():
-            assert min(next_offset, last) <= past.next_offsets[log_partition] <= last
-
-
-def _moment(next_offset: int) -> datetime:
-    """The time of the last record before a record offset."""
-    return FIRST + timedelta(milliseconds=next_offset - 1)
-
-
-def _history(tables: PlanTables) -> HistoryAfter:
-    return HistoryAfter(
+    history = HistoryAfter(
         commits=_rows([*tables.history.values()], HISTORY_SCHEMA, OffsetCommitRow),
         group_records=_rows(tables.group_records, GROUP_RECORD_ROW, GroupRecordRow),
         pending=columns_of(tables.pending, schema_of(PendingOffsetRow)),
     )
+    timeline = Timeline(base, history, semantics, release, {})
+    for next_offset in [*moments, moments[0]]:
+        # The time of the last record before the record offset.
+        past = timeline.at(FIRST + timedelta(milliseconds=next_offset - 1))
+        _assert_equal(past, next_offset, segments, tables)
+        for log_partition, last in history.ends(base.next_offsets).items():
+            assert min(next_offset, last) <= past.next_offsets[log_partition] <= last
 
 
 def _base(tables: PlanTables) -> PastTables:

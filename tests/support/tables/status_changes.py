@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from streaming.tables.clock import utc_now
@@ -19,15 +19,6 @@ def key_of(row: Row) -> Key:
     return row["group_id"], row["topic"], row["partition"]
 
 
-def current_rows(reader: TableReader) -> Mapping[Key, Row]:
-    """The rows of groups and of their partitions."""
-    groups = reader.read(GROUP_STATUS.name).to_pylist()
-    return {
-        **{(row["group_id"], None, None): row for row in groups},
-        **{key_of(row): row for row in reader.read(GROUP_LAG.name).to_pylist()},
-    }
-
-
 def contradictions(
     reader: TableReader, at: datetime | None = None, ahead: Collection[datetime] = ()
 ) -> Iterator[str]:
@@ -41,7 +32,9 @@ def contradictions(
         keys = [tuple(row.values()) for row in reader.read(table.name, table.key).to_pylist()]
         if len(set(keys)) < len(keys):
             yield f"{table.name} has a key twice"
-    rows = current_rows(reader)
+    groups = reader.read(GROUP_STATUS.name).to_pylist()
+    rows: dict[Key, Row] = {(row["group_id"], None, None): row for row in groups}
+    rows |= {key_of(row): row for row in reader.read(GROUP_LAG.name).to_pylist()}
     last: dict[Key, Row] = {}
     changes = reader.read(STATUS_CHANGES.name).sort_by("changed_at").to_pylist()
     for change in changes:
