@@ -118,15 +118,9 @@ def load(
     in_keying: Fault | None = None,
     in_plan: Fault | None = None,
 ) -> None:
-    """Apply one of two micro-batches; the first one creates the folder.
+    """Apply one of two micro-batches, whose logs are always the same; 0 creates the folder.
 
-    Args:
-        tables: the folder.
-        number: 0 or 1; the logs of each are always the same.
-        on_spark: the engine `spark`, in place of `driver`.
-        markers: of the fault, if there is one.
-        in_keying: the fault of a task that stages the rows of the source.
-        in_plan: the fault of a task that plans.
+    A fault is of a task that stages the rows of the source, or of a task that plans.
     """
     if number == 0:
         create(tables, log_partitions=LOG_PARTITIONS)

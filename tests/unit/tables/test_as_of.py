@@ -14,10 +14,6 @@ def _on(day: int, hour: int, minute: int = 0, second: int = 0) -> datetime:
     return datetime(2026, 11, day, hour, minute, second, tzinfo=timezone.utc)
 
 
-def test_digits_are_a_version() -> None:
-    assert parse_as_of("17") == 17
-
-
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
@@ -60,7 +56,8 @@ def test_times_before_kafkas_first_one_are_refused(text: str) -> None:
         parse_as_of(text, now=NOW)
 
 
-def test_a_time_is_not_a_version() -> None:
+def test_digits_are_a_version_and_no_time() -> None:
+    assert parse_as_of("17") == 17
     assert parse_time("2026-11-21T03:14Z") == _on(21, 3, 14)
     with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):
         parse_time("17")

@@ -96,22 +96,20 @@ def test_old_samples_are_kept_for_the_topics_that_need_them(reader: TableReader)
     assert kept.rows(LOG_OFFSETS, COLUMNS, during(old, NOW)) is None
 
 
-def test_of_other_topics_only_the_times_of_samples_are_kept(reader: TableReader) -> None:
+def test_only_commits_of_the_groups_are_kept_and_of_other_topics_the_times_of_samples(
+    reader: TableReader,
+) -> None:
     kept, _ = kept_of(reader, group_ids=["g"], topics=["t"])
     conditions = during(NOW - 10 * MINUTE, NOW)
-    of_kept = kept.rows(LOG_OFFSETS, COLUMNS, conditions)
-    assert of_kept is not None
-    assert set(of_kept["topic"].to_pylist()) == {"t", ""}
-    all_rows = reader.read("log_offsets", ["sampled_at"], conditions)
-    assert set(of_kept["sampled_at"].to_pylist()) == set(all_rows["sampled_at"].to_pylist())
-
-
-def test_only_commits_of_the_groups_are_kept(reader: TableReader) -> None:
-    kept, _ = kept_of(reader, group_ids=["g"], topics=["t"])
+    samples = kept.rows(LOG_OFFSETS, COLUMNS, conditions)
+    assert samples is not None
+    assert set(samples["topic"].to_pylist()) == {"t", ""}
+    all_samples = reader.read("log_offsets", ["sampled_at"], conditions)
+    assert set(samples["sampled_at"].to_pylist()) == set(all_samples["sampled_at"].to_pylist())
     conditions = [("record_timestamp", ">=", NOW - 5 * MINUTE), ("outcome", "=", "committed")]
-    of_kept = kept.rows(OFFSET_COMMITS, ["group_id"], conditions)
-    assert of_kept is not None
-    assert of_kept["group_id"].to_pylist() == ["g"] * 6
+    commits = kept.rows(OFFSET_COMMITS, ["group_id"], conditions)
+    assert commits is not None
+    assert commits["group_id"].to_pylist() == ["g"] * 6
 
 
 def test_other_tables_and_reads_without_a_time_are_not_kept(reader: TableReader) -> None:
