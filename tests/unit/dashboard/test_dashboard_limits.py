@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
+from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -99,7 +100,7 @@ def test_pages_of_the_past_hold_up_no_other(
 
 
 def test_pages_that_wait_for_a_snapshot_hold_up_no_files_and_errors(
-    dashboard_tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on, waiting = threading.Event(), threading.Semaphore(0)
 
@@ -109,7 +110,7 @@ def test_pages_that_wait_for_a_snapshot_hold_up_no_files_and_errors(
         raise TablesUnavailable("the store is away")
 
     monkeypatch.setattr(cluster.Cluster, "snapshot", snapshot)
-    app = create_app({"prod": dashboard_tables.folder})
+    app = create_app({"prod": tables.folder})
     with serving(app) as address, ThreadPoolExecutor(40) as pool:
         jobs = [
             pool.submit(requests.get, f"{address}c/prod/health", timeout=120) for _ in range(40)
@@ -133,24 +134,40 @@ def test_sql_of_the_past_computes_nothing_here(
     app.state.sql_processes.close()
 
 
-def test_ctrl_c_ends_it_with_the_queries_it_answers(
-    tables: DashboardTables, eventually: Eventually
+def is_answering(pid: int) -> bool:
+    """Whether the kernel has been told to end it with its starter, as for each question."""
+    flags = Path(f"/proc/{pid}/fdinfo/0").read_text().splitlines()[1]
+    return bool(int(flags.split()[1], 8) & os.O_ASYNC)
+
+
+@pytest.mark.parametrize(
+    ("number", "query"),
+    [
+        (signal.SIGINT, HOSTILE_QUERIES[0]),
+        *(pytest.param(signal.SIGKILL, query, marks=pytest.mark.long) for query in HOSTILE_QUERIES),
+    ],
+)
+def test_queries_end_with_the_server(
+    tables: DashboardTables, eventually: Eventually, number: signal.Signals, query: str
 ) -> None:
+    """A terminal signals all processes of its group on Ctrl-C; SIGKILL is for the server alone."""
     command = command_of("dashboard", "--tables", tables.folder, "--port", "0", "--no-browser")
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as page:
         try:
             assert page.stderr is not None
-            address = page.stderr.readline().split()[-1]
-            host, port = urlsplit(address).hostname, urlsplit(address).port
-            with closing(HTTPConnection(str(host), port, timeout=60)) as client:
-                select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
-                client.request("GET", f"/c/tables/sql?{select}")
-                answering = eventually(lambda: children(page.pid))
-                # A terminal signals all processes of its group, too.
-                os.killpg(page.pid, signal.SIGINT)
-                assert (page.wait(60), page.stderr.read()) == (0, "")
+            address = urlsplit(page.stderr.readline().split()[-1])
+            with closing(HTTPConnection(address.netloc, timeout=60)) as client:
+                client.request("GET", f"/c/tables/sql?{urlencode({'query': query})}")
+                answering = eventually(
+                    lambda: [pid for pid in children(page.pid) if is_answering(pid)]
+                )
+                if number is signal.SIGKILL:
+                    page.kill()
+                else:
+                    os.killpg(page.pid, number)
+                    assert (page.wait(60), page.stderr.read()) == (0, "")
         finally:
             page.kill()
     eventually(lambda: not [pid for pid in answering if is_there(pid)])

@@ -66,12 +66,8 @@ def test_rows_are_of_a_group_and_of_named_events(reader: TableReader) -> None:
 
 
 def test_a_mistake_is_named(reader: TableReader) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"'offset_rewound' is not an event: group_created"
-    ):
+    with pytest.raises(ConfigurationError, match="'offset_rewound' is not an event: group_created"):
         events(reader, events=["offset_rewound"])
-    with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):
-        events(reader, since="17")
 
 
 def test_nothing_is_before_the_oldest_row(tmp_path: Path) -> None:
@@ -86,16 +82,13 @@ def test_nothing_is_before_the_oldest_row(tmp_path: Path) -> None:
 def many(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     """A rewind, and after it a hundred events of lighter kinds."""
     folder = create_tables(tmp_path_factory.mktemp("many"))
-    lighter = ("offset_deleted", "rebalance")
+    fields = {"topic": "t", "partition": 0, "offset_before": 1}
     rows = [
         moved("offset_rewind", 9, 5, **by_member("c-aaaa51f4", "c")),
         *(
-            event_row(
-                lighter[number % 2],
-                at_s=number,
-                **{"topic": "t", "partition": 0, "offset_before": 1, "epoch_after": number},
-            )
-            for number in range(1, 101)
+            event_row(event, at_s=at_s, epoch_after=at_s, **fields)
+            for number in range(1, 101, 2)
+            for at_s, event in ((number, "rebalance"), (number + 1, "offset_deleted"))
         ),
     ]
     member = {"group_id": "g", **by_member("c-bbbb51f4", "c")}

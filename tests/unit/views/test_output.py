@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import sys
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from streaming.run.stderr import StderrHandler
 from streaming.views.output import OUTPUTS, output_of
 from streaming.views.text import csv_lines, json_line, printable
 
@@ -23,14 +21,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def as_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Put a terminal for stdout, 80 columns wide and without colours of its own."""
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setenv("TERM", "dumb")
-    return terminal
-
-
 def test_nothing_that_a_terminal_obeys_is_printed() -> None:
     shown = printable(HOSTILE)
 
@@ -38,15 +28,6 @@ def test_nothing_that_a_terminal_obeys_is_printed() -> None:
     assert shown == r"\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
     assert printable("payments-é-☃ 😀") == "payments-é-☃ 😀"
     assert printable(r"\x1b") != printable("\x1b")
-
-
-def test_what_is_logged_is_a_line_that_a_terminal_only_shows() -> None:
-    text = StderrHandler().format(
-        logging.LogRecord("streaming.x", logging.WARNING, "", 0, "group %s", (HOSTILE,), None)
-    )
-
-    assert text.endswith(rf"WARNING streaming.x: group {printable(HOSTILE)}")
-    assert text.isprintable()
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -61,7 +42,10 @@ def test_no_output_lets_a_group_drive_the_terminal(
 
 
 def test_a_table_on_a_terminal_is_folded_and_only_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
+    """It is 80 columns wide, and without colours of its own."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "dumb")
     rows = [{"group_id": text} for text in (HOSTILE, "[bold]", "y" * 200)]
     output_of("text").rows(rows, ["group_id"])
 
@@ -105,19 +89,10 @@ def test_values_without_a_json_form_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        *((f"{begin}1", f"'{begin}1") for begin in "=+-@\t\uff1d\uff0b\uff0d\uff20"),
-        ("\r=1", "'\r=1"),
-        ("\n=1", "'\n=1"),
-        (b"\xfb\xef", "'++8="),
-        (timedelta(seconds=-1), "'-1 day, 23:59:59"),
-        (-1, "-1"),
-        (-1.5, "-1.5"),
-        (Decimal(-2), "-2"),
-        ("a=1", "a=1"),
-        ("", ""),
-        (None, ""),
-        (True, "true"),
-        (["=1"], '["=1"]'),
+        *((f"{begin}1", f"'{begin}1") for begin in "=+-@\t\uff1d\uff0b\uff0d\uff20\r\n"),
+        *((b"\xfb\xef", "'++8="), (timedelta(seconds=-1), "'-1 day, 23:59:59")),
+        *((-1, "-1"), (-1.5, "-1.5"), (Decimal(-2), "-2"), ("a=1", "a=1")),
+        *(("", ""), (None, ""), (True, "true"), (["=1"], '["=1"]')),
     ],
 )
 def test_no_cell_for_a_spreadsheet_is_a_formula(value: Any, cell: str) -> None:

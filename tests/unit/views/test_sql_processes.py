@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +30,8 @@ _COLUMNS = ", ".join(f"range % {number} = 0" for number in range(2, 502))
 BOOLEANS = f"SELECT {_COLUMNS} FROM range(1000000)"  # noqa: S608 - of numbers
 LARGE_FORMS = (Form.ARROW, Form.CSV, Form.PARQUET)
 LIMITS = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=16 << 20, most_rows=1_000_000)
-LITTLE = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=1_000_000)
-LITTLE_MEMORY = SqlLimits(within_s=60, memory_bytes=400 << 20, answer_bytes=1 << 20, most_rows=10)
-SOON = SqlLimits(within_s=1, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=1_000_000)
+LITTLE = replace(LIMITS, answer_bytes=1 << 20)
+SOON = replace(LITTLE, within_s=1)
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +93,11 @@ def test_a_query_that_never_ends_is_killed(
 def test_neither_does_a_view_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are in a store that takes requests and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as store:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.getsockname()[1]}",
-            "AWS_ALLOW_HTTP": "true",
-        }.items():
-            monkeypatch.setenv(name, value)
+        address = f"http://127.0.0.1:{store.getsockname()[1]}"
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+            monkeypatch.setenv(name, "any")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
         place = SnapshotPlace("s3a://bucket/tables", 1, NOW, True, StatusRules())
         processes = SqlProcesses(Slots("queries", 1), [place.tables])
         asked = Question(sql="FROM group_lag", form=Form.ARROW, limits=SOON, place=place)
@@ -127,8 +120,9 @@ def test_neither_does_a_view_take_longer(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_query_has_so_much_memory(
     tables: CoordinatorTables, shared: SqlProcesses, sql: str, reason: str
 ) -> None:
+    little_memory = replace(LITTLE, memory_bytes=400 << 20, most_rows=10)
     with pytest.raises(ConfigurationError, match=reason):
-        shared.answer(question(tables, sql, LITTLE_MEMORY, Form.CSV))
+        shared.answer(question(tables, sql, little_memory, Form.CSV))
 
 
 @pytest.mark.parametrize(
@@ -149,11 +143,10 @@ def test_an_answer_is_no_larger_than_it_may_be(
 def test_an_answer_with_too_many_rows_is_refused(
     tables: CoordinatorTables, reused: SqlProcesses
 ) -> None:
-    few = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=3)
-    endless = "FROM range(1000000000000)"
+    few = replace(LITTLE, most_rows=3)
     for form in (Form.ARROW, Form.CSV, Form.SPREADSHEET, Form.PARQUET):
         with pytest.raises(ConfigurationError, match="has more than 3 rows: add a LIMIT"):
-            reused.answer(question(tables, endless, few, form))
+            reused.answer(question(tables, "FROM range(1000000000000)", few, form))
     with reused.answer(question(tables, "FROM range(3)", few, Form.CSV)) as file:
         assert file.read() == b"range\r\n0\r\n1\r\n2\r\n"
     with reused.answer(question(tables, "FROM range(3)", few, Form.PARQUET)) as file:
@@ -189,13 +182,15 @@ def test_tables_that_cannot_be_read_are_said(tmp_path: Path, shared: SqlProcesse
 
 @pytest.mark.long
 def test_a_query_is_only_looked_at(shared: SqlProcesses) -> None:
+    def checked(sql: str) -> Question:
+        return Question(sql=sql, form=Form.CHECKED, limits=SOON)
+
     for sql in ("FROM group_lag", "SELECT count(*) FROM log_offsets"):
-        with shared.answer(Question(sql=sql, form=Form.CHECKED, limits=LIMITS)) as file:
+        with shared.answer(checked(sql)) as file:
             assert not file.read()
-    with pytest.raises(ConfigurationError, match="Binder Error"):
-        shared.answer(Question(sql="SELECT no FROM groups", form=Form.CHECKED, limits=LIMITS))
-    with pytest.raises(ConfigurationError, match="took more than 1 s"):
-        shared.answer(Question(sql=BINDS_FOR_EVER, form=Form.CHECKED, limits=SOON))
+    for sql, reason in (("SELECT no FROM groups", "Binder Error"), (BINDS_FOR_EVER, "took more")):
+        with pytest.raises(ConfigurationError, match=reason):
+            shared.answer(checked(sql))
 
 
 @pytest.mark.long
@@ -227,8 +222,7 @@ def test_queries_of_one_person_share_a_process(folder: str, tables: CoordinatorT
     processes.warm()
     mine = children() - before
     assert len(mine) == 1
-    for sql in ("FROM group_status", "FROM group_lag"):
-        assert answer(processes, question(tables, sql)) == tables.sql(sql).arrow
+    assert answer(processes, question(tables, "SELECT 1 AS a")).num_rows == 1
     with pytest.raises(ConfigurationError, match="Parser Error"):
         processes.answer(question(tables, "SELEC"))
     assert children() - before == mine
@@ -246,9 +240,9 @@ def test_a_process_knows_no_secret_and_few_files(
 ) -> None:
     for name in ("COORDINATOR_STATE_TOKEN", "PAGERDUTY_ROUTING_KEY", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "canary")
-    with Path("/etc/hostname").open() as of_ours:
-        os.set_inheritable(of_ours.fileno(), True)
-        for tables, knows_store in (([folder], False), ([folder, "s3a://bucket/tables"], True)):
+    with Path("/etc/hostname").open() as inherited:
+        os.set_inheritable(inherited.fileno(), True)
+        for tables, known in (([folder], []), (["s3a://bucket/a"], [b"AWS_SECRET_ACCESS_KEY"])):
             before = children()
             processes = SqlProcesses(Slots("queries", 1), tables)
             processes.warm()
@@ -257,50 +251,5 @@ def test_a_process_knows_no_secret_and_few_files(
             environment = eventually(Path(f"/proc/{pid}/environ").read_bytes).split(b"\0")
             files = list(open_files(pid))
             processes.close()
-            canaries = [
-                variable.split(b"=")[0] for variable in environment if b"canary" in variable
-            ]
-            assert canaries == ([b"AWS_SECRET_ACCESS_KEY"] if knows_store else [])
+            assert [name.split(b"=")[0] for name in environment if b"canary" in name] == known
             assert not [file for file in files if "hostname" in file]
-
-
-_STARTER = """
-import sys, threading
-from coordinator_state.insight.group_status import StatusRules
-from streaming.views.coordinator_tables import CoordinatorTables
-from streaming.views.sql.slots import Slots
-from streaming.views.sql.processes import SqlProcesses
-from streaming.views.sql.question import Form, Question, SqlLimits
-folder, sql = sys.argv[1:]
-tables = CoordinatorTables(folder)
-limits = SqlLimits(within_s=600, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=10)
-processes = SqlProcesses(Slots("queries", 2), [folder])
-place = tables.snapshot.place
-processes.answer(Question(sql="SELECT 1", form=Form.CSV, limits=limits, place=place))
-print("warm", flush=True)
-processes.answer(Question(sql=sql, form=Form.CSV, limits=limits, place=place))
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("sql", [BINDS_FOR_EVER, CALLS_FOR_EVER, FOR_EVER])
-def test_no_process_outlives_its_starter(folder: str, eventually: Eventually, sql: str) -> None:
-    command = [sys.executable, "-c", _STARTER, folder, sql]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as starter:
-        try:
-            assert starter.stdout is not None
-            assert starter.stdout.readline() == b"warm\n"
-
-            def answering() -> list[int]:
-                return [pid for pid in children(starter.pid) if is_answering(pid)]
-
-            pids = eventually(answering)
-        finally:
-            os.kill(starter.pid, signal.SIGKILL)
-    eventually(lambda: not [pid for pid in pids if is_there(pid)], timeout_s=10)
-
-
-def is_answering(pid: int) -> bool:
-    """Whether the kernel has been told to end it with its starter, as for each question."""
-    flags = Path(f"/proc/{pid}/fdinfo/0").read_text().splitlines()[1]
-    return bool(int(flags.split()[1], 8) & os.O_ASYNC)

@@ -7,7 +7,6 @@ from shutil import copytree
 
 import pytest
 
-from streaming.errors import did_you_mean
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import STATE_LOADING
 from streaming.views.unknown_group import unknown_group
@@ -19,7 +18,7 @@ SIMPLE = {"group_id": "simple", "record_offset": -1}
 
 
 @pytest.fixture(scope="module")
-def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = create_tables(tmp_path_factory.mktemp("built"))
     apply_micro_batch(
         folder,
@@ -34,12 +33,6 @@ def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
         progress=[{"next_offset": 7}],
     )
     return folder
-
-
-@pytest.fixture
-def tables(built_tables: str, tmp_path: Path) -> str:
-    """A copy that a test may change."""
-    return str(copytree(built_tables, tmp_path / "tables"))
 
 
 @pytest.mark.parametrize(
@@ -63,10 +56,6 @@ def test_each_name_has_its_warning(tables: str, group_id: str, warning: str | No
     assert unknown_group(TableReader(tables), group_id) == warning
 
 
-def test_an_unknown_name_without_similar_ones_has_no_hint() -> None:
-    assert did_you_mean("", ["a", "b"]) == ""
-
-
 def test_offsets_exits_with_1_for_a_group_that_does_not_exist(tables: str) -> None:
     text = call("offsets", "paymets", "--tables", tables, exit_code=1)
     json = call("offsets", "paymets", "t:0", "--tables", tables, "--output=json", exit_code=1)
@@ -80,13 +69,14 @@ def test_offsets_exits_with_1_for_a_group_that_does_not_exist(tables: str) -> No
         call("offsets", group_id, "--tables", tables)
 
 
-def test_a_group_in_a_log_partition_that_is_loading_may_exist(tables: str) -> None:
-    apply_micro_batch(tables, progress=[{"next_offset": 7, "state": STATE_LOADING}])
+def test_a_group_in_a_log_partition_that_is_loading_may_exist(tables: str, tmp_path: Path) -> None:
+    loading = str(copytree(tables, tmp_path / "tables"))
+    apply_micro_batch(loading, progress=[{"next_offset": 7, "state": STATE_LOADING}])
 
-    assert unknown_group(TableReader(tables), "paymets") == (
+    assert unknown_group(TableReader(loading), "paymets") == (
         "unknown group paymets: its log partition 0 answers COORDINATOR_LOAD_IN_PROGRESS"
     )
-    answer = call("offsets", "paymets", "--tables", tables, exit_code=1)
+    answer = call("offsets", "paymets", "--tables", loading, exit_code=1)
     assert "COORDINATOR_LOAD_IN_PROGRESS" in answer.stdout
     assert "Warning: loading: 0 of " in answer.stderr
     assert "unknown group" not in answer.stderr
