@@ -77,43 +77,34 @@ def test_statuses_are_those_of_burrows_rules(tables: DashboardTables) -> None:
     rows = burrow_partition_statuses(reader, at=at).to_pylist()
     assert json_of(client, CONSUMERS)["consumers"] == sorted(groups)
     for group in (REWOUND, HOSTILE, "group-000"):
-        status = json_of(client, f"{CONSUMERS}/{quote(group, safe='')}/lag")["status"]
-        row = groups[group]
-        assert (status["status"], status["totallag"]) == (row["status"], row["lag"])
-        assert {
-            (partition["topic"], partition["partition"]): partition["status"]
-            for partition in status["partitions"]
-        } == {
-            (row["topic"], row["partition"]): row["status"]
-            for row in rows
-            if row["group_id"] == group
-        }
-        lags = [partition["current_lag"] for partition in status["partitions"]]
+        address = f"{CONSUMERS}/{quote(group, safe='')}"
+        status = json_of(client, f"{address}/lag")["status"]
+        partitions = status["partitions"]
+        assert status["status"] == groups[group]["status"]
+        assert status["totallag"] == groups[group]["lag"]
+        own = [row for row in rows if row["group_id"] == group]
+        for name in ("topic", "partition", "status"):
+            assert [place[name] for place in partitions] == [row[name] for row in own]
+        lags = [place["current_lag"] for place in partitions]
         assert status["maxlag"]["current_lag"] == max(lags)
         # The short status has only partitions that are not OK.
-        short = json_of(client, f"{CONSUMERS}/{quote(group, safe='')}/status")["status"]
-        assert short["partitions"] == [
-            partition for partition in status["partitions"] if partition["status"] != "OK"
-        ]
+        short = json_of(client, f"{address}/status")["status"]
+        assert short["partitions"] == [place for place in partitions if place["status"] != "OK"]
         assert short["partition_count"] == len(lags) == 2
 
 
-@pytest.mark.parametrize("group_id", ["a/b", "/a", "//evil.example", "a//b"])
-def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path, group_id: str) -> None:
+def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path) -> None:
     folder = create_tables(tmp_path)
     apply_micro_batch(
         folder,
         progress=[{"updated_at": NOW, "next_offset": 5}],
-        groups=[{"group_id": group_id, "state": "Stable", "member_count": 1}],
-        group_offsets=[offset_row(group_id, 7, NOW, "t", partition) for partition in (1, 3)],
+        groups=[{"group_id": "g", "state": "Stable", "member_count": 1}],
+        group_offsets=[offset_row("g", 7, NOW, "t", partition) for partition in (1, 3)],
     )
     client = client_of(create_app({"prod": Cluster("prod", folder)}))
-    name = quote(group_id, safe="")
-    for part in ("", "/lag", "/explanation"):
-        json_of(client, f"/api/v1/groups/{name}{part}")
-    detail = json_of(client, f"{CONSUMERS}/{name}")
+    detail = json_of(client, f"{CONSUMERS}/g")
     assert [len(place["offsets"]) for place in detail["topics"]["t"]] == [0, 10, 0, 10]
-    partitions = json_of(client, f"{CONSUMERS}/{name}/lag")["status"]["partitions"]
+    partitions = json_of(client, f"{CONSUMERS}/g/lag")["status"]["partitions"]
     assert [partition["partition"] for partition in partitions] == [0, 1, 2, 3]
     assert [partition["complete"] for partition in partitions] == [0, 0.1, 0, 0.1]
     # No log end was sampled; -1 keeps the places.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,8 +46,13 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     return [(row["log_partition"], row["record_offset"], row["event_number"]) for row in rows]
 
 
-@pytest.mark.parametrize("limit", [1, 3, 13, 14])
-@pytest.mark.parametrize("arguments", [{}, {"group": "g"}, {"event": ["group_emptied"]}])
+@pytest.mark.parametrize(
+    ("limit", "arguments"),
+    [
+        *((limit, {}) for limit in (1, 3, 13, 14)),
+        *((3, {"group": "g"}), (2, {"event": ["group_emptied"]}), (1, {"group": "nobody"})),
+    ],
+)
 def test_pages_of_any_size_are_the_history(
     client: TestClient, folder: str, limit: int, arguments: dict[str, Any]
 ) -> None:
@@ -72,13 +76,6 @@ def test_a_period(client: TestClient) -> None:
 def test_an_event_has_every_column_of_the_table_but_its_day(client: TestClient) -> None:
     event, *_ = json_of(client, "/api/v1/events")["items"]
     assert [*event, "day"] == GROUP_EVENTS.schema.names
-
-
-def test_no_events(tmp_path: Path) -> None:
-    folder = create_tables(tmp_path)
-    apply_micro_batch(folder, progress=[{"next_offset": 1}])
-    client = client_of(create_app({"prod": Cluster("prod", folder)}))
-    assert list(pages_of(client, "events")) == [[]]
 
 
 @given(KEYS)

@@ -42,17 +42,12 @@ def test_pages_of_any_size_have_each_group_once(
     client: TestClient, tables: DashboardTables, limit: int
 ) -> None:
     at = tables.after.isoformat()
-    wanted = CoordinatorTables(tables.folder).as_of(at).status()
+    view = CoordinatorTables(tables.folder).as_of(at).status().arrow.sort_by("group_id")
     rows = items(client, "groups", limit=limit, at=at)
-    assert ids(rows) == sorted(row.group_id for row in wanted)
-    by_group = {row.group_id: row for row in wanted}
-    for row in rows:
-        of_view = by_group[row["group_id"]]
-        assert (row["status"], row["reason"]) == (of_view.status, of_view.reason)
-        assert (row["lag"], row["partitions"]) == (of_view.lag, of_view.partitions)
-        assert row["max_time_lag_ms"] == of_view.max_time_lag_ms
-        assert row["member_count"] == 1
-        assert row["lag_of_partitions"] is None
+    for name in ("group_id", "status", "reason", "lag", "partitions", "max_time_lag_ms"):
+        assert [row[name] for row in rows] == view[name].to_pylist()
+    assert {row["member_count"] for row in rows} == {1}
+    assert {row["lag_of_partitions"] for row in rows} == {None}
 
 
 def test_one_request_has_all_groups_with_their_partitions(
@@ -68,7 +63,6 @@ def test_one_request_has_all_groups_with_their_partitions(
     # A page ends before it has too many partitions.
     monkeypatch.setattr(groups, "MOST_PARTITIONS", 5)
     assert len(json_of(client, "/api/v1/groups?include=partitions")["items"]) == 2
-    assert len(items(client, "groups", include="partitions")) == ALL
     monkeypatch.setattr(groups, "MOST_PARTITIONS", 1)
     assert len(items(client, "groups", include="partitions", search="group-00")) == 10
 
@@ -79,11 +73,10 @@ def test_one_request_has_all_groups_with_their_partitions(
         ({"status": ["REWIND", "HANGING_TRANSACTION"]}, [HOSTILE, REWOUND]),
         ({"group": ["group-007", "group-003", "nope"]}, ["group-003", "group-007"]),
         ({"search": "group-01", "status": "OK"}, [f"group-01{number}" for number in range(10)]),
-        ({"state": "Dead"}, []),
         ({"state": "Stable", "type": "classic", "search": "payments"}, [REWOUND]),
+        ({"state": "Dead"}, []),
         ({"type": "share"}, []),
         ({"topic": "orders"}, []),
-        ({"topic": HOSTILE, "search": "payments"}, [REWOUND]),
     ],
 )
 def test_all_filters_must_hold(
@@ -100,9 +93,8 @@ def test_a_group_now_and_in_the_past(client: TestClient, tables: DashboardTables
     assert after["status_since"] is None
 
     group = json_of(client, f"/api/v1/groups/{quote(HOSTILE, safe='')}")["group"]
-    assert (group["group_id"], group["generation"]) == (HOSTILE, 3)
     (member,) = group["members"]
-    assert member["client_id"] == HOSTILE
+    assert (group["group_id"], member["client_id"]) == (HOSTILE, HOSTILE)
     assert [place["partition"] for place in member["assignment"]] == [0, 1]
 
     rows = items(client, f"topics/{quote(HOSTILE, safe='')}/groups", limit=50)
@@ -112,16 +104,11 @@ def test_a_group_now_and_in_the_past(client: TestClient, tables: DashboardTables
 
     first = json_of(client, f"/api/v1/groups/{REWOUND}/explanation")["evidence"][0]
     assert first["cause"] == "offset_rewind"
-    (event,) = CoordinatorTables(tables.folder).events(REWOUND)
-    assert first["record_ids"] == [
-        {"log_partition": event.log_partition, "record_offset": event.record_offset}
-    ]
+    assert first["record_ids"] == [{"log_partition": 0, "record_offset": 39}]
 
     (transaction,) = items(client, "transactions", is_hanging="true")
     assert (transaction["group_id"], transaction["producer_id"]) == (HOSTILE, 7)
-    assert transaction["is_hanging"] is True
     assert [row["committed_offset"] for row in transaction["offsets"]] == [999]
-    assert transaction["offset_count"] == 1
     assert items(client, "transactions", group=REWOUND) == []
     assert items(client, "alerts") == []
 
@@ -132,28 +119,24 @@ def test_a_large_transaction_is_cut(client: TestClient, monkeypatch: pytest.Monk
     assert (transaction["offsets"], transaction["offset_count"]) == ([], 1)
 
 
-@pytest.mark.parametrize("limit", [1, 10])
 def test_the_lag_of_a_group_is_that_of_the_view(
-    client: TestClient, tables: DashboardTables, limit: int
+    client: TestClient, tables: DashboardTables
 ) -> None:
-    at = tables.after.isoformat()
-    wanted = CoordinatorTables(tables.folder).as_of(at).lag(REWOUND).arrow.to_pylist()
-    rows = items(client, f"groups/{REWOUND}/lag", limit=limit, at=at)
-    for row, of_view in zip(rows, wanted, strict=True):
+    at, path = tables.after.isoformat(), f"groups/{REWOUND}/lag"
+    view = CoordinatorTables(tables.folder).as_of(at).lag(REWOUND).arrow.to_pylist()
+    rows = items(client, path, limit=1, at=at)
+    for row, of_view in zip(rows, view, strict=True):
         known = {name: value for name, value in of_view.items() if not hasattr(value, "isoformat")}
         assert known.items() <= row.items()
     assert [row["status"] for row in rows] == ["REWIND", "OK"]
-    assert items(client, f"groups/{REWOUND}/lag", topic="orders") == []
-    assert [row["status"] for row in items(client, f"groups/{REWOUND}/lag", status="REWIND")] == [
-        "REWIND"
-    ]
+    assert items(client, path, topic="orders") == []
+    assert [row["status"] for row in items(client, path, status="REWIND")] == ["REWIND"]
 
 
 @pytest.mark.parametrize(
     ("path", "status", "detail"),
     [
         ("groups/paymnets", 404, "unknown group paymnets; did you mean payments?"),
-        ("groups/x/lag", 404, "unknown group x"),
         ("groups/x/explanation", 404, "unknown group x"),
         ("topics/orders/groups", 404, "no group reads topic orders"),
         ("nope", 404, "/api/v1/openapi.json has the addresses"),
@@ -162,9 +145,7 @@ def test_the_lag_of_a_group_is_that_of_the_view(
         ("groups?limit=1&limit=2", 400, "limit: given 2 times"),
         ("groups?status=STUCK", 400, "status: input should be 'IDLE', 'OK'"),
         ("groups?at=soon", 400, "'soon' is neither a version nor a time"),
-        ("groups?at=2001-01-01", 400, "the tables reach from"),
         ("groups?cursor=%C3%A9", 400, "cursor: this is not the next_cursor"),
-        ("groups?cursor=WzFd", 400, "cursor: this is not the next_cursor"),
         ("groups?cluster=stage", 404, "unknown cluster stage: this server has prod"),
         ("events?event=moved", 400, "event: input should be"),
         (
@@ -199,15 +180,13 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(
 
 def test_several_clusters(tables: DashboardTables) -> None:
     gone = Cluster("gone", f"{tables.folder}-gone")
-    both = {"prod": Cluster("prod", tables.folder), "gone": gone}
-    client = client_of(create_app(both))
+    client = client_of(create_app({"prod": Cluster("prod", tables.folder), "gone": gone}))
     refused = json_of(client, "/api/v1/groups", 400)
     assert refused["detail"] == "cluster: this server has several; name one of prod, gone"
     assert len(items(client, "groups", cluster="prod")) == ALL
     prod, other = json_of(client, "/api/v1/status")["clusters"]
-    assert (prod["cluster"], prod["fault"], prod["groups"]) == ("prod", None, ALL)
+    assert (prod["cluster"], prod["fault"], prod["records_read"]) == ("prod", None, 40)
     assert prod["statuses"] == {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}
-    assert prod["records_read"] == 40
     assert (other["cluster"], other["groups"]) == ("gone", None)
     assert "gone" in other["fault"]
 
@@ -277,7 +256,7 @@ def test_a_group_without_commits_is_never_scaled_to_zero(tmp_path: Path) -> None
 
 def test_a_slash_in_a_group_id_is_no_end_of_it(tmp_path: Path) -> None:
     """Through a real server, and below Burrow's addresses."""
-    groups = ["payments", "payments/lag", "payments%2Flag", "100%"]
+    groups = ["payments", "payments/lag", "payments%2Flag", "100%", "/a", "//evil.example", "a//b"]
     folder = create_tables(tmp_path)
     apply_micro_batch(
         folder,
@@ -285,14 +264,16 @@ def test_a_slash_in_a_group_id_is_no_end_of_it(tmp_path: Path) -> None:
         groups=[{"group_id": group} for group in groups],
         group_offsets=[offset_row(group, 7, NOW) for group in groups],
     )
-    with serving_api({"c": folder}) as address:
+    with serving_api({"c": folder}) as server:
+
+        def answer(path: str) -> Any:
+            return requests.get(f"{server.rstrip('/')}{path}", timeout=60).json()
+
         for group in groups:
             name = quote(group, safe="")
-            for path in (f"/api/v1/groups/{name}", f"/v3/kafka/c/consumer/{name}/status"):
-                answer = requests.get(f"{address.rstrip('/')}{path}", timeout=60).json()
-                named = answer.get("group") or {"group_id": answer["status"]["group"]}
-                assert named["group_id"] == group
-        lag = f"{address}v3/kafka/c/consumer/payments/lag"
-        whole = requests.get(lag, timeout=60).json()
+            assert answer(f"/api/v1/groups/{name}")["group"]["group_id"] == group
+            assert answer(f"/api/v1/groups/{name}/lag")["items"][0]["group_id"] == group
+            assert answer(f"/v3/kafka/c/consumer/{name}/status")["status"]["group"] == group
+        whole = answer("/v3/kafka/c/consumer/payments/lag")
         assert whole["status"]["group"] == "payments"
         assert whole["request"]["url"] == "/v3/kafka/c/consumer/payments/lag"
