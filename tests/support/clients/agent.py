@@ -75,6 +75,21 @@ async def with_token(address: str, token: str) -> AsyncIterator[Any]:
         yield streams
 
 
+def is_part(shown: Any, answer: Any, *, has_whole_lists: bool = False) -> bool:
+    """Whether an example is an answer that lacks some fields, and perhaps ends of lists."""
+    if isinstance(shown, dict):
+        if not shown.keys() <= answer.keys():
+            return False
+        parts = [(shown[name], answer[name]) for name in shown]
+    elif isinstance(shown, list):
+        if len(shown) > len(answer) or (has_whole_lists and len(shown) < len(answer)):
+            return False
+        parts = list(zip(shown, answer, strict=False))
+    else:
+        return bool(shown == answer)
+    return all(is_part(*part, has_whole_lists=has_whole_lists) for part in parts)
+
+
 def _text(result: CallToolResult) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)

@@ -8,12 +8,10 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
-from mcp import StdioServerParameters
 
 from streaming.agents.http import serving_agents
 from streaming.agents.server import opened_server
@@ -51,16 +49,6 @@ def require_an_answer(agent: Agent, tables: DashboardTables) -> None:
     assert agent.call("sql", query="SELECT count(*) FROM groups")["rows"] == [[122]]
     assert "unknown group x" in agent.refused("explain_group", group="x")
     assert "docs://ids" in agent.resources()
-
-
-@pytest.mark.long
-def test_a_client_starts_the_command(tables: DashboardTables, repository: Path) -> None:
-    command, *arguments = command_of("mcp", "--tables", tables.folder)
-    stdio = StdioServerParameters(
-        command=command, args=arguments, env={"PYTHONPATH": str(repository)}
-    )
-    with connected(stdio) as agent:
-        require_an_answer(agent, tables)
 
 
 def test_on_stdio_it_ends_with_its_input_and_prints_nothing_else(tables: DashboardTables) -> None:
@@ -102,12 +90,7 @@ def test_only_own_names_or_a_proxy_and_no_web_pages(tables: DashboardTables) -> 
         refused = post(address, Host="evil.example")
         assert refused.status_code == 403
         assert refused.text.startswith("Host evil.example is not allowed. Use localhost")
-        for site in (
-            {"Origin": "http://evil.example"},
-            {"Origin": "null"},
-            {"Sec_Fetch_Site": "cross-site"},
-            {"Sec_Fetch_Site": "same-site"},
-        ):
+        for site in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "same-site"}):
             assert post(address, **site).status_code == 403
         assert post(address, Origin=address.removesuffix("/mcp")).status_code == 200
     with served(tables, EVERY_ADDRESS, auth_header="X-User") as address:
@@ -115,24 +98,17 @@ def test_only_own_names_or_a_proxy_and_no_web_pages(tables: DashboardTables) -> 
         assert post(address, X_User="me").status_code == 200
 
 
-def test_a_large_body_is_refused(tables: DashboardTables) -> None:
+def test_large_bodies_and_streams_of_messages_are_refused(tables: DashboardTables) -> None:
     with served(tables) as address:
         padded = {**LIST, "params": {"padding": "x" * (1 << 20)}}
         refused = requests.post(address, json=padded, headers=ACCEPT, timeout=30)
-        assert (refused.status_code, refused.text) == (
-            413,
-            "A request has at most 1048576 bytes.\n",
-        )
-        chunks = requests.post(
-            address, data=(bytes(1 << 16) for _ in range(17)), headers=ACCEPT, timeout=30
-        )
-        assert chunks.status_code == 413
-
-
-def test_a_stream_of_messages_is_refused(tables: DashboardTables) -> None:
-    with served(tables) as address:
+        assert refused.status_code == 413
+        assert refused.text == "A request has at most 1048576 bytes.\n"
+        chunks = (bytes(1 << 16) for _ in range(17))
+        refused = requests.post(address, data=chunks, headers=ACCEPT, timeout=30)
+        assert refused.status_code == 413
         refused = requests.get(address, headers={"Accept": "text/event-stream"}, timeout=30)
-    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
 def test_elsewhere_it_asks_for_the_token(tables: DashboardTables) -> None:
@@ -141,9 +117,7 @@ def test_elsewhere_it_asks_for_the_token(tables: DashboardTables) -> None:
         assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
         with connected(with_token(address, TOKEN)) as agent:
             require_an_answer(agent, tables)
-        for _ in range(20):
-            assert post(address, Authorization="Bearer wrong").status_code == 401
-        assert post(address, Authorization=f"Bearer {TOKEN}").status_code == 200
+        assert post(address, Authorization="Bearer wrong").status_code == 401
 
 
 @pytest.mark.parametrize(

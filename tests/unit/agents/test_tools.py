@@ -13,15 +13,11 @@ from streaming.agents import server as module
 from streaming.agents.server import opened_server
 from streaming.views.sql.slots import Busy
 from streaming.views.text import printable
-from tests.support.clients.agent import Agent, connected
+from tests.support.clients.agent import Agent, connected, is_part
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.status_tables import NOW, create_status_tables
 
 SHOWN = printable(HOSTILE)
-
-
-def ids(answer: dict[str, Any]) -> list[str]:
-    return [group["group_id"] for group in answer["groups"]]
 
 
 def test_every_tool_is_typed_and_read_only(agent: Agent) -> None:
@@ -42,47 +38,65 @@ def test_every_tool_is_typed_and_read_only(agent: Agent) -> None:
         assert "\n    " not in tool.description
 
 
-def test_groups_in_trouble_come_first(agent: Agent, tables: DashboardTables) -> None:
-    answer = agent.call("find_groups")
-    assert ids(answer) == [SHOWN, REWOUND]
-    assert answer["more"] == 0
-    assert answer["statuses"] == {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}
-    assert answer["groups"][1]["status"] == "REWIND"
-    assert answer["groups"][1]["record_id"] == {"log_partition": 0, "record_offset": 0}
-    assert answer["notice"] is None
-    assert datetime.fromisoformat(answer["at"].replace("Z", "+00:00")).tzinfo == timezone.utc
-    assert REWOUND not in ids(agent.call("find_groups", at=tables.before.isoformat()))
-    assert ids(agent.call("find_groups", status="REWIND")) == [REWOUND]
-    assert ids(agent.call("find_groups", search=SHOWN)) == [SHOWN]
-    some = agent.call("find_groups", status="all", search="GROUP-00", limit=3)
-    assert ids(some) == ["group-000", "group-001", "group-002"]
-    assert some["more"] == 7
+AFTER, REWIND = {"log_partition": 0, "record_offset": 39}, {"group_id": REWOUND, "status": "REWIND"}
+FIRST = {"log_partition": 0, "record_offset": 0}
+MOVE = {"offset_before": 990, "offset_after": 100, "client_id": SHOWN, "record_id": AFTER}
+OK = [{"group_id": f"group-00{number}"} for number in range(3)]
 
 
-def test_a_group_is_asked_for_by_the_name_that_is_shown(agent: Agent) -> None:
-    answer = agent.call("explain_group", group=SHOWN)
-    assert answer["group_id"] == SHOWN
-    first = answer["evidence"][0]
-    assert first["cause"] == "open_transaction"
-    assert first["record_ids"] == [{"log_partition": 0, "record_offset": 0}]
-    assert [line.split()[3] for line in first["commands"]] == [
-        *("describe-producers", "find-hanging", "abort")
-    ]
-    assert agent.call("transactions", group=SHOWN)["open"][0]["group_id"] == SHOWN
+@pytest.mark.parametrize(
+    ("tool", "arguments", "shown"),
+    [
+        ("find_groups", {}, {"groups": [{"group_id": SHOWN, "record_id": FIRST}, REWIND]}),
+        ("find_groups", {}, {"statuses": {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}}),
+        ("find_groups", {"status": "REWIND"}, {"groups": [REWIND], "more": 0}),
+        ("find_groups", {"search": SHOWN}, {"groups": [{"group_id": SHOWN}], "notice": None}),
+        (
+            "find_groups",
+            {"status": "all", "search": "GROUP-00", "limit": 3},
+            {"groups": OK, "more": 7},
+        ),
+        # A group is asked for by the name that is shown.
+        (
+            "explain_group",
+            {"group": SHOWN},
+            {
+                "group_id": SHOWN,
+                "evidence": [{"cause": "open_transaction", "record_ids": [FIRST]}],
+            },
+        ),
+        *(
+            ("who_moved_offsets", arguments, {"moves": [{"examples": [MOVE]}]})
+            for arguments in ({}, {"topic": SHOWN}, {"group": REWOUND})
+        ),
+        (
+            "transactions",
+            {"group": SHOWN},
+            {"open": [{"group_id": SHOWN, "client_id": SHOWN, "is_hanging": True}]},
+        ),
+        ("transactions", {}, {"open": [{"producer_id": 7, "record_ids": [FIRST]}], "aborted": []}),
+        (
+            "lag_history",
+            {"group": REWOUND, "within": "10m", "points": 5, "limit": 1},
+            {"last_commits": [{"committed_offset": 100}], "more": 1},
+        ),
+    ],
+)
+def test_an_answer(
+    agent: Agent, tool: str, arguments: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    """The examples of docs/agents.md are answers, too."""
+    answer = agent.call(tool, **arguments)
+    assert is_part(shown, answer, has_whole_lists=True), answer
 
 
-def test_who_moved_offsets_names_the_client_and_both_offsets(agent: Agent) -> None:
-    (move,) = agent.call("who_moved_offsets")["moves"]
-    assert move["events"] == ["offset_rewind"]
-    assert move["who"].endswith("at /10.0.0.1")
-    (example,) = move["examples"]
-    assert (example["offset_before"], example["offset_after"]) == (990, 100)
-    assert example["client_id"] == SHOWN
-    assert example["client_host"] == "/10.0.0.1"
-    assert example["record_id"] == {"log_partition": 0, "record_offset": 39}
-    assert agent.call("who_moved_offsets", topic=SHOWN)["moves"] == [move]
-    assert agent.call("who_moved_offsets", topic="other")["moves"] == []
-    assert agent.call("who_moved_offsets", group="group-001")["moves"] == []
+def test_rows_that_do_not_match_are_not_in_an_answer(agent: Agent, tables: DashboardTables) -> None:
+    before = agent.call("find_groups", at=tables.before.isoformat())
+    assert [group["group_id"] for group in before["groups"]] == [SHOWN]
+    for arguments in ({"topic": "other"}, {"group": "group-001"}):
+        assert agent.call("who_moved_offsets", **arguments)["moves"] == []
+    points = agent.call("lag_history", group=REWOUND, within="10m", points=5)["points"]
+    assert (len(points), points[-1]["lag"]) == (5, 1_800)
     # A period may begin before the tables.
     since = agent.call("who_moved_offsets", within="7d")["since"]
     age = datetime.now(timezone.utc) - datetime.fromisoformat(since.replace("Z", "+00:00"))
@@ -90,41 +104,17 @@ def test_who_moved_offsets_names_the_client_and_both_offsets(agent: Agent) -> No
 
 
 def test_changes_between_two_moments(agent: Agent, tables: DashboardTables) -> None:
-    before = agent.call("changes_between", since=tables.before.isoformat(), limit=1)
-    assert before["since"] == tables.before.isoformat(timespec="milliseconds").replace(
-        "+00:00", "Z"
-    )
-    (change,) = before["groups"]
+    since = tables.before.isoformat(timespec="milliseconds")
+    changes = agent.call("changes_between", since=tables.before.isoformat(), limit=1)
+    assert changes["since"] == since.replace("+00:00", "Z")
+    (change,) = changes["groups"]
     assert change["group_id"] == REWOUND
     assert (change["before"]["status"], change["after"]["status"]) == ("OK", "REWIND")
-    (offsets,) = before["offsets"]
+    (offsets,) = changes["offsets"]
     assert (offsets["group_id"], offsets["back"]) == (REWOUND, 2 * 890)
-    (event,) = before["events"]
-    assert event["record_ids"] == [{"log_partition": 0, "record_offset": 39}]
+    (event,) = changes["events"]
+    assert event["record_ids"] == [AFTER]
     assert "is not before" in agent.refused("changes_between", since="2999-01-01")
-
-
-def test_an_open_transaction_has_its_client_and_record(agent: Agent) -> None:
-    answer = agent.call("transactions")
-    (transaction,) = answer["open"]
-    assert (transaction["producer_id"], transaction["client_id"], transaction["is_hanging"]) == (
-        7,
-        SHOWN,
-        True,
-    )
-    assert transaction["age_ms"] >= 3_600_000
-    assert transaction["record_ids"] == [{"log_partition": 0, "record_offset": 0}]
-    assert answer["aborted"] == answer["ended_late"] == []
-
-
-def test_the_lag_over_time(agent: Agent) -> None:
-    answer = agent.call("lag_history", group=REWOUND, within="10m", points=5, limit=1)
-    assert len(answer["points"]) == 5
-    assert answer["points"][-1]["lag"] == 1_800
-    (last,) = answer["last_commits"]
-    assert last["committed_offset"] == 100
-    assert answer["more"] == 1
-    assert "has no committed offset" in agent.refused("lag_history", group="nobody")
 
 
 def test_sql_is_limited_and_escaped(agent: Agent) -> None:
@@ -156,6 +146,7 @@ def test_sql_is_limited_and_escaped(agent: Agent) -> None:
         ("explain_group", {"group": "zzz"}, "unknown group zzz; for all groups: find_groups"),
         ("find_groups", {"at": "soon"}, "'soon' is neither a version nor a time such as 5m"),
         ("find_groups", {"at": "2999-01-01"}, "is in the future"),
+        ("lag_history", {"group": "nobody"}, "has no committed offset"),
         ("who_moved_offsets", {"within": "long"}, "within: 'long' is not a duration such as"),
         ("find_groups", {"cluster": "pord"}, "there is no cluster pord; did you mean prod?"),
         ("find_groups", {"cluster": "x\x1b"}, "there is no cluster x\\x1b; the clusters are prod"),
