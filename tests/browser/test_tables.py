@@ -43,16 +43,6 @@ def test_another_tab_comes_without_a_reload(open_page: Callable[..., Page], serv
     expect(page.locator(".wide[aria-label='Raw records'] tbody tr")).to_have_count(7)
 
 
-def test_a_deploy_is_seen_on_the_page_of_its_group(
-    open_page: Callable[..., Page], server: str
-) -> None:
-    page = open_page(f"{server}c/timeline/group?group={DEPLOYED}", timezone_id="Asia/Kathmandu")
-    # The timeline is loaded after the page.
-    what_happened = page.locator("section[aria-labelledby=what-happened]")
-    expect(what_happened.locator(".result")).to_contain_text("4 rebalances in")
-    expect(what_happened.locator(".axis time").first).to_have_text(re.compile(r" \+05:45$"))
-
-
 @pytest.mark.parametrize("width", [360, 2560])
 def test_a_timeline_fits_and_its_lines_are_at_their_marks(
     open_page: Callable[..., Page], server: str, width: int
@@ -73,22 +63,6 @@ def test_a_timeline_fits_and_its_lines_are_at_their_marks(
     assert of_mark is not None
     assert of_line is not None
     assert of_line["x"] == pytest.approx(of_mark["x"], abs=4)
-
-
-def test_from_the_list_to_a_group_in_a_partition(
-    open_page: Callable[..., Page], server: str
-) -> None:
-    page = open_page(f"{server}c/topics/topics")
-    page.get_by_label("Topic", exact=True).press_sequentially("orders")
-    expect(page.locator("#topics tbody tr")).to_have_count(1)
-    page.get_by_role("link", name=READ, exact=True).click()
-    expect(page.locator("h1")).to_have_text(f"Topic {READ}")
-    cell = page.get_by_role("row", name=SLOW).first.get_by_role("cell", name="600").first
-    cell.hover()
-    expect(page.get_by_role("tooltip")).to_contain_text("600 behind, oldest")
-    expect(page.get_by_role("tooltip")).to_contain_text("owner billing-consumer-1")
-    page.get_by_role("rowheader", name=SLOW).first.get_by_role("link").click()
-    expect(page.locator("h1")).to_have_text(f"Group {SLOW}")
 
 
 def test_arrow_keys_move_in_the_matrix_and_a_refresh_keeps_the_cell(

@@ -77,8 +77,7 @@ def test_a_rule_is_tested_against_the_past(
     assert query["group"] == [REWOUND]
     assert query["at"][0] > tables.before.isoformat()
     assert "from 990" in page_of(client, link)
-    before = tables.before.isoformat()
-    calm = page_of(client, "group/alert", group=REWOUND, rule=RULE, at=before)
+    calm = page_of(client, "group/alert", group=REWOUND, rule=RULE, at=tables.before.isoformat())
     assert "behind would not have fired" in calm
     by_partition = RULE.replace("lag:", "by: partition\n    lag:")
     page = page_of(client, "group/alert", group=REWOUND, rule=by_partition)
@@ -93,7 +92,6 @@ def test_a_rule_is_tested_against_the_past(
     ("rule", "fault"),
     [
         ("rules: [", "alerts.yaml:1: "),
-        ("rules: [{name: a, lagg: 1}]", "alerts.yaml:1: rules.a.lagg: unknown key"),
         ("rules: [{name: a, sql: SELECT 1}]", "rule a: this page cannot test a rule with sql"),
         ("rules: [{name: a, tables_behind: '> 1m'}]", "cannot test a rule with tables_behind"),
         ("rules: [{name: a, lag: '> 1'}, {name: b, lag: '> 1'}]", "one rule at a time, not 2"),
@@ -122,9 +120,8 @@ def test_a_rule_of_this_page_reads_no_secrets(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_plan_goes_back_to_before_the_rewind(client: TestClient, tables: DashboardTables) -> None:
-    page = page_of(
-        client, "group/plan", group=REWOUND, moment=tables.before.isoformat(), servers="b:9092"
-    )
+    moment = tables.before.isoformat()
+    page = page_of(client, "group/plan", group=REWOUND, moment=moment, servers="b:9092")
     assert f"{REWOUND}, back to its offsets of" in page
     assert "2 partitions, 0 records replayed, 1,780 records skipped" in page
     assert f"{REWOUND} has 1 member, and Kafka resets only groups without members" in page
@@ -137,24 +134,21 @@ def test_a_plan_goes_back_to_before_the_rewind(client: TestClient, tables: Dashb
     answer = client.get(link)
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.headers["Content-Disposition"] == 'attachment; filename="plan.csv"'
-    assert list(csv.reader(answer.text.splitlines())) == [
-        [HOSTILE, "0", "990"],
-        [HOSTILE, "1", "990"],
-    ]
+    rows = list(csv.reader(answer.text.splitlines()))
+    assert rows == [[HOSTILE, "0", "990"], [HOSTILE, "1", "990"]]
 
 
 def test_the_moment_of_a_page_is_the_state_to_go_back_to(
     client: TestClient, tables: DashboardTables, tmp_path: Path
 ) -> None:
-    page = page_of(client, "group", group=REWOUND)
-    assert f"{ALERT}?group={REWOUND}" in page
-    assert f"{PLAN}?group={REWOUND}" in page
-    past = page_of(client, "group", group=REWOUND, at=tables.before.isoformat())
+    at = tables.before.isoformat()
+    past = page_of(client, "group", group=REWOUND, at=at)
+    assert re.search(rf'{ALERT}\?group={REWOUND}&at=[^"]*', past)
     assert re.search(rf'{PLAN}\?group={REWOUND}&at=[^"]*', past)
-    answer = client.get(f"{PLAN}?{urlencode({'group': REWOUND, 'at': tables.before.isoformat()})}")
+    answer = client.get(f"{PLAN}?{urlencode({'group': REWOUND, 'at': at})}")
     assert answer.status_code == 302
     query = parse_qs(urlsplit(answer.headers["Location"]).query)
-    moment = tables.before.isoformat().replace("+00:00", "Z")
+    moment = at.replace("+00:00", "Z")
     assert query == {"group": [REWOUND], "to": ["state"], "moment": [moment]}
     assert "back to its offsets of" in client.get(answer.headers["Location"]).text
     # Empty tables have nothing to act on.

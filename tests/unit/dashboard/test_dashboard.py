@@ -20,7 +20,7 @@ from streaming.dashboard.app import create_app
 from streaming.views.text import printable
 from tests.support.browser.html import client_of, page_of, part_of, rows_of
 from tests.support.tables.alert_rules import lag_of
-from tests.support.tables.dashboard_tables import HOSTILE, MEMBER, REWOUND, DashboardTables
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import create_tables
 
 PAGES = (
@@ -82,21 +82,12 @@ def test_names_of_clients_are_only_text_and_nothing_is_written(
 
 
 def test_links_with_any_name_lead_there(client: TestClient) -> None:
-    page = client.get(f"/c/prod/group?{urlencode({'group': REWOUND})}").text
+    page = client.get(f"/c/prod/group?group={REWOUND}").text
     links = re.findall(r'href="(/c/prod/topic\?[^"]*img[^"]*)"', page)
     assert links
     for link in links:
         shown = unescape(client.get(unescape(link)).text)
         assert f"<h1>Topic {printable(HOSTILE)}</h1>" in shown
-
-
-def test_an_open_transaction_has_its_client_and_the_commands_that_end_it(
-    client: TestClient,
-) -> None:
-    page = page_of(client, "transactions")
-    assert f"{printable(HOSTILE)} <small>/10.0.0.1</small>" in page
-    abort = "abort --topic __consumer_offsets --partition 0 --start-offset 0"
-    assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {abort}" in page
 
 
 def test_another_moment_moves_every_page(client: TestClient, tables: DashboardTables) -> None:
@@ -117,17 +108,6 @@ def test_another_moment_moves_every_page(client: TestClient, tables: DashboardTa
         assert f"version {version}," in page_of(client, link)
 
 
-def test_the_order_of_two_moments_does_not_matter(
-    client: TestClient, tables: DashboardTables
-) -> None:
-    before, after = tables.before.isoformat(), tables.after.isoformat()
-    for since, until in ((before, after), (after, before)):
-        page = page_of(client, "changes", since=since, until=until)
-        assert f"from 990 to 100 by {printable(MEMBER)} at /10.0.0.1" in page
-        changed = re.findall(r"<tr><th scope=\"row\"><a [^>]*>([^<]*)</a>", page)
-        assert changed == [REWOUND, REWOUND]
-
-
 @pytest.mark.parametrize(
     ("address", "status", "message"),
     [
@@ -136,7 +116,6 @@ def test_the_order_of_two_moments_does_not_matter(
         ("/c/prod/topic?topic=none", 404, "No group reads topic 'none'"),
         ("/c/prod/?at=yesterday", 400, "'yesterday' is neither a version nor a time"),
         ("/c/prod/?at=2001-01-01", 400, "the tables reach from"),
-        ("/c/prod/?at=2999-01-01", 400, "is in the future"),
         ("/c/prod/?at=0001-01-01T00:00:00%2B23:00", 400, "is neither a version nor a time"),
         (f"/c/prod/?at={'9' * 5000}", 400, "is neither a version nor a time"),
         ("/c/prod/?as_of=5m", 400, "unknown argument as_of: use at, such as ?at=5m"),
@@ -161,10 +140,8 @@ def test_an_address_without_a_page_of_its_own(
 
 def test_the_only_cluster_is_the_page_of_the_server(client: TestClient) -> None:
     answer = client.get("/?search=zzz&sort=-lag")
-    assert (answer.status_code, answer.headers["Location"]) == (
-        302,
-        "/c/prod/?search=zzz&sort=-lag",
-    )
+    assert answer.status_code == 302
+    assert answer.headers["Location"] == "/c/prod/?search=zzz&sort=-lag"
 
 
 def test_the_components_page_has_every_token_status_and_state() -> None:
@@ -187,16 +164,8 @@ def test_stale_tables_have_a_banner_on_every_page(tmp_path: Path) -> None:
     client = client_of(create_app({"prod": tables, "other": tables}))
     banner = re.compile(r"Nothing written since [-\d: ]+ UTC \([\d.]+ min ago\)\. Is `run` running")
     assert banner.search(client.get("/").text)
-    for page in (
-        "",
-        "group?group=g",
-        "topic?topic=t",
-        "transactions",
-        "changes",
-        "alerts",
-        "health",
-    ):
-        assert banner.search(page_of(client, page)), page
+    pages = ("", "group?group=g", "topic?topic=t", "transactions", "changes", "alerts", "health")
+    assert [page for page in pages if not banner.search(page_of(client, page))] == []
     assert "is `run` running?" in rows_of(page_of(client, ""), "groups")[0][1]
 
 
@@ -213,17 +182,11 @@ def events(client: TestClient, path: str, /, **arguments: str) -> list[str]:
 
 
 def test_equal_events_are_a_row_with_a_link_to_each(demo_client: TestClient) -> None:
-    rewinds, deletions, _, churn = events(demo_client, "changes")
-    assert "4 partitions of reports-topic set back, furthest reports-topic:0 from 36,000" in rewinds
+    _, deletions, *_ = events(demo_client, "changes")
     assert "48 offsets deleted of returns-topic:1; client not recorded" in deletions
-    assert "24 rebalances in 3.8 min: app-c joins and leaves every 20 s" in churn
-
-    links = re.findall(
-        r'href="/c/prod/(changes[^"]*folded=no[^"]*)#', page_of(demo_client, "changes")
-    )
+    page = page_of(demo_client, "changes")
+    links = re.findall(r'href="/c/prod/(changes[^"]*folded=no[^"]*)#', page)
     assert len(links) == 4
-    assert "event=offset_deleted" in links[1]
-    assert "group=returns" in links[1]
     newest, *_ = each = events(demo_client, links[1])
     assert len(each) == 48
     assert "of returns-topic:1 deleted; client not recorded by Kafka" in newest
@@ -235,10 +198,8 @@ def test_equal_events_are_a_row_with_a_link_to_each(demo_client: TestClient) -> 
         ("changes", SEARCH, 100),
         ("changes", {**SEARCH, "page": "2"}, 8),
         ("changes", {"event": "member_joined,member_left"}, 1),
-        ("changes", {"group": "returns"}, 1),
         # The page shows whole seconds, so a period begins with its first one.
         ("changes", {"since": "2026-03-02T08:31:10.900Z", "event": "offset_rewind"}, 1),
-        ("group", {"group": "search"}, 6),
         ("group", {"group": "search", "event": "group_created"}, 1),
         ("group", SEARCH, 100),
     ],
@@ -265,19 +226,17 @@ def test_the_page_of_a_group_has_its_newest_events(demo_client: TestClient) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name", "text"),
+    ("group", "name", "text"),
     [
-        ({"group": "nobody"}, "events", "No events."),
-        ({"group": "reports", "since": "2026-03-02T08:31:11Z"}, "events", "No events."),
-        ({"group": "reports"}, "groups", "REWIND"),
-        ({"group": "nobody"}, "groups", "No group changed."),
-        ({"group": "nobody"}, "offsets", "No committed offset"),
+        ("reports", "groups", "REWIND"),
+        ("nobody", "groups", "No group changed."),
+        ("nobody", "offsets", "No committed offset"),
         # New partitions.
-        ({"group": "reports"}, "offsets", '<td class="number">4</td>'),
+        ("reports", "offsets", '<td class="number">4</td>'),
     ],
 )
 def test_changes_are_of_one_group(
-    demo_client: TestClient, arguments: dict[str, str], name: str, text: str
+    demo_client: TestClient, group: str, name: str, text: str
 ) -> None:
-    page = page_of(demo_client, "changes", **arguments)
+    page = page_of(demo_client, "changes", group=group)
     assert text in part_of(page, f'<section aria-labelledby="{name}">', "</section>")

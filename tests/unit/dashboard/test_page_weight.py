@@ -17,24 +17,25 @@ from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
-GROUPS, EVENTS, LOG_PARTITIONS = 3_000, 100, 50
-TOPIC, LARGE = "payments.transactions.settled.v1", "team-00000-consumer"
+GROUPS, EVENTS, LOG_PARTITIONS = 1_000, 100, 50
+TOPIC = "payments.transactions.settled.v1"
 HUGE = f"{HOSTILE}{'g' * 200}"
-"""A group of 500 members with long ids, and 5,000 partitions of topics with long names."""
+"""A group of 500 members with long ids; it reads 5,000 partitions of topics with long names."""
 TOPICS_OF_HUGE = [f"{HOSTILE}{number:03}{'t' * 200}" for number in range(100)]
 MOST_BYTES = 300_000
 MOST_BYTES_SENT = 75_000
 """Of a page and all of its files, compressed."""
+_HUGE = urlencode({"group": HUGE})
 PAGES = (
-    *("", "?sort=group_id&page=60", f"group?group={LARGE}"),
-    *(f"group/{part}?group={LARGE}" for part in ("why", "timeline", "records", "alert", "plan")),
-    *("overview/sparklines", f"compare?group={LARGE}&group=team-00001-consumer"),
+    *("", "?sort=group_id&page=20", f"group?{_HUGE}", "overview/sparklines"),
+    *(f"group/{part}?{_HUGE}" for part in ("why", "timeline", "alert", "plan")),
+    f"compare?{_HUGE}&group=team-00001-consumer",
     *(f"topic?topic={TOPIC}", "topics", "transactions", "changes", "alerts", "sql", "health"),
     "sql?query=FROM+group_offsets",
 )
-PAGES_OF_HUGE = (
-    *(("group", tab) for tab in ("partitions", "members", "events", "transactions")),
-    *(("group/records", ""), ("group/transactions", "")),
+TABS_OF_HUGE = (
+    *(f"group?{_HUGE}&tab={tab}" for tab in ("partitions", "members", "events", "transactions")),
+    *(f"group/{part}?{_HUGE}" for part in ("records", "transactions")),
 )
 
 
@@ -43,40 +44,20 @@ def of_group(name: str) -> Row:
     return {"group_id": name, "log_partition": partition_for(name, LOG_PARTITIONS)}
 
 
-def members_of(name: str, members: list[str], places: list[tuple[str, int]]) -> list[Row]:
-    """Members of a group that own its partitions in turn."""
-    return [
-        {
-            **{**of_group(name), "member_id": f"{member}-51f4c0de-0000-4000-8000"},
-            **{"client_id": member, "client_host": "/10.20.30.40"},
-            "subscribed_topics": sorted({topic for topic, _ in places}),
-            "assignment": [
-                {"topic": topic, "topic_id": None, "partition": partition}
-                for topic, partition in places[number :: len(members)]
-            ],
-        }
-        for number, member in enumerate(members)
-    ]
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    """The page of 3,000 groups that read one topic, one of them all its partitions; and `HUGE`."""
+    """The page of 1,000 groups that read one topic, and of `HUGE`, which reads many more."""
     folder = create_tables(
         tmp_path_factory.mktemp("large") / "tables", log_partitions=str(LOG_PARTITIONS)
     )
     now = datetime.now(timezone.utc)
     names = [f"team-{number:05}-consumer" for number in range(GROUPS)]
     places = [(TOPIC, partition) for partition in range(200)]
-    places_of_huge = [(topic, number) for number in range(50) for topic in TOPICS_OF_HUGE]
-    offsets = [
-        of_group(name) | offset_row(name, 100, now, *place)
-        for name in names
-        for place in (places if name == LARGE else places[:1])
-    ]
+    places += [(topic, number) for number in range(50) for topic in TOPICS_OF_HUGE]
+    members = [f"{HOSTILE}{'m' * 200}{number:03}" for number in range(500)]
+    offsets = [of_group(name) | offset_row(name, 100, now, TOPIC) for name in names]
     offsets_of_huge = [
-        of_group(HUGE) | offset_row(HUGE, 1, now, *place, metadata=HOSTILE)
-        for place in places_of_huge[:-1]
+        of_group(HUGE) | offset_row(HUGE, 1, now, *place, metadata=HOSTILE) for place in places[:-1]
     ]
     apply_micro_batch(
         folder,
@@ -90,27 +71,35 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
             for name in (*names, HUGE)
         ],
         group_members=[
-            *members_of(LARGE, [f"consumer-payments-{number}" for number in range(100)], places),
-            *members_of(
-                HUGE, [f"{HOSTILE}{'m' * 200}{number:03}" for number in range(500)], places_of_huge
-            ),
+            {
+                **{**of_group(HUGE), "member_id": f"{member}-51f4c0de-0000-4000-8000"},
+                **{"client_id": member, "client_host": "/10.20.30.40"},
+                "subscribed_topics": [TOPIC, *TOPICS_OF_HUGE],
+                "assignment": [
+                    {"topic": topic, "topic_id": None, "partition": partition}
+                    for topic, partition in places[number :: len(members)]
+                ],
+            }
+            for number, member in enumerate(members)
         ],
         group_offsets=[*offsets, *offsets_of_huge],
         offset_commits=history_of(row | {"metadata": HOSTILE * 50} for row in offsets_of_huge),
         group_events=[
-            of_group(LARGE)
+            of_group(HUGE)
             | {"event": event, "record_offset": number, "event_number": 0}
             | {"record_timestamp": at, "day": at.date()}
             | {"topic": TOPIC, "partition": number, "offset_before": 990, "offset_after": 100}
-            | {"member_id": f"consumer-payments-{number}-51f4c0de-0000-4000-8000"}
-            | {"client_id": f"consumer-payments-{number}", "client_host": "/10.20.30.40"}
+            | {"member_id": members[number], "client_id": members[number]}
+            | {"client_host": "/10.20.30.40"}
             for number in range(EVENTS)
             for at in [now - timedelta(minutes=6 * number)]
             for event in ("offset_rewind", "offset_reset")
         ],
     )
     samples = [
-        sample(now - timedelta(seconds=ago), 1_000, *place) for ago in (60, 0) for place in places
+        sample(now - timedelta(seconds=ago), 1_000, *place)
+        for ago in (60, 0)
+        for place in places[:200]
     ]
     write_rows(folder, "log_offsets", samples)
     return client_of(create_app({"prod": folder}))
@@ -131,23 +120,16 @@ def test_no_page_is_heavy(client: TestClient, page: str) -> None:
     assert bytes_sent < MOST_BYTES_SENT
 
 
-@pytest.mark.parametrize(("path", "tab"), PAGES_OF_HUGE)
-def test_no_page_of_a_huge_group_is_heavy(client: TestClient, path: str, tab: str) -> None:
-    answer = client.get(f"/c/prod/{path}?{urlencode({'group': HUGE, 'tab': tab})}")
+@pytest.mark.parametrize("page", TABS_OF_HUGE)
+def test_no_table_of_a_huge_group_is_heavy(client: TestClient, page: str) -> None:
+    answer = client.get(f"/c/prod/{page}")
     assert answer.status_code == 200
     assert len(answer.content) < MOST_BYTES
 
 
 @pytest.mark.parametrize(
     ("first", "range_"),
-    [
-        ("64", (64, 127)),
-        ("70", (64, 127)),
-        ("9999", (192, 199)),
-        ("-1", (0, 63)),
-        ("x", (0, 63)),
-        ("9" * 5_000, (0, 63)),
-    ],
+    [("70", (64, 127)), ("9999", (192, 199)), ("-1", (0, 63)), ("9" * 5_000, (0, 63))],
 )
 def test_a_matrix_has_at_most_64_partitions(
     client: TestClient, first: str, range_: tuple[int, int]
@@ -179,7 +161,7 @@ def test_static_files_are_kept_as_long_as_they_are_the_same(client: TestClient) 
         assert client.get(other).headers["Cache-Control"] == "no-cache"
     assert client.get("/static/nothing.css").status_code == 404
     # Only pages with charts load their script.
-    group = client.get(f"/c/prod/group?group={LARGE}").text
+    group = client.get(f"/c/prod/group?{_HUGE}").text
     assert re.search(r"/static/uPlot\.iife\.min\.js\?v=\w{16}", group)
     assert "uPlot" not in overview.text
 
