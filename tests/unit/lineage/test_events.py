@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openlineage.client.event_v2 import JobEvent, RunEvent, RunState
+from openlineage.client.event_v2 import RunState
 from openlineage.client.serde import Serde
 
 from streaming.lineage.events import PRODUCER, group_event, run_event
@@ -18,31 +18,24 @@ from streaming.tables.schemas import ALL_TABLES
 NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
 RUN_ID = "0193a1b2-0000-7000-8000-000000000000"
 CLUSTER = "b1:9092,b2:9092"
+TOPICS = ["__consumer_offsets", "__transaction_state"]
 
 
-def as_dict(event: JobEvent | RunEvent) -> dict[str, Any]:
-    return Serde.to_dict(event)
+def group_as_dict(group_type: str, *topics: str) -> dict[str, Any]:
+    return Serde.to_dict(group_event(GroupTopics("payments", group_type, topics), CLUSTER, NOW))
 
 
-def of_group(group_type: str, *topics: str) -> dict[str, Any]:
-    return as_dict(group_event(GroupTopics("payments", group_type, topics), CLUSTER, NOW))
-
-
-def of_run(state: RunState = RunState.START, **fields: Any) -> dict[str, Any]:
+def run_as_dict(state: RunState = RunState.START, **fields: Any) -> dict[str, Any]:
     settings = {"run_id": RUN_ID, "tables": "/srv/tables", "bootstrap_servers": CLUSTER, "now": NOW}
-    topics = ("__consumer_offsets", "__transaction_state")
-    return as_dict(run_event(state, **{**settings, "internal_topics": topics, **fields}))
+    return Serde.to_dict(run_event(state, **{**settings, "internal_topics": TOPICS, **fields}))
 
 
 @pytest.mark.parametrize(
     ("group_type", "job_type"),
-    [
-        *(("classic", "CONSUMER_GROUP"), ("consumer", "CONSUMER_GROUP")),
-        *(("share", "SHARE_GROUP"), ("streams", "STREAMS_GROUP")),
-    ],
+    [("classic", "CONSUMER_GROUP"), ("share", "SHARE_GROUP"), ("streams", "STREAMS_GROUP")],
 )
 def test_a_group_is_a_job_of_its_type(group_type: str, job_type: str) -> None:
-    gone = of_group(group_type)
+    gone = group_as_dict(group_type)
     assert (gone["inputs"], "run" in gone) == ([], False)
     facets = gone["job"]["facets"]
     assert facets["jobType"]["jobType"] == job_type
@@ -50,38 +43,33 @@ def test_a_group_is_a_job_of_its_type(group_type: str, job_type: str) -> None:
 
 
 def test_a_run_reads_internal_topics_and_writes_every_table() -> None:
-    event = of_run()
+    event = run_as_dict()
     assert (event["eventType"], event["run"]) == ("START", {"runId": RUN_ID, "facets": {}})
     assert (event["producer"], event["job"]["name"]) == (PRODUCER, "run /srv/tables")
-    assert [dataset["name"] for dataset in event["inputs"]] == [
-        "__consumer_offsets",
-        "__transaction_state",
-    ]
-    assert {(dataset["namespace"], dataset["name"]) for dataset in event["outputs"]} == {
-        ("file", f"/srv/tables/{table.name}") for table in ALL_TABLES
-    }
+    assert [dataset["name"] for dataset in event["inputs"]] == TOPICS
+    tables = {dataset["name"]: dataset for dataset in event["outputs"]}
+    assert len(tables) == len(ALL_TABLES)
+    for table in ALL_TABLES:
+        dataset = tables[f"/srv/tables/{table.name}"]
+        assert dataset["namespace"] == "file"
+        columns = dataset["facets"]["schema"]["fields"]
+        assert [column["name"] for column in columns] == table.schema.names
+    assert tables["/srv/tables/groups"]["facets"]["storage"]["storageLayer"] == "delta"
+    columns = tables["/srv/tables/group_members"]["facets"]["schema"]["fields"]
+    (assignment,) = (column for column in columns if column["name"] == "assignment")
+    (element,) = assignment["fields"]
+    assert (assignment["type"], element["type"]) == ("array", "struct")
+    fields = {field["name"]: field["type"] for field in element["fields"]}
+    assert (fields["topic"], fields["partition"]) == ("string", "int32")
 
 
 def test_a_failed_run_says_why() -> None:
-    facet = of_run(RunState.FAIL, error="no leader")["run"]["facets"]["errorMessage"]
+    facet = run_as_dict(RunState.FAIL, error="no leader")["run"]["facets"]["errorMessage"]
     assert (facet["message"], facet["programmingLanguage"]) == ("no leader", "Python")
-
-
-def test_columns_have_their_nested_fields() -> None:
-    tables = {output["name"].rpartition("/")[2]: output["facets"] for output in of_run()["outputs"]}
-    assert tables["groups"]["storage"]["storageLayer"] == "delta"
-    for table in ALL_TABLES:
-        columns = tables[table.name]["schema"]["fields"]
-        assert [column["name"] for column in columns] == table.schema.names
-    members = {field["name"]: field for field in tables["group_members"]["schema"]["fields"]}
-    (element,) = members["assignment"]["fields"]
-    assert (members["assignment"]["type"], element["type"]) == ("array", "struct")
-    fields = {field["name"]: field["type"] for field in element["fields"]}
-    assert fields["topic"], fields["partition"] == ("string", "int32")
 
 
 def test_the_event_of_the_docs_is_sent(repository: Path) -> None:
     """Every field of the event of a group: its inputs, its facets, their producer and schemas."""
     page = (repository / "docs" / "lineage.md").read_text()
     example = json.loads(page.partition("```json\n")[2].partition("```")[0])
-    assert example == of_group("consumer", "orders", "refunds")
+    assert example == group_as_dict("consumer", "orders", "refunds")
