@@ -109,22 +109,17 @@ def reading(*groups: GroupTopics, loaded: bool = True) -> Relations:
     return relations
 
 
-def test_a_group_is_sent_again_after_a_day() -> None:
+def test_the_event_of_a_group_is_sent_again_after_a_day_and_once_if_it_is_gone() -> None:
     groups = SentGroups()
     groups.sent(G, 0)
     assert groups.due(reading(G), REPEAT_S) == [G]
     groups.sent(G, REPEAT_S)
     assert groups.due(reading(G), REPEAT_S + 1) == []
-
-
-def test_a_group_that_is_gone_is_sent_once() -> None:
-    groups = SentGroups()
-    groups.sent(G, 0)
-    assert groups.due(reading(loaded=False), 1) == []
-    assert groups.due(reading(), 1) == [GONE]
-    groups.sent(GONE, 1)
-    assert groups.due(reading(), 2) == []
-    assert groups.due(reading(G), 3) == [G]
+    assert groups.due(reading(loaded=False), REPEAT_S + 1) == []
+    assert groups.due(reading(), REPEAT_S + 1) == [GONE]
+    groups.sent(GONE, REPEAT_S + 1)
+    assert groups.due(reading(), REPEAT_S + 2) == []
+    assert groups.due(reading(G), REPEAT_S + 3) == [G]
 
 
 def test_refused_groups_that_are_gone_are_forgotten() -> None:
