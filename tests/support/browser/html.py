@@ -11,11 +11,29 @@ from urllib.parse import urlencode
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
+from streaming.api.app import create_app as create_api
+from streaming.dashboard.app import create_app as create_page
+from streaming.served.cluster import Cluster
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.slots import Slots
+
 
 def client_of(app: ASGIApp) -> TestClient:
     """A client of an application, which follows no redirects."""
     as_is = {"Accept-Encoding": "identity"}
     return TestClient(app, base_url="http://localhost", headers=as_is, follow_redirects=False)
+
+
+def page_client(**folders: str) -> TestClient:
+    """A client of the page of clusters, whose SQL shares a process: starting one takes a second."""
+    app = create_page(folders)
+    app.state.sql_processes = SqlProcesses(Slots("queries", 2), [*folders.values()], is_reused=True)
+    return client_of(app)
+
+
+def api_client(**folders: str) -> TestClient:
+    """A client of the API of clusters."""
+    return client_of(create_api({name: Cluster(name, path) for name, path in folders.items()}))
 
 
 def page_of(client: TestClient, address: str, /, **arguments: str) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from streaming.api.app import create_app
-from streaming.served.cluster import Cluster
-from tests.support.browser.html import client_of
+from tests.support.browser.html import api_client
 from tests.support.tables.dashboard_tables import DashboardTables
 
 
@@ -18,4 +16,4 @@ def tables(dashboard_tables: DashboardTables) -> DashboardTables:
 
 @pytest.fixture(scope="session")
 def client(tables: DashboardTables) -> TestClient:
-    return client_of(create_app({"prod": Cluster("prod", tables.folder)}))
+    return api_client(prod=tables.folder)

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from streaming.api.app import create_app
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.served.cluster import Cluster
-from tests.support.browser.html import client_of, json_of
+from tests.support.browser.html import api_client, client_of, json_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.sample_rows import offset_row
 from tests.support.tables.tables_folder import NOW, apply_micro_batch, create_tables
@@ -101,7 +101,7 @@ def test_the_place_in_a_list_is_the_number_of_the_partition(tmp_path: Path) -> N
         groups=[{"group_id": "g", "state": "Stable", "member_count": 1}],
         group_offsets=[offset_row("g", 7, NOW, "t", partition) for partition in (1, 3)],
     )
-    client = client_of(create_app({"prod": Cluster("prod", folder)}))
+    client = api_client(prod=folder)
     detail = json_of(client, f"{CONSUMERS}/g")
     assert [len(place["offsets"]) for place in detail["topics"]["t"]] == [0, 10, 0, 10]
     partitions = json_of(client, f"{CONSUMERS}/g/lag")["status"]["partitions"]

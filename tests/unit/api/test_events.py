@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from streaming.api.app import create_app
 from streaming.api.cursors import read_cursor, slice_of, write_cursor
-from streaming.served.cluster import Cluster
 from streaming.tables.schemas import GROUP_EVENTS
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.browser.html import client_of, json_of, pages_of
+from tests.support.browser.html import api_client, json_of, pages_of
 from tests.support.tables.event_rows import event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -39,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def client(folder: str) -> TestClient:
-    return client_of(create_app({"prod": Cluster("prod", folder)}))
+    return api_client(prod=folder)
 
 
 def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:

@@ -19,7 +19,7 @@ from streaming.api.app import create_app, serving_api
 from streaming.api.cursors import write_cursor
 from streaming.served.cluster import Cluster
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.support.browser.html import client_of, json_of, pages_of
+from tests.support.browser.html import api_client, client_of, json_of, pages_of
 from tests.support.deploy.go_programs import go_programs
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.sample_rows import member_row, offset_row, sample
@@ -221,7 +221,7 @@ def test_an_unknown_scaling_lag_is_an_error_and_no_number(
         groups=[{"group_id": "new", "state": "Stable", "member_count": 1}, {"group_id": "read"}],
         group_offsets=[offset_row("read", 7, NOW)],
     )
-    client = client_of(create_app({"c": Cluster("c", folder)}))
+    client = api_client(c=folder)
     answer = client.get("/api/v1/groups/read/scaling-lag")
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "30"
@@ -232,7 +232,7 @@ def test_an_unknown_scaling_lag_is_an_error_and_no_number(
         assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 0)
     # Its commits may be among those that are not loaded yet.
     apply_micro_batch(folder, progress=[{"state": "loading", "updated_at": NOW}])
-    client = client_of(create_app({"c": Cluster("c", folder)}))
+    client = api_client(c=folder)
     answer = client.get("/api/v1/groups/none/scaling-lag")
     assert (answer.status_code, "not loaded" in answer.text) == (503, True)
 
@@ -249,7 +249,7 @@ def test_a_group_without_commits_is_never_scaled_to_zero(tmp_path: Path) -> None
         coordinator_records=[assigned],
     )
     write_rows(folder, "log_offsets", [sample(now, 10), sample(now, 5, OFFSETS_TOPIC)])
-    client = client_of(create_app({"c": Cluster("c", folder)}))
+    client = api_client(c=folder)
     lag = json_of(client, "/api/v1/groups/silent/scaling-lag")
     assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 1)
 

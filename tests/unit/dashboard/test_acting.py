@@ -13,11 +13,10 @@ from starlette.testclient import TestClient
 
 from streaming.alerts.rules import load_rules, rules_without_sinks
 from streaming.dashboard import group_alert
-from streaming.dashboard.app import create_app
 from streaming.dashboard.group_alert import rule_of
 from streaming.errors import ConfigurationError
 from streaming.views.text import printable
-from tests.support.browser.html import client_of, page_of, part_of
+from tests.support.browser.html import page_client, page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import create_tables
 
@@ -152,7 +151,7 @@ def test_the_moment_of_a_page_is_the_state_to_go_back_to(
     assert query == {"group": [REWOUND], "to": ["state"], "moment": [moment]}
     assert "back to its offsets of" in client.get(answer.headers["Location"]).text
     # Empty tables have nothing to act on.
-    empty = client_of(create_app({"prod": create_tables(tmp_path / "tables")}))
+    empty = page_client(prod=create_tables(tmp_path / "tables"))
     for address in (ALERT, PLAN):
         assert empty.get(f"{address}?group=a").status_code in {200, 400}
 

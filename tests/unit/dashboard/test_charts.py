@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from streaming.dashboard.app import create_app
 from streaming.dashboard.request import moment_text
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from tests.support.browser.html import client_of, json_of
+from tests.support.browser.html import json_of, page_client
 from tests.support.tables.dashboard_tables import REWOUND, DashboardTables
 from tests.support.tables.demo_incidents import END
 from tests.support.tables.status_tables import NOW, create_status_tables
@@ -48,7 +47,7 @@ def test_the_charts_of_a_group(client: TestClient, tables: DashboardTables) -> N
 def test_the_statuses_of_a_group(tmp_path: Path) -> None:
     """As `run` recorded them; where it did not evaluate, they are not known."""
     folder = create_status_tables(tmp_path)
-    client = client_of(create_app({"prod": folder}))
+    client = page_client(prod=folder)
 
     def statuses() -> Any:
         until = moment_text(NOW + timedelta(minutes=7))
@@ -61,7 +60,7 @@ def test_the_statuses_of_a_group(tmp_path: Path) -> None:
     for seconds in range(0, 401, 100):
         evaluation = Evaluation.of(TableReader(folder), at=NOW + timedelta(seconds=seconds))
         kept.keep(evaluation)
-    client = client_of(create_app({"prod": folder}))
+    client = page_client(prod=folder)
     answer = statuses()
     assert [(period["status"], period["level"]) for period in answer["periods"]] == [
         ("not known", "none"),

@@ -18,7 +18,7 @@ from streaming.api.groups import GroupState
 from streaming.dashboard import app
 from streaming.dashboard.app import create_app
 from streaming.views.text import printable
-from tests.support.browser.html import client_of, page_of, part_of, rows_of
+from tests.support.browser.html import client_of, page_client, page_of, part_of, rows_of
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.tables_folder import create_tables
@@ -161,7 +161,7 @@ def test_style_sheets_use_defined_tokens_only(sheet: Path) -> None:
 def test_stale_tables_have_a_banner_on_every_page(tmp_path: Path) -> None:
     tables = create_tables(tmp_path / "stale")
     lag_of(tables, 50, seconds_ago=200)
-    client = client_of(create_app({"prod": tables, "other": tables}))
+    client = page_client(prod=tables, other=tables)
     banner = re.compile(r"Nothing written since [-\d: ]+ UTC \([\d.]+ min ago\)\. Is `run` running")
     assert banner.search(client.get("/").text)
     pages = ("", "group?group=g", "topic?topic=t", "transactions", "changes", "alerts", "health")

@@ -20,7 +20,7 @@ from streaming.dashboard.app import create_app, serving_page
 from streaming.http import streams
 from streaming.served.watch import Watch
 from streaming.tables import delta
-from tests.support.browser.html import client_of
+from tests.support.browser.html import client_of, page_client
 from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables, set_back
 
@@ -121,7 +121,7 @@ def test_open_streams_do_not_hold_up_the_end(tables: DashboardTables, opened: Ex
 
 
 def test_the_past_has_no_stream(tables: DashboardTables) -> None:
-    client = client_of(create_app({"prod": tables.folder}))
+    client = page_client(prod=tables.folder)
     for address in (f"/c/prod/live?{urlencode({'at': tables.after.isoformat()})}", "/c/nope/live"):
         assert client.get(address).status_code == 404
 

@@ -3,108 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable
+from datetime import datetime, timezone
 from html import unescape
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from streaming.dashboard.app import create_app
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW, Evaluation
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import TABLES
 from streaming.views.text import printable
-from tests.support.browser.html import client_of, page_of, part_of, rows_of, text_of
+from tests.support.browser.html import page_client, page_of, part_of, rows_of, text_of
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
-from tests.support.tables.held_moment import held_at
-from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import (
     Row,
     apply_micro_batch,
-    backdate,
     create_tables,
-    write_rows,
 )
 
 ROWS: list[Row] = [
-    {"name": "b", "status": "OK", "lag": 2},
-    {"name": "A", "status": "STALL", "lag": None},
-    {"name": "c", "status": "OK", "lag": 2},
-    {"name": "ab", "status": "OK", "lag": 7},
+    *({"name": "b", "lag": 2}, {"name": "A", "lag": None}),
+    *({"name": "c", "lag": 2}, {"name": "ab", "lag": 7}),
 ]
-
-
-GROWING, STEADY, NEW = "orders-slow", "orders-level", "payments"
-TYPES = {GROWING: "consumer", STEADY: "classic", NEW: "classic"}
-MINUTES = 5
-OFFSETS = {GROWING: (60_000, 75_000), STEADY: (68_000, 98_000)}
-"""Five minutes ago and now; 30,000 records were written in between."""
-
-
-def create_overview_tables(in_folder: Path, now: datetime) -> str:
-    """Five minutes of two groups, and `payments`, which has just begun."""
-    folder = create_tables(in_folder)
-    times = [now - timedelta(minutes=ago) for ago in range(MINUTES, -1, -1)]
-    commits = [
-        offset_row(name, first + (last - first) * minute // MINUTES, at, "orders")
-        for name, (first, last) in OFFSETS.items()
-        for minute, at in enumerate(times)
-    ]
-    for offsets in (commits[:: MINUTES + 1], commits[MINUTES :: MINUTES + 1]):
-        at = offsets[0]["commit_timestamp"]
-        is_new = [offset_row(NEW, 5, now, "Invoices")] if at == now else []
-        apply_micro_batch(
-            folder,
-            progress=[{"updated_at": at, "next_offset": 9, "high_watermark": 9}],
-            groups=[
-                {"group_id": name, "state": "Stable", "member_count": 2, "group_type": group_type}
-                for name, group_type in TYPES.items()
-            ],
-            group_offsets=[*offsets, *is_new],
-            offset_commits=history_of(
-                {**row, "outcome_timestamp": row["commit_timestamp"]} for row in commits
-            ),
-        )
-        for table in TABLES if at < now else ():
-            backdate(folder, table, at - timedelta(seconds=20))
-    samples = [
-        sample(at, end, topic)
-        for minute, at in enumerate(times)
-        for end, topic in (
-            (70_000 + 6_000 * minute, "orders"),
-            (5, "Invoices"),
-            (9, "__consumer_offsets"),
-        )
-    ]
-    write_rows(folder, "log_offsets", samples)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    now = datetime.now(timezone.utc)
-    folder = create_overview_tables(tmp_path_factory.mktemp("overview") / "tables", now)
-    with held_at(folder, now):
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def app(folder: str) -> Starlette:
-    return create_app({"prod": folder})
-
-
-@pytest.fixture
-def client(app: Starlette) -> TestClient:
-    """A browser without cookies."""
-    return client_of(app)
 
 
 def groups_of(page: str) -> list[str]:
@@ -118,7 +44,7 @@ def heads_of(page: str) -> list[str]:
 
 def tiles_of(folder: str) -> dict[str, tuple[str, str]]:
     """The colour and the value of each tile by its caption."""
-    page = page_of(client_of(create_app({"prod": folder})), "")
+    page = page_of(page_client(prod=folder), "")
     tiles = re.findall(
         r'<li class="(\w*)">(?:<a [^>]*>)?<b>(.*?)</b> ([\w ]+)',
         part_of(page, '<ul class="tiles">', "</ul>"),
@@ -148,13 +74,12 @@ def test_tiles_have_the_colour_of_their_value(
 @pytest.mark.parametrize(
     ("address", "groups"),
     [
-        # The rates of NEW are unknown: it comes last in both directions.
-        ("sort=growth_per_s", [STEADY, GROWING, NEW]),
-        ("trend=growing", [GROWING]),
-        ("topic=INVOICE", [NEW]),
-        ("type=consumer&type=&state=Stable&search=ORDERS-", [GROWING]),
-        ("status=OK&status=DATA_LOSS&sort=-group_id", [NEW, STEADY]),
-        ("status=nothing", []),
+        ("search=PAY", [REWOUND]),
+        ("status=REWIND&status=DATA_LOSS&status=", [REWOUND]),
+        ("state=Stable&type=classic&topic=IMG&search=pay&trend=x", [REWOUND]),
+        ("search=group-00&sort=-group_id", [f"group-00{number}" for number in range(9, -1, -1)]),
+        *((no_match, []) for no_match in ("status=x", "state=Dead", "type=share", "topic=orders")),
+        ("trend=growing", []),
     ],
 )
 def test_the_address_filters_and_sorts(client: TestClient, address: str, groups: list[str]) -> None:
@@ -163,9 +88,8 @@ def test_the_address_filters_and_sorts(client: TestClient, address: str, groups:
 
 
 def test_groups_in_trouble_come_first_and_odd_addresses_select_nothing_else(
-    tables: DashboardTables,
+    client: TestClient,
 ) -> None:
-    client = client_of(create_app({"prod": tables.folder}))
     for odd in ("", "page=x", "page=99", f"page={'9' * 5000}", "sort=-", "endpoint=x&_method=POST"):
         page = page_of(client, f"?{odd}")
         assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
@@ -193,13 +117,14 @@ def test_each_active_filter_can_be_removed(client: TestClient) -> None:
 
 
 def test_statuses_are_counted_under_the_other_filters(client: TestClient) -> None:
-    page = page_of(client, "", topic="invoices", status="WARN")
+    page = page_of(client, "", search="payments", status="WARN")
     counts = part_of(page, '<ul class="counts"', "</ul>")
-    assert re.findall(r'href="([^"]*)"', counts) == ["/c/prod/?topic=invoices&status=OK"]
+    assert re.findall(r'href="([^"]*)"', counts) == ["/c/prod/?search=payments&status=REWIND"]
     assert groups_of(page) == []
 
 
-def test_chosen_columns_are_kept_for_the_next_visit(client: TestClient) -> None:
+def test_chosen_columns_are_kept_for_the_next_visit(tables: DashboardTables) -> None:
+    client = page_client(prod=tables.folder)
     assert "Members" in heads_of(page_of(client, ""))
     answer = client.get("/c/prod/?columns=&columns=lag&columns=trend&columns=password")
     (cookie,) = answer.headers.get_list("Set-Cookie")
@@ -216,19 +141,12 @@ def test_chosen_columns_are_kept_for_the_next_visit(client: TestClient) -> None:
     assert "Lag" not in heads_of(page_of(client, ""))
 
 
-def test_trends_are_words_and_sparklines_those_of_the_shown_page(client: TestClient) -> None:
-    page = page_of(client, "", search="orders", columns="trend")
-    # The arrow is for the eye only.
-    assert [row[-1] for row in rows_of(page, "groups")] == [
-        "↗ growing +50/s",
-        "→ steady",
-    ]
-    assert page.count('<span aria-hidden="true">↗</span>') == 1
-    page = page_of(client, "", search="orders-s")
+def test_sparklines_are_those_of_the_shown_page(demo_client: TestClient) -> None:
+    page = page_of(demo_client, "", search="fraud")
     (address,) = re.findall(r'data-sparks="/c/prod/([^"]*)"', page)
-    assert address == "overview/sparklines?search=orders-s"
-    part = page_of(client, address)
-    assert re.findall(r'<li data-of="([^"]*)"', part) == [GROWING]
+    assert address == "overview/sparklines?search=fraud"
+    part = page_of(demo_client, address)
+    assert re.findall(r'<li data-of="([^"]*)"', part) == ["fraud-check"]
     (points,) = re.findall(
         r'<svg class="spark" [^>]*aria-hidden="true"><polyline points="(.*?)"', part
     )
@@ -238,60 +156,83 @@ def test_trends_are_words_and_sparklines_those_of_the_shown_page(client: TestCli
 
 
 def test_groups_are_compared_on_one_scale(client: TestClient) -> None:
-    page = page_of(client, f"compare?group={GROWING}&group={STEADY}&group=nobody&group={NEW}")
-    heads = re.findall(r'<th scope="col"><a [^>]*>([^<]*)<', page)
-    assert heads == [GROWING, STEADY, NEW]
+    page = page_of(client, f"compare?group={REWOUND}&group=group-000&group=nobody")
+    assert re.findall(r'<th scope="col"><a [^>]*>([^<]*)<', page) == [REWOUND, "group-000"]
     assert "These groups do not exist at this moment: nobody." in page
-    assert "0 to 25,000" in page
-    assert page.count('<svg class="spark large"') == 3
-    assert re.search(r'<li><a [^>]*>orders</a> <span class="number">25,000</span>', page)
+    assert "0 to 1,800" in page
+    assert page.count('<svg class="spark large"') == 2
+    assert '</a> <span class="number">1,800</span>' in page
     many = "&".join(f"group={number}" for number in range(11))
     assert "3 more are left out" in page_of(client, f"compare?{many}")
     assert "Select groups" in page_of(client, "compare")
 
 
-def test_several_clusters_have_totals_and_one_search(folder: str, tmp_path: Path) -> None:
-    clusters = {"prod": folder, "stage": folder, "gone": str(tmp_path / "gone")}
-    several = client_of(create_app(clusters))
+def test_several_clusters_have_totals_and_one_search(
+    tables: DashboardTables, demo: str, tmp_path: Path
+) -> None:
+    several = page_client(prod=tables.folder, stage=demo, gone=str(tmp_path / "gone"))
     page = unescape(several.get("/").text)
-    for tile in ("<b>2 of 3</b> clusters", "<b>6</b> groups", "<b>54,000</b> records behind"):
+    for tile in ("<b>2 of 3</b> clusters", "<b>130</b> groups", "<b>133,010</b> records behind"):
         assert tile in page
     assert "there is no folder" in page
     assert several.get("/c/gone/").status_code == 400
     assert '<a href="/c/prod/" aria-current="true">prod</a>' in page_of(several, "")
-    worst = page[page.index('<table id="worst-groups">') :]
-    groups = re.findall(r'<th scope="row"><a href="/c/(\w+)/group\?group=([^"]*)"', worst)
-    assert groups[:2] == [("prod", GROWING), ("stage", GROWING)]
     assert '<h2 id="found">' not in page
-    for search, link in (
-        ("INVOI", "topic?topic=Invoices"),
-        (GROWING, f"group?group={GROWING}"),
-    ):
-        searched = unescape(several.get(f"/?search={search}").text)
-        links = searched.partition('<ul class="tiles">')[0]
-        assert [f"/c/{name}/{link}" in links for name in clusters] == [True, True, False]
+    for text, link in (("REPORTS-", "topic?topic=reports-topic"), ("Pay", "group?group=payments")):
+        page = unescape(several.get(f"/?search={text}").text)
+        links, _, _ = page.partition('<ul class="tiles">')
+        linked = [f"/c/{name}/{link}" in links for name in ("prod", "stage", "gone")]
+        assert linked == [link.startswith("group"), True, False]
+
+
+@pytest.fixture
+def shown_groups(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[list[Row]], TestClient]:
+    """A function that gives clusters other groups, by their rows of `group_status`."""
+
+    def shown(rows: list[Row]) -> TestClient:
+        snapshot = ServedSnapshot(TableReader(tables.folder))
+        statuses, lags = pa.Table.from_pylist(rows, GROUP_STATUS_ROW), GROUP_LAG_ROW.empty_table()
+        evaluation = Evaluation(snapshot.at, snapshot.status_rules, statuses, lags)
+        snapshot.__dict__["evaluation"] = evaluation
+        monkeypatch.setattr(Cluster, "snapshot", lambda *_: snapshot)
+        return page_client(prod=tables.folder, stage=tables.folder)
+
+    return shown
+
+
+def test_trends_are_words(shown_groups: Callable[[list[Row]], TestClient]) -> None:
+    growths = {"new": None, "down": -30.0, "level": 0.0, "up": 50.0}
+    client = shown_groups(
+        [
+            {"group_id": name, "status": "OK", "growth_per_s": growth, "partitions": 1}
+            for name, growth in growths.items()
+        ]
+    )
+    page = page_of(client, "", columns="trend", sort="-growth_per_s")
+    # The arrow is for the eye only.
+    words = ["↗ growing +50/s", "→ steady", "↘ shrinking -30/s", "-"]
+    assert [row[-1] for row in rows_of(page, "groups")] == words
+    assert page.count('<span aria-hidden="true">↗</span>') == 1
+    assert groups_of(page_of(client, "", trend="growing")) == ["up"]
 
 
 def test_the_worst_groups_of_several_clusters_have_the_greatest_lags(
-    folder: str, monkeypatch: pytest.MonkeyPatch
+    shown_groups: Callable[[list[Row]], TestClient],
 ) -> None:
-    statuses = [{"group_id": f"g{n:02}", "status": "STOP", "lag": 100 * n} for n in range(20)]
-    snapshot = ServedSnapshot(TableReader(folder))
-    lags = GROUP_LAG_ROW.empty_table()
-    rows = pa.Table.from_pylist(statuses, GROUP_STATUS_ROW)
-    snapshot.__dict__["evaluation"] = Evaluation(snapshot.at, snapshot.status_rules, rows, lags)
-    monkeypatch.setattr(Cluster, "snapshot", lambda *_: snapshot)
-    page = client_of(create_app({"prod": folder, "stage": folder})).get("/").text
-    worst = part_of(page, '<table id="worst-groups">', "</table>")
+    client = shown_groups(
+        [{"group_id": f"g{n:02}", "status": "STOP", "lag": 100 * n} for n in range(20)]
+    )
+    worst = part_of(client.get("/").text, '<table id="worst-groups">', "</table>")
     groups = re.findall(r"group=(g\d\d)", worst)
     assert groups == [f"g{n}" for n in (19, 19, 18, 18, 17, 17, 16, 16, 15, 15)]
 
 
 def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> None:
     folder = create_tables(tmp_path / "tables")
-    groups: list[Row] = [{"group_id": "", "state": "Empty", "member_count": 0}]
-    apply_micro_batch(folder, progress=[{}], groups=groups)
-    client = client_of(create_app({"prod": folder}))
+    apply_micro_batch(folder, progress=[{}], groups=[{"group_id": ""}])
+    client = page_client(prod=folder)
     assert 'value="" form="compare" aria-label="Compare (empty)"' in page_of(client, "")
     assert '<span class="none">(empty)</span>' in page_of(client, "group", group="")
 

@@ -10,9 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from coordinator_state.replay.partitioner import partition_for
-from streaming.dashboard.app import create_app
 from streaming.dashboard.topic import MAX_CELLS
-from tests.support.browser.html import client_of, page_of, part_of
+from tests.support.browser.html import page_client, page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
@@ -102,7 +101,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
         for place in places[:200]
     ]
     write_rows(folder, "log_offsets", samples)
-    return client_of(create_app({"prod": folder}))
+    return page_client(prod=folder)
 
 
 @pytest.mark.long

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from coordinator_state.insight.assignment_replay import Segment
-from streaming.dashboard.app import create_app
 from streaming.dashboard.timeline_bars import Axis, bars_of
-from tests.support.browser.html import client_of, page_of, part_of
+from tests.support.browser.html import page_client, page_of, part_of
 from tests.support.tables.event_rows import BEGIN
 from tests.support.tables.held_moment import held_at
 from tests.support.tables.timeline_tables import (
@@ -37,7 +36,7 @@ def timeline_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timeli
 
 @pytest.fixture(scope="module")
 def client(timeline_tables: TimelineTables) -> TestClient:
-    return client_of(create_app({"prod": timeline_tables.folder}))
+    return page_client(prod=timeline_tables.folder)
 
 
 def part(client: TestClient, group: str, **arguments: str) -> str:
@@ -51,7 +50,6 @@ def test_a_loop_in_words_and_bars(client: TestClient) -> None:
     shown = part(client, LOOPING)
     assert re.search(r"<p class=.result.>40 rebalances in \S+ min, all within 78 s", shown)
     assert "search-consumer-0000, then 19 members in its place <small>owned 1 partition" in shown
-    assert re.search(r"orders 1: search-consumer-0007 from [^<]* UTC \(2 s\)", shown)
     assert re.search(r"rebalances from [^<]* UTC, generation \d+ to \d+", shown)
     assert re.search(r">\+\d+</text>", shown)
 
@@ -59,13 +57,13 @@ def test_a_loop_in_words_and_bars(client: TestClient) -> None:
 def test_a_deploy_in_words_and_tables(client: TestClient) -> None:
     shown = part(client, DEPLOYED)
     assert "2 members of search-consumer were replaced one after another in 15 s" in shown
-    assert '<small>for 3<span class="unit"> s</span></small>' in shown
     assert re.search(r"no partition had an owner from [^<]* UTC \(3 s\)", shown)
-    lanes = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', shown)
-    assert [name for name, _ in lanes] == ["orders 0", "orders 1"]
+    lanes = dict(re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', shown))
+    assert list(lanes) == ["orders 0", "orders 1"]
     # Both old members have a colour, which their successors keep.
     assert set(re.findall('<rect class="(owner[^"]*)"', shown)) == {"owner-1", "owner-2"}
-    assert all("search-consumer-old1, then search-consumer-new1 " in owners for _, owners in lanes)
+    owners = "search-consumer-old1, then search-consumer-new1 "
+    assert all(owners in text for text in lanes.values())
     assert re.search(r"<td>3 to 4</td><td>search-consumer-new1 joined</td>", shown)
 
 
@@ -86,7 +84,6 @@ def test_lanes_of_many_and_of_no_members(client: TestClient) -> None:
     assert "54 more owners are not listed. Eight colours repeat" in shown
     nothing = part(client, "nobody")
     assert "No rebalance in" in nothing
-    assert "no partition had an owner" in nothing
     assert "<svg" not in nothing
 
 
@@ -140,17 +137,15 @@ def test_segments_that_are_too_short_are_one_bar() -> None:
 
 
 def test_the_owners_of_a_shared_partition_share_its_bar() -> None:
-    shared = Segment(BEGIN, BEGIN + timedelta(seconds=9), ("b", "c"))
-    ((bar,),) = bars_of([[shared]], OWNER_OF, axis(10), most=5)
-    assert bar.parts == [(1, 0, 50), (2, 50, 50)]
-
-
-def test_a_bar_of_many_owners_shows_those_with_the_most_time() -> None:
-    many = Segment(BEGIN, BEGIN + timedelta(seconds=9), tuple("abcdefgh"))
-    owner_of = {name: number for number, name in enumerate(many.owners)}
-    ((bar,),) = bars_of([[many]], owner_of, axis(10), most=5)
-    assert [part.owner for part in bar.parts] == [0, 1, 2, 3, None]
-    assert bar.parts[-1] == (None, 50, 50)
+    for owners, parts in (
+        ("bc", [(1, 0, 50), (2, 50, 50)]),
+        # A bar of many owners shows those with the most time.
+        ("abcdefgh", [*((n, n * 12.5, 12.5) for n in range(4)), (None, 50, 50)]),
+    ):
+        shared = Segment(BEGIN, BEGIN + timedelta(seconds=9), tuple(owners))
+        owner_of = {name: number for number, name in enumerate("abcdefgh")}
+        ((bar,),) = bars_of([[shared]], owner_of, axis(10), most=5)
+        assert bar.parts == parts
 
 
 @given(

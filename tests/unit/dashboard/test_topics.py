@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 import pytest
 from starlette.testclient import TestClient
 
-from streaming.dashboard.app import create_app
-from tests.support.browser.html import client_of, page_of, part_of, rows_of
+from tests.support.browser.html import page_client, page_of, part_of, rows_of
 from tests.support.tables.held_moment import held_at
 from tests.support.tables.topic_tables import (
     MEMBER,
@@ -30,7 +29,7 @@ def topics_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClie
     now = datetime.now(timezone.utc)
     tables = create_topic_tables(folder, now)
     with held_at(tables, now):
-        yield client_of(create_app({"prod": tables}))
+        yield page_client(prod=tables)
 
 
 def rows_by_heading(page: str, table: str) -> dict[str, list[str]]:
