@@ -23,11 +23,9 @@ PAGES = (
 )
 
 
-def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
-    """Two groups that read a topic; the group `odd` commits an odd offset again and again."""
+def tables_with(folder: Path, odd: dict[int, int]) -> str:
+    """Two groups that read a topic; the group `odd` commits odd offsets again and again."""
     tables = create_tables(folder)
-    # Also a sum of lags may be too large.
-    odd = dict.fromkeys((partition, 2, 3, 4), committed_offset)
     offsets = [offset_row("odd", offset, NOW, "t", number) for number, offset in odd.items()]
     offsets += [offset_row(group, 5, NOW, "t", number) for number, group in enumerate(GROUPS)]
     apply_micro_batch(
@@ -36,11 +34,12 @@ def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
         groups=[{"group_id": name, "state": "Stable"} for name in GROUPS],
         group_offsets=offsets,
         offset_commits=history_of(
-            offset_row("odd", offset, NOW - timedelta(seconds=ago), "t", partition)
-            for ago, offset in ((90, 3), (60, committed_offset), (30, 4), (0, committed_offset))
+            offset_row("odd", commit, NOW - timedelta(seconds=ago), "t", number)
+            for number, offset in odd.items()
+            for ago, commit in ((90, 3), (60, offset), (30, 4), (0, offset))
         ),
     )
-    logs = [(end, "t", number) for end in (100, 200) for number in (0, 1, 2, 3, 4, partition, -5)]
+    logs = [(end, "t", number) for end in (100, 200) for number in {*range(5), *odd, -5}]
     logs += [(end, "__consumer_offsets", 0) for end in (39, 40)]
     samples = [
         sample(NOW - timedelta(seconds=0 if end in (40, 200) else 60), end, topic, number)
@@ -51,11 +50,16 @@ def tables_with(folder: Path, partition: int, committed_offset: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("partition", "committed_offset"),
-    [(1, HUGE), (1, 2**53 + 1), (1, -(2**62)), (-1, 7), (-(2**31), 7), (2**31 - 1, HUGE)],
+    "odd",
+    [
+        # Also a sum of lags may be too large.
+        dict.fromkeys((1, 2, 3, 4, 2**31 - 1), HUGE),
+        dict.fromkeys((1, 2, 3, 4), -(2**62)),
+        {1: 2**53 + 1, -1: 7, -(2**31): 7},
+    ],
 )
-def test_every_page_answers(tmp_path: Path, partition: int, committed_offset: int) -> None:
-    tables = tables_with(tmp_path / "tables", partition, committed_offset)
+def test_every_page_answers(tmp_path: Path, odd: dict[int, int]) -> None:
+    tables = tables_with(tmp_path / "tables", odd)
     page: TestClient = page_client(prod=tables)
     for path in PAGES:
         answer = page.get(f"/c/prod/{path}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -13,19 +12,13 @@ from streaming.errors import ConfigurationError
 from streaming.served import cluster as module
 from streaming.served.cluster import Cluster
 from streaming.tables.reader import TableReader
-from tests.support.tables.dashboard_tables import (
-    DashboardTables,
-    create_dashboard_tables,
-)
+from tests.support.tables.dashboard_tables import DashboardTables
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> DashboardTables:
-    return create_dashboard_tables(tmp_path / "tables")
-
-
-def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster("c", tables.folder)
+def test_the_past_holds_nobody_up(
+    dashboard_tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster("c", dashboard_tables.folder)
     newest = cluster.snapshot()
     go_on, is_at_it = threading.Event(), threading.Event()
     computed = module._computed
@@ -36,7 +29,7 @@ def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.M
         return computed(reader)
 
     monkeypatch.setattr(module, "_computed", slowly)
-    past = threading.Thread(target=cluster.snapshot, args=(tables.before,))
+    past = threading.Thread(target=cluster.snapshot, args=(dashboard_tables.before,))
     past.start()
     try:
         assert is_at_it.wait(30)
@@ -55,8 +48,8 @@ def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.M
     assert cluster.snapshot() is not newest
 
 
-def test_a_snapshot_lasts_longer_if_pages_ask_more_of_it(tables: DashboardTables) -> None:
-    cluster = Cluster("c", tables.folder)
+def test_a_snapshot_lasts_longer_if_pages_ask_more_of_it(dashboard_tables: DashboardTables) -> None:
+    cluster = Cluster("c", dashboard_tables.folder)
     newest = cluster.snapshot()
     cluster._computed_at_s -= 20
     newest.spent_s = 6
@@ -65,10 +58,10 @@ def test_a_snapshot_lasts_longer_if_pages_ask_more_of_it(tables: DashboardTables
     assert cluster.snapshot() is not newest
 
 
-def test_past_snapshots_are_few(tables: DashboardTables) -> None:
-    cluster = Cluster("c", tables.folder)
+def test_past_snapshots_are_few(dashboard_tables: DashboardTables) -> None:
+    cluster = Cluster("c", dashboard_tables.folder)
     for number in range(12):
-        cluster.snapshot(tables.after + timedelta(microseconds=number))
+        cluster.snapshot(dashboard_tables.after + timedelta(microseconds=number))
     assert len(cluster._past) == 8
     with pytest.raises(ConfigurationError, match="is in the future"):
         cluster.snapshot(datetime.now(timezone.utc) + timedelta(hours=1))
