@@ -209,49 +209,41 @@ def test_keda_finds_the_documented_value(client: TestClient, repository: Path) -
     assert float(scaler.stdout) == 1_800
 
 
+def scaling_lag(client: TestClient, group: str) -> tuple[int, ...]:
+    answer = json_of(client, f"/api/v1/groups/{group}/scaling-lag")
+    return answer["scaling_lag"], answer["lag"], answer["partitions"]
+
+
 def test_an_unknown_scaling_lag_is_an_error_and_no_number(
     client: TestClient, tmp_path: Path
 ) -> None:
-    known = json_of(client, f"/api/v1/groups/{REWOUND}/scaling-lag")
-    assert (known["scaling_lag"], known["lag"], known["partitions_to_read"]) == (1_800, 1_800, 2)
-    folder = create_tables(tmp_path)
-    apply_micro_batch(
-        folder,
-        progress=[{"updated_at": NOW, "next_offset": 5}],
-        groups=[{"group_id": "new", "state": "Stable", "member_count": 1}, {"group_id": "read"}],
-        group_offsets=[offset_row("read", 7, NOW)],
-    )
-    client = api_client(c=folder)
-    answer = client.get("/api/v1/groups/read/scaling-lag")
-    assert answer.status_code == 503
-    assert answer.headers["Retry-After"] == "30"
-    assert "the lag of group read is unknown" in answer.text
-    # A first consumer has to find out how far these are behind.
-    for group in ("new", "none"):
-        lag = json_of(client, f"/api/v1/groups/{group}/scaling-lag")
-        assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 0)
-    # Its commits may be among those that are not loaded yet.
-    apply_micro_batch(folder, progress=[{"state": "loading", "updated_at": NOW}])
-    client = api_client(c=folder)
-    answer = client.get("/api/v1/groups/none/scaling-lag")
-    assert (answer.status_code, "not loaded" in answer.text) == (503, True)
-
-
-def test_a_group_without_commits_is_never_scaled_to_zero(tmp_path: Path) -> None:
-    """Its member has read nothing new, as far as is known; without a member, it had the lag 1."""
+    assert scaling_lag(client, REWOUND) == (1_800, 1_800, 2)
     folder, now = create_tables(tmp_path), datetime.now(timezone.utc)
-    assigned = {"group_id": "silent", "record_type": 2, "record_timestamp": now}
     apply_micro_batch(
         folder,
         progress=[{"updated_at": now, "next_offset": 5}],
-        groups=[{"group_id": "silent", "state": "Stable", "member_count": 1}],
+        groups=[
+            {"group_id": name, "state": "Stable", "member_count": 1}
+            for name in ("new", "read", "silent")
+        ],
         group_members=[member_row("silent", "m", "t", [0])],
-        coordinator_records=[assigned],
+        coordinator_records=[{"group_id": "silent", "record_type": 2, "record_timestamp": now}],
+        group_offsets=[offset_row("read", 7, now, "unsampled")],
     )
     write_rows(folder, "log_offsets", [sample(now, 10), sample(now, 5, OFFSETS_TOPIC)])
     client = api_client(c=folder)
-    lag = json_of(client, "/api/v1/groups/silent/scaling-lag")
-    assert (lag["scaling_lag"], lag["lag"], lag["partitions"]) == (1, 1, 1)
+    answer = client.get("/api/v1/groups/read/scaling-lag")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+    assert "the lag of group read is unknown" in answer.text
+    # A first consumer has to find out how far these are behind.
+    for group in ("new", "none"):
+        assert scaling_lag(client, group) == (1, 1, 0)
+    # A member has read nothing new, as far as is known; without a member, it had the lag 1.
+    assert scaling_lag(client, "silent") == (1, 1, 1)
+    # Commits may be among those that are not loaded yet.
+    apply_micro_batch(folder, progress=[{"state": "loading", "updated_at": now}])
+    answer = api_client(c=folder).get("/api/v1/groups/none/scaling-lag")
+    assert (answer.status_code, "not loaded" in answer.text) == (503, True)
 
 
 def test_a_slash_in_a_group_id_is_no_end_of_it(tmp_path: Path) -> None:
