@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from streaming.api.cursors import read_cursor, slice_of, write_cursor
+from streaming.api.cursors import slice_of
 from streaming.tables.schemas import GROUP_EVENTS
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.browser.html import api_client, json_of, pages_of
@@ -74,11 +74,6 @@ def test_a_period(client: TestClient) -> None:
 def test_an_event_has_every_column_of_the_table_but_its_day(client: TestClient) -> None:
     event, *_ = json_of(client, "/api/v1/events")["items"]
     assert [*event, "day"] == GROUP_EVENTS.schema.names
-
-
-@given(KEYS)
-def test_a_cursor_is_its_key(key: tuple[str, int]) -> None:
-    assert read_cursor(write_cursor(key), [str, int]) == key
 
 
 @given(st.sets(KEYS, max_size=20), st.lists(st.sets(KEYS, max_size=3)), st.integers(1, 5))

@@ -20,13 +20,9 @@ def file_of(client: TestClient, query: str, form: str) -> Any:
     return client.get("/c/prod/sql", params={"query": query, "format": form})
 
 
-def test_examples_are_on_the_page_and_are_answered(client: TestClient) -> None:
+def test_examples_are_on_the_page(client: TestClient) -> None:
     page = page_of(client, "sql")
-    texts = [question.text for question in QUESTIONS]
-    assert [text for text in texts if f">{text}</a>" not in page] == []
-    answer = page_of(client, "sql", query=QUESTIONS[0].sql)
-    assert "fault" not in answer
-    assert "<caption>" in answer
+    assert [example.text for example in QUESTIONS if f">{example.text}</a>" not in page] == []
 
 
 def test_an_answer_is_a_table_or_a_file(client: TestClient) -> None:

@@ -134,26 +134,22 @@ def test_the_page_asks_for_the_token_once(monkeypatch: pytest.MonkeyPatch) -> No
     client = client_of(page(token=TOKEN))
     redirected = client.get("/c/prod/?search=x", headers={"Accept": "text/html"})
     assert redirected.status_code == 302
-    for address in ("/c/prod/?at=x", "/c/nope/", "/c/prod/", "/"):
+    for address in ("/c/prod/?at=x", "/c/nope/", "/"):
         refused = client.get(address, headers={"Accept": "application/json"})
-        assert refused.status_code == 401
         # Nobody learns which clusters exist.
-        assert "prod" not in refused.text
-    bearer = {"Authorization": f"Bearer {TOKEN}"}
-    assert client.get("/c/prod/", headers=bearer).status_code == ALLOWED
+        assert (refused.status_code, "prod" in refused.text) == (401, False)
     # As curl asks, which accepts anything.
-    wrong = {"Authorization": "Bearer wrong", "Accept": "*/*"}
-    assert client.get("/c/prod/", headers=wrong).status_code == 401
+    for token, status_code in ((TOKEN, ALLOWED), ("wrong", 401)):
+        headers = {"Authorization": f"Bearer {token}", "Accept": "*/*"}
+        assert client.get("/c/prod/", headers=headers).status_code == status_code
     login = redirected.headers["Location"]
     assert client.get(login).status_code == 200
     assert "Wrong token." in client.post(login, data={"token": "x"}).text
     signed_in = client.post(login, data={"token": TOKEN})
     assert signed_in.headers["Location"] == "/c/prod/?search=x"
     cookie = signed_in.headers["Set-Cookie"]
-    assert "HttpOnly" in cookie
-    assert "SameSite=lax" in cookie
-    assert "Secure" not in cookie
-    assert TOKEN not in cookie
+    assert [word in cookie for word in ("HttpOnly", "SameSite=lax")] == [True, True]
+    assert [word in cookie for word in ("Secure", TOKEN)] == [False, False]
     assert client.get("/c/prod/").status_code == ALLOWED
     assert client.get(DESCRIPTION).status_code == 200
     today = access._today()
@@ -179,10 +175,10 @@ def test_the_api_needs_a_token_in_each_request(create: Callable[..., Starlette])
         assert refused.headers["Content-Type"] == "application/problem+json"
         assert refused.headers["WWW-Authenticate"].startswith("Bearer")
         assert TOKEN not in refused.text
-    for address, expected in zip(API_ADDRESSES, (400, 200, 404, 200), strict=True):
-        for authorization in (f"Bearer {TOKEN}", basic("anybody", TOKEN)):
-            answer = client.get(address, headers={"Authorization": authorization})
-            assert answer.status_code == expected
+    for authorization in (f"Bearer {TOKEN}", basic("anybody", TOKEN)):
+        headers = {"Authorization": authorization}
+        answers = [client.get(address, headers=headers) for address in API_ADDRESSES]
+        assert [answer.status_code for answer in answers] == [400, 200, 404, 200]
 
 
 @pytest.mark.parametrize("way", ["form", "page", "API"])

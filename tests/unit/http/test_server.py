@@ -67,14 +67,14 @@ def test_a_large_body_is_refused_before_it_is_read(header: str, sent: bytes) -> 
         assert all_of(client).startswith(b"HTTP/1.1 413 ")
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"",
-        b"GET / HTTP/1.1\r\nX-Slow: ",
-        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n=2",
-    ],
+SLOW = (
+    b"",
+    b"GET / HTTP/1.1\r\nX-Slow: ",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n=2",
 )
+
+
+@pytest.mark.parametrize("sent", SLOW)
 def test_a_client_with_many_slow_connections_leaves_room_for_others(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
@@ -159,12 +159,7 @@ def test_a_client_that_does_not_read_its_answer_keeps_nobody_out(
 
 
 @pytest.mark.parametrize(
-    ("sent", "answer"),
-    [
-        (b"", b""),
-        (b"GET / HTTP/1.1\r\nX-Slow: ", b""),
-        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"HTTP/1.1 408 "),
-    ],
+    ("sent", "answer"), list(zip(SLOW, (b"", b"", b"HTTP/1.1 408 "), strict=True))
 )
 def test_a_request_that_does_not_arrive_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes

@@ -36,10 +36,10 @@ def test_a_group_reads_its_committed_and_its_assigned_topics(tmp_path: Path) -> 
         group_offsets=[offset("both", "b"), offset("both", "b", partition=1), offset("none", "x")],
         group_members=[member("both", "a", "b"), member("assigned", "c"), member("idle")],
     )
-    assert relations_of(tables).groups == {
-        "both": GroupTopics("both", "classic", ("a", "b")),
-        "assigned": GroupTopics("assigned", "streams", ("c",)),
-    }
+    groups = relations_of(tables).groups
+    assert set(groups) == {"both", "assigned"}
+    assert groups["both"] == GroupTopics("both", "classic", ("a", "b"))
+    assert groups["assigned"] == GroupTopics("assigned", "streams", ("c",))
 
 
 def test_a_share_group_reads_its_share_partitions(tmp_path: Path) -> None:

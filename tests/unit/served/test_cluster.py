@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -29,22 +30,19 @@ def test_the_past_holds_nobody_up(
         return computed(reader)
 
     monkeypatch.setattr(module, "_computed", slowly)
-    past = threading.Thread(target=cluster.snapshot, args=(dashboard_tables.before,))
-    past.start()
-    try:
-        assert is_at_it.wait(30)
-        assert cluster.snapshot() is newest
-        # Neither does one who looks anew.
-        is_at_it.clear()
-        cluster._computed_at_s = -math.inf
-        anew = threading.Thread(target=cluster.snapshot)
-        anew.start()
-        assert is_at_it.wait(30)
-        assert cluster.snapshot() is newest
-    finally:
-        go_on.set()
-        past.join()
-        anew.join()
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            pool.submit(cluster.snapshot, dashboard_tables.before)
+            assert is_at_it.wait(30)
+            assert cluster.snapshot() is newest
+            # Neither does one who looks anew.
+            is_at_it.clear()
+            cluster._computed_at_s = -math.inf
+            pool.submit(cluster.snapshot)
+            assert is_at_it.wait(30)
+            assert cluster.snapshot() is newest
+        finally:
+            go_on.set()
     assert cluster.snapshot() is not newest
 
 
