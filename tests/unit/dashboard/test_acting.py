@@ -39,13 +39,10 @@ def fault_of(page: str) -> str:
 @pytest.mark.parametrize(
     ("group", "by", "text"),
     [
-        (REWOUND, "status", "status: [REWIND]\n"),
-        (REWOUND, "lag", "lag: "),
-        (REWOUND, "time_lag", "time_lag: "),
+        *((REWOUND, "status", "status: [REWIND]\n"), (REWOUND, "time_lag", "time_lag: ")),
         (HOSTILE, "status", "status: [HANGING_TRANSACTION]\n"),
         ("group-001", "status", "STOP, STALL]\n    for: 2m"),
-        ("!*", "lag", "lag: "),
-        ("", "status", "status: "),
+        *(("!*", "lag", "lag: "), ("", "status", "status: ")),
     ],
 )
 def test_a_proposed_rule_is_about_the_group(

@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 import requests
 from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from streaming.dashboard import queries
 from streaming.dashboard.app import create_app
@@ -28,7 +29,7 @@ from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
 from tests.support.brokers.processes import children, is_there
-from tests.support.browser.html import client_of
+from tests.support.browser.html import page_of
 from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import GROUPS, DashboardTables
@@ -124,14 +125,11 @@ def test_pages_that_wait_for_a_snapshot_hold_up_no_files_and_errors(
 
 
 def test_sql_of_the_past_computes_nothing_here(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = create_app({"prod": tables.folder})
     monkeypatch.setattr(Snapshot, "lags", property(lambda _: pytest.fail("computed here")))
     asked = {"at": tables.before.isoformat(), "query": "SELECT count(*) FROM group_status"}
-    page = client_of(app).get(f"/c/prod/sql?{urlencode(asked)}")
-    assert f'<td class="number">{GROUPS + 2}</td>' in page.text
-    app.state.sql_processes.close()
+    assert f'<td class="number">{GROUPS + 2}</td>' in page_of(client, "sql", **asked)
 
 
 def is_answering(pid: int) -> bool:

@@ -13,6 +13,7 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.dashboard.topic import MAX_CELLS
 from tests.support.browser.html import page_client, page_of, part_of
 from tests.support.tables.dashboard_tables import HOSTILE
+from tests.support.tables.event_rows import by_member, moved
 from tests.support.tables.sample_rows import history_of, offset_row, sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
@@ -62,7 +63,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
         folder,
         progress=[
             {"log_partition": number, "updated_at": now, "next_offset": 40, "high_watermark": 40}
-            | {"records_read": 40, "records_applied": 40, "batch_id": 0}
             for number in range(LOG_PARTITIONS)
         ],
         groups=[
@@ -84,23 +84,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
         group_offsets=[*offsets, *offsets_of_huge],
         offset_commits=history_of(row | {"metadata": HOSTILE * 50} for row in offsets_of_huge),
         group_events=[
-            of_group(HUGE)
-            | {"event": event, "record_offset": number, "event_number": 0}
-            | {"record_timestamp": at, "day": at.date()}
-            | {"topic": TOPIC, "partition": number, "offset_before": 990, "offset_after": 100}
-            | {"member_id": members[number], "client_id": members[number]}
-            | {"client_host": "/10.20.30.40"}
-            for number in range(EVENTS)
+            moved(event, 990, 100, **by_member(member, member), **of_group(HUGE))
+            | {"record_offset": number, "record_timestamp": at, "day": at.date()}
+            for number, member in enumerate(members[:EVENTS])
             for at in [now - timedelta(minutes=6 * number)]
             for event in ("offset_rewind", "offset_reset")
         ],
     )
-    samples = [
-        sample(now - timedelta(seconds=ago), 1_000, *place)
-        for ago in (60, 0)
-        for place in places[:200]
-    ]
-    write_rows(folder, "log_offsets", samples)
+    times = (now - timedelta(minutes=1), now)
+    ends = [sample(at, 1_000, *place) for at in times for place in places[:200]]
+    write_rows(folder, "log_offsets", ends)
     return page_client(prod=folder)
 
 

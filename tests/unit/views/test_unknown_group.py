@@ -56,7 +56,7 @@ def test_each_name_has_its_warning(tables: str, group_id: str, warning: str | No
     assert unknown_group(TableReader(tables), group_id) == warning
 
 
-def test_offsets_exits_with_1_for_a_group_that_does_not_exist(tables: str) -> None:
+def test_only_a_group_that_does_not_exist_exits_with_1(tables: str) -> None:
     text = call("offsets", "paymets", "--tables", tables, exit_code=1)
     json = call("offsets", "paymets", "t:0", "--tables", tables, "--output=json", exit_code=1)
 
@@ -67,6 +67,9 @@ def test_offsets_exits_with_1_for_a_group_that_does_not_exist(tables: str) -> No
     assert [row["committed_offset"] for row in json_lines(json)] == [-1]
     for group_id in ("payments", "simple"):
         call("offsets", group_id, "--tables", tables)
+    # The rows of a deleted group are shown without a warning.
+    events = call("show", "events", "--tables", tables, "--group", "deleted")
+    assert ("group_deleted" in events.stdout, events.stderr) == (True, "")
 
 
 def test_a_group_in_a_log_partition_that_is_loading_may_exist(tables: str, tmp_path: Path) -> None:
@@ -93,10 +96,3 @@ def test_commands_warn_of_an_unknown_group(tables: str, command: str) -> None:
     # Lag and status also warn that nobody writes these tables.
     assert shown.stderr.endswith("Warning: unknown group paymets; did you mean payments?\n")
     assert "unknown group" not in call(*arguments, "payouts").stderr
-
-
-def test_rows_of_a_deleted_group_are_shown_without_a_warning(tables: str) -> None:
-    shown = call("show", "events", "--tables", tables, "--group", "deleted")
-
-    assert "group_deleted" in shown.stdout
-    assert shown.stderr == ""
