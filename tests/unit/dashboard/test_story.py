@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 from coordinator_state.insight.explanation import explain
 from coordinator_state.insight.story import Part, story_of
 from streaming.lag.gathered_facts import group_facts
-from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.diagnosis import group_story
 from streaming.views.text import printable
@@ -34,9 +33,16 @@ IN_TICKET = (
 )
 
 
+@pytest.fixture(scope="module")
+def demo_tables(demo: str) -> CoordinatorTables:
+    return CoordinatorTables(demo)
+
+
 @pytest.mark.parametrize("group", [*(incident.group for incident in INCIDENTS), *HEALTHY])
-def test_a_story_has_at_most_five_lines_with_their_queries(demo: str, group: str) -> None:
-    story = group_story(TableReader(demo), group, at=END)
+def test_a_story_has_at_most_five_lines_with_their_queries(
+    demo_tables: CoordinatorTables, group: str
+) -> None:
+    story = group_story(demo_tables.reader, group, at=END)
     assert story is not None
     parts = [line.part for line in story.lines]
     assert len(parts) <= 5
@@ -47,12 +53,11 @@ def test_a_story_has_at_most_five_lines_with_their_queries(demo: str, group: str
         assert Part.CAUSE in parts
         assert parts[-1] is Part.ACTION
         assert (Part.BEGIN in parts, Part.OUTLOOK in parts) == (story.is_behind, story.is_behind)
-    tables = CoordinatorTables(demo)
     for line in (*story.lines, *story.more):
         assert line.sql is not None or line.part in (Part.ACTION, Part.STATE)
-        assert line.sql is None or len(tables.sql(line.sql)), line.sql
+        assert line.sql is None or len(demo_tables.sql(line.sql)), line.sql
     # The page reads fewer rows than the explanation.
-    facts = group_facts(TableReader(demo), group, at=END)
+    facts = group_facts(demo_tables.reader, group, at=END)
     assert facts is not None
     assert story == story_of(facts, explain(facts))
 
@@ -92,8 +97,8 @@ def test_the_ticket_is_the_story_as_markdown(demo_client: TestClient) -> None:
     assert unescape(copied) == answer.text
 
 
-def test_the_command_of_a_plan_names_the_moment_before(demo: str) -> None:
-    story = group_story(TableReader(demo), "returns", at=END)
+def test_the_command_of_a_plan_names_the_moment_before(demo_tables: CoordinatorTables) -> None:
+    story = group_story(demo_tables.reader, "returns", at=END)
     assert story is not None
     assert story.commands == [
         "coordinator-state plan reset returns --to-state-at 2026-03-02T08:30:09Z --tables tables "
