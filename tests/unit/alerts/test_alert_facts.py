@@ -37,10 +37,14 @@ def sql_rules(tables: str) -> SqlRules:
     return SqlRules(tables)
 
 
+@cache
+def facts(tables: str, moment: datetime) -> Facts:
+    return Facts(TableReader(tables), moment, StatusRules())
+
+
 def findings(tables: str, moment: datetime = NOW, **condition: Any) -> Findings:
     rule = Rule.model_validate({"name": "rule", **condition})
-    facts = Facts(TableReader(tables), moment, StatusRules())
-    matches = findings_of(rule, facts, sql_rules(tables))
+    matches = findings_of(rule, facts(tables, moment), sql_rules(tables))
     assert all(finding.key.rule == "rule" for finding in matches)
     keys = [tuple(finding.key[1:]) for finding in matches]
     assert len(set(keys)) == len(keys)
@@ -49,50 +53,56 @@ def findings(tables: str, moment: datetime = NOW, **condition: Any) -> Findings:
     }
 
 
-def test_a_status_of_a_group_is_its_own(tables: str) -> None:
-    matches = findings(tables, status=["REBALANCING_LOOP", "REWIND"])
-    assert list(matches) == [("back", None, None), ("loop", None, None)]
-    reason, value = matches["back", None, None]
-    assert reason is not None
-    assert reason.startswith("REWIND: went back 30 s ago from 90 to 5; now 6;")
-    assert value == 94
-    # One without offsets has a status too.
-    assert ("nothing", None, None) in findings(tables, status="IDLE")
+@pytest.mark.parametrize(
+    ("condition", "keys"),
+    [
+        ({"status": ["REBALANCING_LOOP", "REWIND"]}, [("back",), ("loop",)]),
+        # A group without offsets has a status too.
+        ({"status": "IDLE", "groups": "nothing"}, [("nothing",)]),
+        # The status of some topics, or of a topic or partition, is that of their partitions.
+        ({"status": "REBALANCING_LOOP", "topics": "t"}, []),
+        ({"status": "DATA_LOSS", "topics": "t"}, [("old",)]),
+        ({"status": "DATA_LOSS", "topics": "u*"}, []),
+        ({"status": "DATA_LOSS", "by": "topic"}, [("old", "t")]),
+        ({"status": "EXPIRING", "by": "partition"}, [("old", "t", 0)]),
+        ({"status": "DATA_LOSS", "groups": ["*", "!old"]}, []),
+        # A measure of a group is that of all its partitions together.
+        ({"lag": "> 98", "groups": "old"}, []),
+        ({"lag": "> 90", "by": "partition"}, [("back", "t", 0), ("old", "t", 1)]),
+        # All conditions must hold.
+        ({"status": ["REWIND", "DATA_LOSS"], "lag": "> 95"}, [("old",)]),
+        # Where everything is read, nothing is unknown.
+        ({"retention_margin": "< 1h", "groups": ["idle", "nothing"]}, []),
+    ],
+)
+def test_a_rule_matches_groups_topics_or_partitions(
+    tables: str, condition: dict[str, Any], keys: list[tuple[str | int, ...]]
+) -> None:
+    assert [
+        tuple(part for part in key if part is not None) for key in findings(tables, **condition)
+    ] == keys
 
 
-def test_a_status_of_some_topics_or_of_partitions_is_that_of_these(tables: str) -> None:
-    assert findings(tables, status="REBALANCING_LOOP", topics="t") == {}
-    assert list(findings(tables, status="DATA_LOSS", topics="t")) == [("old", None, None)]
-    assert findings(tables, status="DATA_LOSS", topics="u*") == {}
-    assert list(findings(tables, status="DATA_LOSS", by="topic")) == [("old", "t", None)]
-    assert list(findings(tables, status="EXPIRING", by="partition")) == [("old", "t", 0)]
-    assert findings(tables, status="DATA_LOSS", groups=["*", "!old"]) == {}
-
-
-def test_measures_are_of_all_partitions_together(tables: str) -> None:
-    assert findings(tables, lag="> 97", groups="old") == {
-        ("old", None, None): ("lag is 98 (> 97)", 98.0)
-    }
-    assert findings(tables, lag="> 98", groups="old") == {}
-    assert list(findings(tables, lag="> 90", by="partition")) == [("back", "t", 0), ("old", "t", 1)]
-    assert findings(tables, data_lost=">= 1") == {
-        ("old", None, None): ("data_lost is 1 (>= 1)", 1.0)
-    }
-
-
-def test_all_conditions_of_a_rule_must_hold(tables: str) -> None:
-    both = findings(tables, status=["REWIND", "DATA_LOSS"], lag="> 95")
-    assert list(both) == [("old", None, None)]
-    reason, value = both["old", None, None]
-    assert reason is not None
-    assert reason.endswith("; lag is 98 (> 95)")
-    assert value == 98
-
-
-def test_ages_are_those_of_up_to_where_the_tables_are(tables: str) -> None:
-    # A second passes after the last sample of the log of commits.
-    (finding,) = findings(tables, commit_age="> 1s", groups="back").values()
-    assert finding == ("commit_age is 9 s (> 1s)", 9_000.0)
+@pytest.mark.parametrize(
+    ("condition", "reason", "value"),
+    [
+        (
+            {"status": "REWIND", "groups": "back"},
+            *("REWIND: went back 30 s ago from 90 to 5; now 6;", 94),
+        ),
+        ({"lag": "> 97", "groups": "old"}, "lag is 98 (> 97)", 98),
+        ({"data_lost": ">= 1"}, "data_lost is 1 (>= 1)", 1),
+        ({"status": ["REWIND", "DATA_LOSS"], "lag": "> 95"}, "; lag is 98 (> 95)", 98),
+        # A second passes after the last sample of the log of commits.
+        ({"commit_age": "> 1s", "groups": "back"}, "commit_age is 9 s (> 1s)", 9_000),
+    ],
+)
+def test_a_finding_has_a_reason_and_a_value(
+    tables: str, condition: dict[str, Any], reason: str, value: float
+) -> None:
+    ((text, number),) = findings(tables, **condition).values()
+    assert reason in str(text)
+    assert number == value
 
 
 def test_a_time_lag_fires_by_its_lower_bound(tmp_path: Path) -> None:
@@ -140,32 +150,19 @@ def test_a_partition_that_is_not_known_decides_where_it_may(tmp_path: Path) -> N
     assert list(findings(folder, status="DATA_LOSS", **of_old)) == [("old", None, None)]
 
 
-def test_where_all_is_read_nothing_is_unknown(tables: str) -> None:
-    assert findings(tables, retention_margin="< 1h", groups="idle") == {}
-    assert findings(tables, retention_margin="< 1h", groups="nothing") == {}
-
-
 @pytest.mark.parametrize(
     ("behind_s", "reason"),
     [
-        (1, None),
         (62, "the tables are 62 s behind __consumer_offsets (> 1m)"),
         # The only sample is too old to say anything; load_progress was written at 03:14.
-        (
-            100_000,
-            "the tables were last written 28 h ago, and the log has not been sampled since",
-        ),
+        (100_000, "the tables were last written 28 h ago, and the log has not been sampled since"),
     ],
 )
-def test_how_far_the_tables_are_behind(tables: str, behind_s: int, reason: str | None) -> None:
+def test_how_far_the_tables_are_behind(tables: str, behind_s: int, reason: str) -> None:
+    assert findings(tables, at(0), tables_behind="> 1m") == {}
     matches = findings(tables, at(1) + timedelta(seconds=behind_s), tables_behind="> 1m")
-    if reason is None:
-        assert matches == {}
-    else:
-        assert list(matches) == [(None, None, None)]
-        text, _ = matches[None, None, None]
-        assert text is not None
-        assert text.startswith(reason)
+    assert list(matches) == [(None, None, None)]
+    assert str(matches[None, None, None][0]).startswith(reason)
 
 
 def test_tables_that_are_written_to_and_far_behind(tmp_path: Path) -> None:
@@ -196,6 +193,11 @@ def test_sql(tables: str) -> None:
     assert findings(tables, sql="SELECT 1 FROM group_events LIMIT 1") == {
         (None, None, None): ("the query returned a row", None)
     }
+    # Any other columns and numbers; and several rows of a key are one finding.
+    odd = "SELECT 'nan'::DOUBLE AS value, TIMESTAMP 'infinity' AS never, 'x' AS topic"
+    assert findings(tables, sql=odd) == {(None, "x", None): ("the query returned a row", None)}
+    rows_of_old = "SELECT group_id FROM group_lag WHERE group_id = 'old'"
+    assert list(findings(tables, sql=rows_of_old)) == [("old", None, None)]
 
 
 @pytest.mark.parametrize(
@@ -216,11 +218,6 @@ def test_sql_that_is_wrong(tables: str, sql: str, fault: str) -> None:
         findings(tables, sql=sql)
 
 
-def test_sql_may_have_any_other_columns_and_numbers(tables: str) -> None:
-    sql = "SELECT 'nan'::DOUBLE AS value, TIMESTAMP 'infinity' AS never, 'x' AS topic"
-    assert findings(tables, sql=sql) == {(None, "x", None): ("the query returned a row", None)}
-
-
 def test_sql_is_of_the_moment(tables: str) -> None:
     sql = """
         SELECT group_id, count(*) AS value FROM group_events
@@ -229,17 +226,6 @@ def test_sql_is_of_the_moment(tables: str) -> None:
     assert findings(tables, sql=sql)["loop", None, None] == ("the query returned a row", 4)
     earlier = findings(tables, at(30), sql=sql)
     assert earlier["loop", None, None] == ("the query returned a row", 7)
-
-
-def test_sql_gives_one_finding_for_each_key(tables: str) -> None:
-    matches = findings(tables, sql="SELECT group_id FROM group_lag WHERE group_id = 'old'")
-    assert list(matches) == [("old", None, None)]
-
-
-def test_the_folder_stays_as_it_is(tables: str) -> None:
-    before = {path: path.stat().st_mtime_ns for path in Path(tables).rglob("*")}
-    findings(tables, sql="SELECT 1 FROM group_lag")
-    assert {path: path.stat().st_mtime_ns for path in Path(tables).rglob("*")} == before
 
 
 # --- many keys at once

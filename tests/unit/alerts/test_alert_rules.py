@@ -87,6 +87,14 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 RULES = "rules:\n- {name: a, lag: '> 1'}\n"
 
 
+def fault_of(tmp_path: Path, text: str) -> str:
+    """The refusal of a file, which is one line."""
+    with pytest.raises(ConfigurationError) as error:
+        rules_of(tmp_path, text)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -95,89 +103,70 @@ RULES = "rules:\n- {name: a, lag: '> 1'}\n"
         ("rules: []", "alerts.yaml:1: there are no rules"),
         ("interval: 5s", "alerts.yaml:1: rules: this key is missing"),
         (f"{RULES}rules: []\n", "alerts.yaml:3: found duplicate key"),
-        (
-            f"{RULES}- {{name: a, lag: '> 2'}}\n",
-            "alerts.yaml:3: rules.a: two rules have the name a",
-        ),
-        (f"interval: 0s\n{RULES}", "alerts.yaml:1: interval: must be from 0.1s"),
-        # Conditions.
+        (f"{RULES}- {{name: a, lag: '> 2'}}\n", ":3: rules.a: two rules have the name a"),
         ("rules:\n- name: a\n  lag: 10\n", "alerts.yaml:3: rules.a.lag: 10 is not a comparison"),
-        (
-            "rules:\n- name: a\n  time_lag: '> 10'\n",
-            "3: rules.a.time_lag: '> 10' is no",
-        ),
         ("rules:\n- name: a\n", "alerts.yaml:2: rules.a: a rule needs one condition"),
-        (
-            "rules:\n- {name: a, lag: '> 1', sql: SELECT 1}\n",
-            "alerts.yaml:2: rules.a: a rule needs one condition",
-        ),
-        (
-            "rules:\n- {name: a, tables_behind: '> 1m', groups: b}\n",
-            "alerts.yaml:2: rules.a: tables_behind applies to all groups",
-        ),
-        (
-            "rules:\n- {name: a, status: ERR}\n",
-            "2: rules.a.status: expected one or more",
-        ),
-        ("rules:\n- {name: a, status: BAD}\n", "alerts.yaml:2: rules.a.status.0: must be "),
-        # Keys and names.
-        ("rules:\n- {name: a, lagg: '> 1'}\n", "alerts.yaml:2: rules.a.lagg: unknown key"),
         ("rules:\n- {name: 'a b', lag: '> 1'}\n", "alerts.yaml:2: rules.a b.name: must match"),
         (
             "rules:\n- {name: tables_unreadable, lag: '> 1'}\n",
             "alerts.yaml:2: rules.tables_unreadable: the rule name tables_unreadable is reserved",
         ),
-        (
-            f"tables_unreadable: {{lag: '> 1'}}\n{RULES}",
-            "alerts.yaml:1: tables_unreadable.lag: unknown key",
-        ),
-        (
-            f"status_rules: {{stop_after: 1m}}\n{RULES}",
-            "status_rules belong to `run`, so that page, metrics and SQL agree: move them to the "
-            "table [status_rules] of its config file",
-        ),
-        (
-            f"tables_unreadable: {{sinks: b}}\n{RULES}",
-            "alerts.yaml:1: tables_unreadable.sinks: unknown sink b",
-        ),
-        (
-            "rules:\n- {name: a, lag: '> 1', sinks: b}\n",
-            "alerts.yaml:2: rules.a.sinks: unknown sink b",
-        ),
-        (
-            f"inhibit: [{{when: b, mute: a}}]\n{RULES}",
-            "alerts.yaml:1: inhibit.0.when: no rule name matches b",
-        ),
-        # Values.
-        ("rules:\n- {name: a, lag: '> 1', for: 5}\n", "2: rules.a.for: '5' is not a dur"),
-        ("rules:\n- {name: a, lag: '> 1', for: 999999999999d}\n", "'999999999999d' is too long"),
         ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: not valid YAML: ValueError"),
         ("rules: [{name: a, lag: !!bool x}]", "alerts.yaml: not valid YAML: KeyError"),
         ("rules: [{name: a, lag: !!int ''}]", "alerts.yaml: not valid YAML: IndexError"),
         ("rules: !!set ''", "alerts.yaml: not valid YAML: AttributeError"),
         ("? [{a: 1, b: 2}]\n: 1", "alerts.yaml: not valid YAML: TypeError"),
-        # Sinks.
-        (
-            f"sinks: {{s: {{type: slck}}}}\n{RULES}",
-            "alerts.yaml:1: sinks.s: 'type' must be one of 'stdout', ",
-        ),
-        (
-            f"sinks:\n  s: {{type: slack, url: hooks}}\n{RULES}",
-            "alerts.yaml:2: sinks.s.slack.url: a URL must begin with",
-        ),
-        (
-            f"sinks:\n  s: {{type: email, host: h, from: a, to: b, user: u}}\n{RULES}",
-            "alerts.yaml:2: sinks.s.email: set both user and password",
-        ),
         ("sinks: {s: {type: slack, url: '${NO}'}}\n", "environment variable NO is not set"),
         ("sinks: {s: {type: slack, url: '${file:/no}'}}\n", "cannot read ${file:/no}"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        rules_of(tmp_path, text)
-    assert fault in str(error.value)
-    assert "\n" not in str(error.value)
+    assert fault in fault_of(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ("time_lag: '> 10'", ".time_lag: '> 10' is no"),
+        ("lag: '> 1', sql: SELECT 1", ": a rule needs one condition"),
+        ("tables_behind: '> 1m', groups: b", ": tables_behind applies to all groups"),
+        ("status: ERR", ".status: expected one or more"),
+        ("status: BAD", ".status.0: must be "),
+        ("lagg: '> 1'", ".lagg: unknown key"),
+        ("lag: '> 1', sinks: b", ".sinks: unknown sink b"),
+        ("lag: '> 1', for: 5", ".for: '5' is not a dur"),
+        ("lag: '> 1', for: 999999999999d", ".for: '999999999999d' is too long"),
+    ],
+)
+def test_the_fault_of_a_rule_names_its_key(tmp_path: Path, keys: str, fault: str) -> None:
+    assert f":2: rules.a{fault}" in fault_of(tmp_path, f"rules:\n- {{name: a, {keys}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("interval: 0s", ":1: interval: must be from 0.1s"),
+        ("tables_unreadable: {lag: '> 1'}", ":1: tables_unreadable.lag: unknown key"),
+        ("tables_unreadable: {sinks: b}", ":1: tables_unreadable.sinks: unknown sink b"),
+        (
+            "status_rules: {stop_after: 1m}",
+            "status_rules belong to `run`, so that page, metrics and SQL agree: move them to the "
+            "table [status_rules] of its config file",
+        ),
+        ("inhibit: [{when: b, mute: a}]", ":1: inhibit.0.when: no rule name matches b"),
+        ("sinks: {s: {type: slck}}", ":1: sinks.s: 'type' must be one of 'stdout', "),
+        (
+            "sinks:\n  s: {type: slack, url: hooks}",
+            ":2: sinks.s.slack.url: a URL must begin with",
+        ),
+        (
+            "sinks:\n  s: {type: email, host: h, from: a, to: b, user: u}",
+            ":2: sinks.s.email: set both user and password",
+        ),
+    ],
+)
+def test_the_fault_of_a_setting_names_its_key(tmp_path: Path, setting: str, fault: str) -> None:
+    assert fault in fault_of(tmp_path, f"{setting}\n{RULES}")
 
 
 def test_many_faults_are_not_all_told(tmp_path: Path) -> None:

@@ -163,23 +163,22 @@ def test_alerts_do_not_mute_each_other() -> None:
     assert [rule for _, rule, *_ in rules.sent] == ["critical-a", "critical-b"]
 
 
-def test_a_sink_that_there_is_no_more_keeps_nothing() -> None:
+@pytest.mark.parametrize(
+    ("is_removed", "kept_at", "gone_at"), [(True, 2, 86_402), (False, 6 * 86_400, 8 * 86_400)]
+)
+def test_a_sink_that_is_gone_or_away_for_good_keeps_no_alert(
+    is_removed: bool, kept_at: float, gone_at: float
+) -> None:
     rules = WatchedRules()
     rules.look(0, BEHIND)
-    rules.rules = WatchedRules(sinks={"new": {"type": "stdout"}}).rules
+    if is_removed:
+        rules.rules = WatchedRules(sinks={"new": {"type": "stdout"}}).rules
+    else:
+        rules.broken = {"chat"}
     rules.look(1)
-    rules.look(2 + 86_400)
-    assert rules.alerts == {}
-
-
-def test_a_sink_that_is_away_for_good_keeps_nothing_for_ever() -> None:
-    rules = WatchedRules()
-    rules.look(0, BEHIND)
-    rules.broken = {"chat"}
-    rules.look(1)
-    rules.look(6 * 86_400)
+    rules.look(kept_at)
     assert rules.state() is AlertState.RESOLVED
-    rules.look(8 * 86_400)
+    rules.look(gone_at)
     assert rules.alerts == {}
 
 

@@ -71,16 +71,12 @@ def test_unreadable_tables_fire_and_end(tables: str, run: AlertRun, receiver: Ht
     assert receiver.alerts[-1]["rule"] == "tables_unreadable"
     known = read_alerts(TableReader(tables))
     assert known[AlertKey("tables_unreadable")].state is AlertState.RESOLVED
-
-
-def test_one_table_is_enough(tables: str, rules_file: str, receiver: HttpReceiver) -> None:
-    run = AlertRun(tables, rules_file)
+    # One table is enough.
     with moved_away(tables, "group_offsets"):
         run.round()
-    (notice,) = receiver.alerts
-    assert (notice["rule"], "group_offsets" in notice["reason"]) == ("tables_unreadable", True)
+    assert "group_offsets" in receiver.alerts[-1]["reason"]
     run.round()
-    assert sent_statuses(receiver) == ["firing", "resolved"]
+    assert sent_statuses(receiver)[3:] == ["firing", "resolved"]
 
 
 def test_rules_in_sql_are_enough(
@@ -114,10 +110,9 @@ def test_the_table_of_alerts_is_not_needed(
     assert sent_statuses(receiver) == ["firing", "resolved"]
 
 
-def test_a_restart_knows_of_it(
+def test_a_restart_knows_that_tables_were_unreadable(
     tables: str, rules_file: str, run: AlertRun, receiver: HttpReceiver
 ) -> None:
-    """It was told, the process ended, and the tables came back."""
     with moved_away(tables, "load_progress", "_delta_log"):
         run.round()
     AlertRun(tables, rules_file).round()
