@@ -6,28 +6,27 @@ import json
 import re
 import shutil
 import subprocess
-from contextlib import closing
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.families import KMINION, NAMES
+from streaming.metrics.row_family import formatted
 from streaming.tables.reader import TableReader
-from tests.support.clients.installed_command import command_of
 from tests.support.tables.sample_rows import member_row, sample
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -64,7 +63,7 @@ def create_scraped_tables(folder: Path) -> str:
             }
         ],
     )
-    ends = [("t", 0, 0, 100), ("t", 1, 5, 25), ("__consumer_offsets", 0, 0, 30)]
+    ends = [("t", 0, 0, 100), ("t", 1, 5, 25), (OFFSETS_TOPIC, 0, 0, 30)]
     samples = [
         sample(at, end - ago, topic, partition, log_start_offset=start)
         for ago in (1, 0)
@@ -76,18 +75,15 @@ def create_scraped_tables(folder: Path) -> str:
 
 
 def scraped(tables: str, **options: Any) -> Samples:
-    registry = CollectorRegistry()
-    registry.register(TablesCollector(tables=tables, **options))
-    text = generate_latest(registry).decode()
     return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
+        (sample.name, labels(**sample.labels)): sample.value
+        for family in TablesCollector(tables=tables, **options).collect()
         for sample in family.samples
     }
 
 
 def labels(**given: str) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({**given, "cluster_name": "cluster"}.items()))
+    return tuple(sorted(given.items()))
 
 
 def group_ids(samples: Samples, name: str = "coordinator_state_group_info") -> set[str]:
@@ -101,72 +97,71 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_names_and_labels_of_kafka_lag_exporter(tables: str) -> None:
     samples = scraped(tables)
+    group = {"cluster_name": "cluster", "group": 'g"\n'}
     member = {"member_host": "/h", "consumer_id": "m", "client_id": "c"}
-    partition = labels(group='g"\n', topic="t", partition="0", **member)
-    assert samples["kafka_consumergroup_group_offset", partition] == 90
-    assert samples["kafka_consumergroup_group_lag", partition] == 10
+    partition = labels(**group, topic="t", partition="0", **member)
+    log = labels(cluster_name="cluster", topic="t", partition="1")
+    expected = {
+        ("kafka_consumergroup_group_offset", partition): 90,
+        ("kafka_consumergroup_group_lag", partition): 10,
+        ("kafka_consumergroup_group_sum_lag", labels(**group)): 32,
+        ("kafka_consumergroup_group_max_lag", labels(**group)): 22,
+        ("coordinator_state_group_lag_seconds_is_lower_bound", labels(**group)): 1,
+        ("kafka_consumergroup_group_topic_sum_lag", labels(**group, topic="t")): 32,
+        ("kafka_partition_latest_offset", log): 25,
+        ("kafka_partition_earliest_offset", log): 5,
+    }
+    assert {series: samples[series] for series in expected} == expected
     # The first uncommitted record is older than the oldest sample: the lower bound.
     assert samples["kafka_consumergroup_group_lag_seconds", partition] >= 22
-    group = labels(group='g"\n')
-    assert samples["kafka_consumergroup_group_sum_lag", group] == 32
-    assert samples["kafka_consumergroup_group_max_lag", group] == 22
-    assert samples["kafka_consumergroup_group_max_lag_seconds", group] >= 22
-    assert samples["coordinator_state_group_lag_seconds_is_lower_bound", group] == 1
-    assert samples["kafka_consumergroup_group_topic_sum_lag", labels(group='g"\n', topic="t")] == 32
-    log = labels(topic="t", partition="1")
-    assert samples["kafka_partition_latest_offset", log] == 25
-    assert samples["kafka_partition_earliest_offset", log] == 5
-    assert samples["kafka_consumergroup_poll_time_ms", labels()] > 0
+    assert samples["kafka_consumergroup_group_max_lag_seconds", labels(**group)] >= 22
+    assert samples["kafka_consumergroup_poll_time_ms", (CLUSTER,)] > 0
 
 
 def test_our_own(tables: str) -> None:
-    samples = scraped(tables, cluster_name="prod")
-    committed = TableReader(tables).read("group_offsets")["commit_timestamp"][0].as_py()
-    since_then = (datetime.now(timezone.utc) - committed).total_seconds()
-    prod = {"cluster_name": "prod"}
-    group = {**prod, "group": 'g"\n'}
-
-    def value(name: str, **given: str) -> float:
-        return samples[name, tuple(sorted(given.items()))]
-
+    reader = TableReader(tables)
+    committed = reader.read("group_offsets")["commit_timestamp"][0].as_py()
     # The newest sample: `load_progress` is older.
-    newest = max(TableReader(tables).read("log_offsets")["sampled_at"].to_pylist())
-    written = value("coordinator_state_tables_written_timestamp_seconds", **prod)
-    assert written == pytest.approx(newest.timestamp(), abs=0.001)
-    assert value("coordinator_state_up") == 1
-    assert value("coordinator_state_group_status", **group, status="DATA_LOSS") == 1
-    nothing = {**prod, "group": "nothing"}
-    assert value("coordinator_state_group_status", **nothing, status="IDLE") == 1
-    assert value("coordinator_state_group_info", **group, type="classic", state="Stable") == 1
-    assert value("coordinator_state_group_members", **group) == 1
-    assert value("coordinator_state_group_data_lost_records", **group) == 2
-    assert 7 <= value("coordinator_state_group_last_commit_age_seconds", **group) <= since_then
-    assert value("coordinator_state_log_partition_next_offset", **prod, log_partition="0") == 30
-    assert 2 <= value("coordinator_state_tables_behind_seconds", **prod) <= since_then
-    assert value("coordinator_state_records_total", **prod, outcome="quarantined") == 1
-    assert value("coordinator_state_pending_offsets", **prod) == 1
-    oldest = value("coordinator_state_pending_offsets_oldest_seconds", **prod)
-    assert 50 <= oldest <= since_then + 43
-    # No transactional id has its producer id.
-    assert value("coordinator_state_pending_offsets_marker_lost", **prod) == 1
-    assert value("coordinator_state_transactions", **prod, state="Ongoing") == 1
+    newest = max(reader.read("log_offsets")["sampled_at"].to_pylist())
+    prod = {"cluster_name": "prod"}
+    group, nothing = {**prod, "group": 'g"\n'}, {**prod, "group": "nothing"}
     topic = {**prod, "log_topic": "__transaction_state"}
-    assert value("coordinator_state_topic_offsets_behind", **topic) == 0
-    assert value("coordinator_state_topic_records_total", **topic, outcome="applied") == 1
-    assert value("coordinator_state_series_left_out", **prod) == 0
-    assert value("coordinator_state_scrape_seconds", **prod) > 0
+    samples = {
+        (name.removeprefix("coordinator_state_"), own): value
+        for (name, own), value in scraped(tables, cluster_name="prod").items()
+    }
+    since_then = (datetime.now(timezone.utc) - committed).total_seconds()
+    expected = {
+        ("up", ()): 1,
+        ("group_status", labels(**group, status="DATA_LOSS")): 1,
+        ("group_status", labels(**nothing, status="IDLE")): 1,
+        ("group_info", labels(**group, type="classic", state="Stable")): 1,
+        ("group_members", labels(**group)): 1,
+        ("group_data_lost_records", labels(**group)): 2,
+        ("log_partition_next_offset", labels(**prod, log_partition="0")): 30,
+        ("records_total", labels(**prod, outcome="quarantined")): 1,
+        ("pending_offsets", labels(**prod)): 1,
+        # No transactional id has its producer id.
+        ("pending_offsets_marker_lost", labels(**prod)): 1,
+        ("transactions", labels(**prod, state="Ongoing")): 1,
+        ("topic_offsets_behind", labels(**topic)): 0,
+        ("topic_records_total", labels(**topic, outcome="applied")): 1,
+        ("series_left_out", labels(**prod)): 0,
+    }
+    assert {series: samples[series] for series in expected} == expected
+    written = samples["tables_written_timestamp_seconds", labels(**prod)]
+    assert written == pytest.approx(newest.timestamp(), abs=0.001)
+    assert 7 <= samples["group_last_commit_age_seconds", labels(**group)] <= since_then
+    assert 2 <= samples["tables_behind_seconds", labels(**prod)] <= since_then
+    assert 50 <= samples["pending_offsets_oldest_seconds", labels(**prod)] <= since_then + 43
+    assert samples["scrape_seconds", labels(**prod)] > 0
 
 
 def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None:
     tables = str(shutil.copytree(tables, tmp_path / "tables"))
     at = datetime.now(timezone.utc)
-    firing = Alert(
-        key=AlertKey("lag", "g", "t", 3),
-        severity="critical",
-        state=AlertState.FIRING,
-        since=at,
-        fired_at=at,
-    )
+    key, fires = AlertKey("lag", "g", "t", 3), AlertState.FIRING
+    firing = Alert(key=key, severity="critical", state=fires, since=at, fired_at=at)
     muted = replace(firing, key=AlertKey("lag", "h"), muted_by="alert stopped")
     over = replace(firing, key=AlertKey("lag", "i"), state=AlertState.RESOLVED, resolved_at=at)
     pending = replace(firing, key=AlertKey("tables"), state=AlertState.PENDING)
@@ -184,6 +179,11 @@ def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None
     assert alert_by_rule["lag", "h"]["muted"] == "true"
     assert alert_by_rule["tables", ""]["state"] == "pending"
     assert samples["coordinator_state_alerts_untold", (CLUSTER,)] == 1
+    # Alerts are among the series of a limit: those that fire first.
+    few = scraped(tables, max_series=1)
+    (shown,) = (dict(own) for name, own in few if name == "coordinator_state_alert")
+    assert shown["state"] == "firing"
+    assert left_out(few) == counted(samples) - 1
     write_alerts(open_alerts(tables), {firing.key: firing.after_sending("chat", at)})
     assert scraped(tables)["coordinator_state_alerts_untold", (CLUSTER,)] == 0
 
@@ -221,7 +221,7 @@ HOSTILE = (
     '"} 1\ncoordinator_state_up 0\n#',
     "\x00\x1b[31m",
     "\u202e\u2028\ufeff",
-    "x" * 32_000,
+    "x" * 2_000,
     " ",
     "# HELP x y",
     "# EOF",
@@ -237,18 +237,20 @@ def test_hostile_names_are_labels_and_nothing_else(tmp_path: Path) -> None:
         groups=[{"group_id": name, "state": "Empty"} for name in HOSTILE],
         group_offsets=[{**offset, "group_id": name, "topic": name} for name in HOSTILE],
     )
-    samples = scraped(folder)
-    assert group_ids(samples) == set(HOSTILE)
-    assert [value for (name, _), value in samples.items() if name == "coordinator_state_up"] == [1]
-    registry = CollectorRegistry()
-    registry.register(TablesCollector(tables=folder))
-    text = openmetrics_text(registry).decode()
-    assert text.endswith("# EOF\n")
-    (info,) = (f for f in openmetrics_families(text) if f.name == "coordinator_state_group_info")
-    assert {sample.labels["group"] for sample in info.samples} == set(HOSTILE)
-    checked = promtool("metrics", text=generate_latest(registry).decode()).splitlines()
+    metrics = list(TablesCollector(tables=folder).collect())
+    parse: dict[bool, Callable[[str], Iterable[Metric]]] = {
+        False: text_string_to_metric_families,
+        True: openmetrics_families,
+    }
+    for is_openmetrics, families_of in parse.items():
+        text = formatted(metrics, is_openmetrics=is_openmetrics).decode()
+        families = {family.name: family for family in families_of(text)}
+        assert [sample.value for sample in families["coordinator_state_up"].samples] == [1]
+        info = families["coordinator_state_group_info"]
+        assert {sample.labels["group"] for sample in info.samples} == set(HOSTILE)
+    checked = promtool("metrics", text=formatted(metrics, is_openmetrics=False).decode())
     # kafka-lag-exporter's own name.
-    assert [problem for problem in checked if "poll_time_ms" not in problem] == []
+    assert [problem for problem in checked.splitlines() if "poll_time_ms" not in problem] == []
 
 
 def promtool(*arguments: str, text: str = "") -> str:
@@ -261,8 +263,16 @@ def promtool(*arguments: str, text: str = "") -> str:
     return done.stderr
 
 
-def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
-    assert scraped(str(tmp_path / "none")) == {("coordinator_state_up", ()): 0}
+def test_tables_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = create_tables(tmp_path / "tables")
+    apply_micro_batch(folder, progress=[{"next_offset": 3}])
+    collector = TablesCollector(folder)
+    assert next(iter(collector.collect())).samples[0].value == 1
+    (tmp_path / "tables").rename(tmp_path / "moved")
+    (up,) = collector.collect()
+    assert (up.name, up.samples[0].value) == ("coordinator_state_up", 0)
+    (message,) = caplog.messages
+    assert message.startswith(f"{folder} cannot be read: ")
 
 
 def asked_for(expression: str) -> set[str]:
@@ -313,28 +323,6 @@ def test_every_metric_is_listed(tables: str, repository: Path, names: str) -> No
     }
 
 
-def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
-    command = command_of("metrics", "--tables", tables, "--port", "0")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            address = re.search(r"127\.0\.0\.1:(\d+)/metrics", process.stderr.readline())
-            assert address is not None
-            with closing(HTTPConnection("127.0.0.1", int(address[1]), timeout=30)) as connection:
-                connection.request("GET", "/metrics")
-                text = connection.getresponse().read().decode()
-                connection.request("GET", "/metrics", headers={"Host": "evil.example"})
-                refused = connection.getresponse()
-                assert (refused.status, refused.read().decode()) == (
-                    403,
-                    "Host evil.example is not allowed. Use localhost or an IP address.\n",
-                )
-        finally:
-            process.terminate()
-        assert process.wait(30) == 0
-    assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32\n' in text
-
-
 # --- `--max-series`: the series that are left out, and their number
 
 
@@ -364,16 +352,13 @@ def test_no_limit_is_passed_and_what_is_left_out_is_counted(tmp_path: Path) -> N
             assert set(few) <= set(whole) | {("coordinator_state_series_left_out", (CLUSTER,))}
 
 
-LAG = "kafka_consumergroup_group_lag"
-
-
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A group that lost data, twenty that are well, and some whose ids are very long."""
     now = datetime.now(timezone.utc)
     folder = create_tables(tmp_path_factory.mktemp("crowd"))
     well = [f"well-{number:02}" for number in range(20)]
-    long = ["a" * 32_000, "ü" * 300, '"' * 600, "b" * 512]
+    long = ["a" * 1_100, "ü" * 300, '"' * 600, "b" * 512]
     offset = {"topic": "t", "partition": 0, "commit_timestamp": now}
     apply_micro_batch(
         folder,
@@ -384,11 +369,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
             {**offset, "group_id": "worst", "committed_offset": 3},
         ],
     )
-    samples = [
-        sample(at, end, topic, log_start_offset=5)
-        for topic, end in (("t", 100), ("__consumer_offsets", 30))
-        for at in (now - timedelta(seconds=20), now)
-    ]
+    logs = ((now - timedelta(seconds=20), "t", 100), (now, "t", 100), (now, OFFSETS_TOPIC, 30))
+    samples = [sample(at, end, topic, log_start_offset=5) for at, topic, end in logs]
     write_rows(folder, "log_offsets", samples)
     return folder
 
@@ -397,8 +379,7 @@ def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> 
     whole = scraped(crowd)
     assert len(group_ids(whole)) == 25
     few = scraped(crowd, max_series=30)
-    assert "worst" in group_ids(few)
-    assert "worst" not in group_ids(few, LAG)
+    assert "worst" not in group_ids(few, "kafka_consumergroup_group_lag")
     assert group_ids(few) == {
         "worst",
         *(f"well-{number:02}" for number in range(len(group_ids(few)) - 1)),
@@ -414,9 +395,8 @@ def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> 
 def test_long_labels_count_by_their_bytes(crowd: str) -> None:
     """No answer is larger than the limit on series lets expect."""
     for max_series in (0, 100, 3_000):
-        registry = CollectorRegistry()
-        registry.register(TablesCollector(tables=crowd, max_series=max_series))
-        size_bytes = len(generate_latest(registry))
+        metrics = TablesCollector(tables=crowd, max_series=max_series).collect()
+        size_bytes = len(formatted(metrics, is_openmetrics=False))
         # A character of a label may be escaped with another.
         assert size_bytes < 20_000 + max_series * 1_300
 
@@ -439,18 +419,3 @@ def test_the_log_says_once_that_series_are_left_out(
         said,
     )
     assert caplog.messages[1:] == ["series are no longer left out"]
-
-
-def test_alerts_are_among_the_series(tables: str, tmp_path: Path) -> None:
-    tables = str(shutil.copytree(tables, tmp_path / "tables"))
-    at = datetime.now(timezone.utc)
-    key = AlertKey("lag", "a")
-    pending = Alert(key=key, severity="warning", state=AlertState.PENDING, since=at)
-    firing = replace(pending, key=AlertKey("lag", "b"), state=AlertState.FIRING, fired_at=at)
-    write_alerts(open_alerts(tables), {alert.key: alert for alert in (pending, firing)})
-    whole = scraped(tables)
-    samples = scraped(tables, max_series=1)
-    assert [dict(own)["group"] for name, own in samples if name == "coordinator_state_alert"] == [
-        "b"
-    ]
-    assert left_out(samples) == counted(whole) - 1

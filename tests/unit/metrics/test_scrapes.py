@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from email.message import Message
 from http.client import HTTPConnection
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,11 +22,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.http.server import serving
 from streaming.metrics import endpoint as endpoint_module
-from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
 from streaming.metrics.scrapes import STALE_S, Scrapes
 from tests.support.eventually import Eventually
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 PATIENCE_S = 60
 AT_ONCE = {"X-Prometheus-Scrape-Timeout-Seconds": "0.001"}
@@ -243,46 +239,22 @@ def test_scrapes_that_were_given_up_leave_nothing_behind(
     assert endpoint.gate.begun == 1
 
 
-def test_clients_that_do_not_read_hold_no_thread(serve: Callable[..., Endpoint]) -> None:
-    """More of them than there are threads, and an answer larger than any buffer between."""
-
-    def much() -> Iterator[Metric]:
-        family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
-        for number in range(10_000):
-            family.add_metric([f"{number:02000}"], number)
-        yield family
-
-    endpoint = serve(much)
-    endpoint.gate.open()
-    with ExitStack() as clients:
-        silent = [clients.enter_context(endpoint.request()) for _ in range(20)]
-        for client in silent:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            assert client.recv(1)
-        status, text, _ = endpoint.scrape()
-        assert status == 200
-        assert len(text) > 20_000_000
-        assert len(gzip.decompress(endpoint.scrape(Accept_Encoding="gzip")[1])) == len(text)
-    assert endpoint.gate.begun == 1
-
-
 def test_both_formats_plain_and_compressed(serve: Callable[..., Endpoint]) -> None:
     endpoint = serve()
     endpoint.gate.open()
-    _, plain, headers = endpoint.scrape()
-    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    (family,) = text_string_to_metric_families(plain.decode())
-    assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
     # As Prometheus 3 asks.
-    accept = (
+    openmetrics = (
         "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;q=0.4"
     )
-    _, openmetrics, headers = endpoint.scrape(Accept=accept)
-    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
-    (family,) = openmetrics_families(openmetrics.decode())
-    assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
-    for text, asked in ((plain, "*/*"), (openmetrics, accept)):
-        _, packed, headers = endpoint.scrape(Accept=asked, Accept_Encoding="gzip, deflate")
+    for accept, kind, parse in (
+        ("*/*", "text/plain; version=0.0.4", text_string_to_metric_families),
+        (openmetrics, "application/openmetrics-text; version=1.0.0", openmetrics_families),
+    ):
+        _, text, headers = endpoint.scrape(Accept=accept)
+        assert headers["Content-Type"].startswith(kind)
+        (family,) = parse(text.decode())
+        assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
+        _, packed, headers = endpoint.scrape(Accept=accept, Accept_Encoding="gzip, deflate")
         assert headers["Content-Encoding"] == "gzip"
         assert gzip.decompress(packed) == text
     assert endpoint.gate.begun == 1
@@ -306,20 +278,3 @@ def test_a_collection_that_fails_is_tried_again(
     assert endpoint.scrape()[0] == 503
     assert endpoint.scrape()[0] == 200
     assert len(said) == 1
-
-
-def test_tables_that_are_gone_are_told_once_in_an_interval(
-    serve: Callable[..., Endpoint], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = create_tables(tmp_path / "tables")
-    apply_micro_batch(folder, progress=[{"next_offset": 3}])
-    endpoint = serve(TablesCollector(tables=folder).collect)
-    endpoint.gate.open(2)
-    assert b"coordinator_state_up 1.0" in endpoint.scrape()[1]
-    (tmp_path / "tables").rename(tmp_path / "moved")
-    endpoint.clock.now += 60
-    with caplog.at_level(logging.WARNING):
-        for _ in range(5):
-            assert b"coordinator_state_up 0.0" in endpoint.scrape()[1]
-    assert endpoint.gate.begun == 2
-    assert len([r for r in caplog.records if "cannot be read" in r.getMessage()]) == 1
