@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -18,16 +19,14 @@ from tests.support.tables.tables_folder import apply_micro_batch, create_tables,
 NOW = datetime.now(timezone.utc)
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> TableReader:
-    tables = create_tables(tmp_path)
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
+    tables = create_tables(tmp_path_factory.mktemp("tables"))
     apply_micro_batch(
         tables,
         progress=[{}],
         groups=[
-            {"group_id": "a"},
-            {"group_id": "line\nfeed"},
-            {"group_id": ""},
+            *({"group_id": group} for group in ("a", "line\nfeed", "")),
             {"group_id": "s", "group_type": "streams"},
             {"group_id": "share", "group_type": "share"},
         ],
@@ -54,20 +53,18 @@ def test_a_backup_says_what_is_not_in_it(reader: TableReader) -> None:
     ]
 
 
-def test_a_topic_that_was_deleted_since_is_left_out(reader: TableReader) -> None:
-    past = TableReader(reader.tables)
-    gone = [sample(1, NOW, None, None, state="gone")]
-    write_rows(reader.tables, "log_offsets", gone)
-    assert OffsetKey("a", "orders", 1) not in backup(past, TableReader(reader.tables)).offsets
+def test_a_topic_that_was_deleted_since_is_left_out(reader: TableReader, tmp_path: Path) -> None:
+    tables = str(copytree(reader.tables, tmp_path / "tables"))
+    write_rows(tables, "log_offsets", [sample(1, NOW, None, None, state="gone")])
+    assert OffsetKey("a", "orders", 1) not in backup(reader, TableReader(tables)).offsets
 
 
-def test_a_plan_is_compared_by_its_own_partitions(reader: TableReader) -> None:
+def test_a_plan_is_compared_by_its_own_partitions_and_a_backup_with_the_cluster(
+    reader: TableReader,
+) -> None:
     difference = plan_difference(reader, {OffsetKey("a", "orders", 0): 7}, "a")
     assert difference.is_equal
     assert difference.summary == "equal: 1 equal, 0 differs, 0 missing, 0 extra"
-
-
-def test_a_backup_is_compared_with_the_whole_cluster(reader: TableReader) -> None:
     assert plan_difference(reader, backup(reader).offsets).is_equal
     offsets = {OffsetKey("a", "orders", 0): 1, OffsetKey("b", "orders", 0): 2}
     difference = plan_difference(reader, offsets)
@@ -83,9 +80,6 @@ def test_a_backup_is_compared_with_the_whole_cluster(reader: TableReader) -> Non
 # --- plan files: their text, and that no other file is lost
 
 
-OFFSETS = {OffsetKey("a", "orders", 1): 5, OffsetKey("a", "orders", 0): 7}
-
-
 @pytest.mark.parametrize("group", ["a", 'q"uo,te', " space ", "\x1b[31m\r", "größe", "#", "'"])
 def test_a_file_is_read_as_it_was_written(tmp_path: Path, group: str) -> None:
     file = str(tmp_path / "plan.csv")
@@ -96,36 +90,32 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path, group: str) -> None:
 
 def test_a_file_of_one_group_names_none(tmp_path: Path) -> None:
     file = tmp_path / "plan.csv"
-    write_plan(str(file), plan_text(OFFSETS, with_groups=False))
+    offsets = {OffsetKey("a", "orders", 1): 5, OffsetKey("a", "orders", 0): 7}
+    write_plan(str(file), plan_text(offsets, with_groups=False))
     assert file.read_bytes() == b"orders,0,7\norders,1,5\n"
-    assert read_plan(str(file), "a") == OFFSETS
-    with pytest.raises(ConfigurationError, match=r"line 1 names no group: pass --group"):
-        read_plan(str(file))
+    assert read_plan(str(file), "a") == offsets
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "group", "message"),
     [
-        ("orders,0\n", r"line 1 is not \[GROUP,\]TOPIC,PARTITION,OFFSET"),
-        ("a,orders,0,1\n\na,orders,x,1\n", "line 3 is not"),
-        ('a,"orders,0,1\n', "line 1 is not"),
-        ("a,b,orders,0,1\n", "line 1 is not"),
+        ("orders,0\n", None, r"line 1 is not \[GROUP,\]TOPIC,PARTITION,OFFSET"),
+        ("a,orders,0,1\n\na,orders,x,1\n", None, "line 3 is not"),
+        ('a,"orders,0,1\n', None, "line 1 is not"),
+        ("a,b,orders,0,1\n", None, "line 1 is not"),
+        ("orders,0,1\n", None, "line 1 names no group: pass --group"),
+        ("a,orders,0,1\n", "a", "names its group: remove --group"),
     ],
 )
-def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_another_file_is_refused(
+    tmp_path: Path, text: str, group: str | None, message: str
+) -> None:
     file = tmp_path / "plan.csv"
+    with pytest.raises(ConfigurationError, match="cannot read the plan file"):
+        read_plan(str(file), group)
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=message):
-        read_plan(str(file))
-
-
-def test_a_group_that_the_file_names_itself(tmp_path: Path) -> None:
-    file = tmp_path / "plan.csv"
-    file.write_text("a,orders,0,1\n")
-    with pytest.raises(ConfigurationError, match="names its group: remove --group"):
-        read_plan(str(file), "a")
-    with pytest.raises(ConfigurationError, match="cannot read the plan file"):
-        read_plan(str(tmp_path / "none.csv"))
+        read_plan(str(file), group)
 
 
 def test_another_file_is_never_lost(tmp_path: Path) -> None:

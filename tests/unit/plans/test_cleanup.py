@@ -23,20 +23,14 @@ def placed(row: Row) -> Row:
     return {"log_partition": partition_for(row["group_id"], LOG_PARTITIONS), **row}
 
 
-@pytest.fixture
-def leftovers(tmp_path: Path) -> dict[tuple[str, str], Leftover]:
-    tables = create_tables(tmp_path, log_partitions=str(LOG_PARTITIONS))
+@pytest.fixture(scope="module")
+def leftovers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Leftover]:
+    tables = create_tables(tmp_path_factory.mktemp("tables"), log_partitions=str(LOG_PARTITIONS))
+    plain = ("dead", "alive", "never-seen", "pending", "nul\0", "only-gone", "partly-gone", "again")
     groups: list[Row] = [
-        {"group_id": "dead"},
-        {"group_id": "alive"},
-        {"group_id": "never-seen"},
+        *({"group_id": group} for group in plain),
         {"group_id": "members", "member_count": 2, "state": "Stable"},
-        {"group_id": "pending"},
         {"group_id": "topology", "group_type": "streams", "state_timestamp": OLD},
-        {"group_id": "nul\0"},
-        {"group_id": "only-gone"},
-        {"group_id": "partly-gone"},
-        {"group_id": "again"},
         {"group_id": "again-members", "member_count": 1, "state": "Stable"},
     ]
     offsets = [
@@ -85,40 +79,30 @@ def leftovers(tmp_path: Path) -> dict[tuple[str, str], Leftover]:
     return {(row.kind, row.group_id): row for row in rows}
 
 
-def test_what_can_go(leftovers: dict[tuple[str, str], Leftover]) -> None:
-    assert list(leftovers) == [
-        ("group", "dead"),
-        ("group", "nul\0"),
-        ("group", "pending"),
-        ("group", "topology"),
-        ("offsets", "again"),
-        ("offsets", "again-members"),
-        ("offsets", "only-gone"),
-        ("offsets", "partly-gone"),
-        ("orphan", "moved"),
-    ]
-
-
-def test_the_commands(leftovers: dict[tuple[str, str], Leftover]) -> None:
+def test_what_can_go_and_how(leftovers: dict[tuple[str, str], Leftover]) -> None:
     line = "kafka-consumer-groups.sh --bootstrap-server broker:9092"
+    place = partition_for("moved", LOG_PARTITIONS)
+    deleted = "brokers do not delete offsets of a topic that they do not have"
+    tool = "a streams group: delete it with kafka-streams-groups.sh"
+    assert {key: row.reason for key, row in leftovers.items()} == {
+        ("group", "dead"): "",
+        ("group", "nul\0"): "its id has a zero character",
+        ("group", "pending"): "the group has a pending offset of an open transaction",
+        ("group", "topology"): tool,
+        ("offsets", "again"): "the topic was deleted and created again",
+        ("offsets", "again-members"): "the group has 1 member",
+        ("offsets", "only-gone"): "all topics of the group are deleted",
+        ("offsets", "partly-gone"): deleted,
+        ("orphan", "moved"): (
+            f"no tool reaches it: Kafka looks for the group in log partition {place}"
+        ),
+    }
     assert {group: row.command for (_, group), row in leftovers.items() if row.command} == {
         "dead": f"{line} --delete --group dead",
         "again": f"{line} --delete-offsets --group again --topic orders:0",
         "only-gone": f"{line} --delete --group only-gone",
     }
-    reasons = {group: row.reason for (_, group), row in leftovers.items()}
-    assert reasons == {
-        "dead": "",
-        "nul\0": "its id has a zero character",
-        "pending": "the group has a pending offset of an open transaction",
-        "topology": "a streams group: delete it with kafka-streams-groups.sh",
-        "again": "the topic was deleted and created again",
-        "again-members": "the group has 1 member",
-        "only-gone": "all topics of the group are deleted",
-        "partly-gone": "brokers do not delete offsets of a topic that they do not have",
-        "moved": "no tool reaches it: Kafka looks for the group in log partition "
-        f"{partition_for('moved', LOG_PARTITIONS)}",
-    }
+    assert list(leftovers) == sorted(leftovers)
 
 
 def test_the_facts(leftovers: dict[tuple[str, str], Leftover]) -> None:
