@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from streaming.cli.record_json import (
 )
 from streaming.errors import ConfigurationError
 from tests.support.clients.command_line import call, json_lines
+from tests.support.clients.installed_command import command_of
 from tests.support.logs.logs import offset_key, offset_value
 
 SEGMENT = write_record_batch(
@@ -60,16 +60,11 @@ def test_the_topics_are_those_whose_records_are_known() -> None:
     assert tuple(RECORD_TYPES_OF_TOPIC) == TOPICS
 
 
-@pytest.mark.parametrize("arguments", [[], ["null"], ["-"]])
-def test_without_a_value_it_is_a_tombstone(arguments: list[str]) -> None:
-    (document,) = json_lines(call("decode", "000100016700017400000003", *arguments))
-
-    assert document["value"] is None
-
-
-def test_what_cannot_be_decoded_is_a_line_too() -> None:
+def test_a_tombstone_and_what_cannot_be_decoded_are_lines_too() -> None:
+    for arguments in ([], ["null"], ["-"]):
+        (document,) = json_lines(call("decode", "000100016700017400000003", *arguments))
+        assert document["value"] is None
     (document,) = json_lines(call("decode", "0063", "0001"))
-
     assert document == {"error": "unknown record type 99", "rawKey": "0063", "rawValue": "0001"}
 
 
@@ -84,19 +79,15 @@ def test_a_segment_is_decoded_with_offsets_producers_and_markers(tmp_path: Path)
     assert commit["value"]["data"]["offset"] == 100
     assert {"recordOffset": 5, "timestamp": 1000, **shared}.items() <= commit.items()
     assert (unknown["recordOffset"], unknown["error"]) == (6, "unknown record type 99")
-    assert marker == {
-        "recordOffset": 7,
-        "timestamp": 1002,
-        **shared,
-        "control": "COMMIT",
-        "coordinatorEpoch": 4,
-    }
+    of_marker = {"timestamp": 1002, "control": "COMMIT", "coordinatorEpoch": 4}
+    assert marker == {"recordOffset": 7, **of_marker, **shared}
 
 
 def test_a_range_of_a_segment_from_stdin() -> None:
-    result = call("decode", "--file", "-", "--from-offset", "6", "--to-offset", "7", input=SEGMENT)
+    bounds = ("--from-offset", "6", "--to-offset", "7")
+    (document,) = json_lines(call("decode", "--file", "-", *bounds, input=SEGMENT))
 
-    assert [document["recordOffset"] for document in json_lines(result)] == [6]
+    assert document["recordOffset"] == 6
 
 
 def test_lines_of_hex_are_decoded_one_by_one(tmp_path: Path) -> None:
@@ -131,8 +122,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         for offset in range(2000)
     )
     file.write_bytes(b"".join(batches))
-    program = "from streaming.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "decode", "--file", str(file)]
+    command = command_of("decode", "--file", str(file))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as decoding:
         assert decoding.stdout is not None and decoding.stderr is not None
         decoding.stdout.readline()
@@ -208,11 +198,10 @@ def test_a_batch_that_does_not_hold_together_is_one_document() -> None:
     assert good["recordOffset"] == 9
 
 
-@pytest.mark.parametrize(("control_type", "shown"), [(0, "ABORT"), (1, "COMMIT"), (2, 2)])
+@pytest.mark.parametrize(("control_type", "shown"), [(0, "ABORT"), (2, 2)])
 def test_markers(control_type: int, shown: object) -> None:
     (marker,) = record_set_json(write_control_batch(5, 7, 0, control_type))
-
-    assert (marker["recordOffset"], marker["producerId"], marker["control"]) == (5, 7, shown)
+    assert marker["control"] == shown
 
 
 def test_a_log_partition_is_read_to_the_high_watermark_of_now() -> None:
@@ -221,6 +210,11 @@ def test_a_log_partition_is_read_to_the_high_watermark_of_now() -> None:
     # 5 to 7 were read, 7 is beyond; 2 to 4 were compacted away.
     assert [document["recordOffset"] for document in log_json(log, 0)] == [0, 1, 5, 6]
     assert log.positions == [0, 2, 2]
+    # A range begins where the log begins, at the earliest.
+    log = Log(batch(3, 4), start=4, end=9)
+    documents = log_json(log, 0, from_offset=1, to_offset=6)
+    assert [document["recordOffset"] for document in documents] == [4, 5]
+    assert log.positions == [4]
 
 
 def test_records_behind_a_damaged_end_of_an_answer_are_shown() -> None:
@@ -235,21 +229,7 @@ def test_records_behind_a_damaged_end_of_an_answer_are_shown() -> None:
     assert log.positions == [0, 2, 3]
 
 
-def test_a_range_begins_where_the_log_begins_at_the_earliest() -> None:
-    log = Log(batch(3, 4), start=4, end=9)
-
-    documents = log_json(log, 0, from_offset=1, to_offset=6)
-
-    assert [document["recordOffset"] for document in documents] == [4, 5]
-    assert log.positions == [4]
-
-
-def test_nothing_left_before_the_high_watermark_is_the_end() -> None:
+def test_a_log_partition_that_is_empty_or_not_there() -> None:
     assert list(log_json(Log(start=0, end=5), 0)) == []
-
-
-def test_a_log_partition_that_is_not_there_is_told() -> None:
-    with pytest.raises(
-        ConfigurationError, match="there is no log partition 3; __consumer_offsets has 1"
-    ):
+    with pytest.raises(ConfigurationError, match="no log partition 3; __consumer_offsets has 1"):
         list(log_json(Log(start=0, end=0), 3))

@@ -28,6 +28,9 @@ def test_a_plan_is_shown_and_not_written(planned: tuple[str, str]) -> None:
     assert columns.split()[:4] == ["topic", "partition", "from_offset", "to_offset"]
     assert rows[1].split()[:5] == ["orders", "0", "300", "100", "200"]
     assert "Not written: --file FILE writes this plan" in shown.stderr
+    assert "would never read" not in shown.stderr
+    forward = call("plan", "reset", "payments", "--back", "1s", "--tables", tables)
+    assert "would never read" in forward.stderr
 
 
 def test_a_plan_is_written_with_its_commands(planned: tuple[str, str], tmp_path: Path) -> None:
@@ -56,14 +59,6 @@ def test_a_plan_without_offsets_writes_no_file(planned: tuple[str, str], tmp_pat
     assert not file.exists()
 
 
-def test_records_that_would_never_be_read_are_a_warning(planned: tuple[str, str]) -> None:
-    tables, _ = planned
-    back = call("plan", "reset", "payments", "--to-earliest-kept", "--tables", tables)
-    assert "would never read" not in back.stderr
-    forward = call("plan", "reset", "payments", "--back", "1s", "--tables", tables)
-    assert "would never read" in forward.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
@@ -84,7 +79,7 @@ def test_what_is_refused(
     assert message in refused.stderr
 
 
-def test_a_clone_of_an_earlier_time(planned: tuple[str, str]) -> None:
+def test_a_plan_in_json_has_its_commands_and_file(planned: tuple[str, str]) -> None:
     tables, between = planned
     more = ("--at", between, "--tables", tables, "--output", "json")
     (plan,) = json_lines(call("plan", "clone", "payments", "new", *more))

@@ -22,26 +22,17 @@ def test_progress_and_log_go_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
         assert not stop.is_set()
         logging.getLogger("streaming.run.query").info("micro-batch %s", 0)
-        on_progress(
-            ProgressEvent(
-                batch_id=0,
-                records_read=10,
-                offsets_read=10,
-                records_read_total=10,
-                records_quarantined=0,
-                records_unaccounted_total=0,
-                next_offset_total=10,
-                high_watermark_total=10,
-                duration_ms=5,
-                states={0: "current"},
-            )
-        )
+        read = ("records_read", "offsets_read", "records_read_total", "next_offset_total")
+        none = ("records_quarantined", "records_unaccounted_total")
+        counts: dict[str, Any] = dict.fromkeys(read, 10) | dict.fromkeys(none, 0)
+        end = {"high_watermark_total": 10, "duration_ms": 5, "states": {0: "current"}}
+        on_progress(ProgressEvent(batch_id=0, **counts, **end))
 
     monkeypatch.setattr(streaming.run.query, "run_query", run_query)
-    result = call(*RUN)
+    ended = call(*RUN)
 
-    assert result.stdout == ""
-    log, progress = result.stderr.splitlines()
+    assert ended.stdout == ""
+    log, progress = ended.stderr.splitlines()
     assert log.endswith("INFO streaming.run.query: micro-batch 0")
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ 10 records read, ", progress)
 
@@ -62,15 +53,10 @@ def test_a_stop_is_one_line_and_exit_status_0(
 
 
 def test_silent_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
-    monkeypatch.setattr(
-        streaming.run.query,
-        "run_query",
-        lambda _settings, **kept: seen.append(kept["on_progress"]),
-    )
-
+    seen: list[dict[str, object]] = []
+    monkeypatch.setattr(streaming.run.query, "run_query", lambda _, **kept: seen.append(kept))
     assert call(*RUN, "--silent").stderr == ""
-    assert seen == [None]
+    assert [kept["on_progress"] for kept in seen] == [None]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

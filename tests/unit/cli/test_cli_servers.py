@@ -1,15 +1,16 @@
-"""`coordinator-state api`, `broker` and `partition-for`, and the names of clusters."""
+"""`coordinator-state api`, `metrics`, `broker` and `partition-for`, and the names of clusters."""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import click
 import pytest
@@ -22,25 +23,33 @@ from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
 
 
-def test_it_serves_the_api_until_it_is_interrupted(tables_that_lag: str) -> None:
-    command = command_of("api", "--tables", f"prod={tables_that_lag}", "--port", "0")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
+@pytest.mark.parametrize(
+    ("command", "path", "stop", "part"),
+    [
+        ("api", "/api/v1/status", signal.SIGINT, b'"cluster":"prod"'),
+        ("metrics", "/metrics", signal.SIGTERM, b"coordinator_state_up 1.0"),
+    ],
+)
+def test_it_serves_until_it_is_told_to_stop(
+    tables_that_lag: str, command: str, path: str, stop: signal.Signals, part: bytes
+) -> None:
+    tables = f"prod={tables_that_lag}" if command == "api" else tables_that_lag
+    server = command_of(command, "--tables", tables, "--port", "0")
+    with subprocess.Popen(server, stderr=subprocess.PIPE, text=True) as served:
         try:
             assert served.stderr is not None
-            line = served.stderr.readline()
-            address = line.split(" is at ")[1].split(";")[0]
-            with urlopen(f"{address}/status", timeout=60) as answer:  # noqa: S310 - our own
-                status = json.load(answer)
-            assert status["clusters"][0]["cluster"] == "prod"
+            port, *_ = re.findall(r"127\.0\.0\.1:(\d+)", served.stderr.readline())
+            with closing(HTTPConnection("127.0.0.1", int(port), timeout=60)) as connection:
+                connection.request("GET", path)
+                assert part in connection.getresponse().read()
+                connection.request("GET", path, headers={"Host": "evil.example"})
+                refused = connection.getresponse()
+                assert refused.status == 403
+                assert b"Host evil.example is not allowed." in refused.read()
         finally:
-            served.send_signal(signal.SIGINT)
+            served.send_signal(stop)
         assert served.wait(60) == 0
         assert served.stderr.read() == ""
-
-
-def test_without_a_token_it_is_not_served_to_other_machines() -> None:
-    (line,) = call("api", "--tables", "/a", "--host", "192.0.2.1", exit_code=2).stderr.splitlines()
-    assert "set a token" in line
 
 
 @pytest.mark.parametrize(
@@ -68,6 +77,8 @@ def test_the_same_name_or_folder_twice_is_refused(folders: list[str]) -> None:
 
 # --- `broker` and `partition-for`
 
+BROKER = ("--bootstrap-servers", "localhost:9092")
+
 
 def test_a_group_has_a_log_partition() -> None:
     assert call("partition-for", "testgroup").stdout == "27\n"
@@ -87,20 +98,25 @@ def test_the_coordinator_is_named_and_whether_it_leads(
         return GroupLocation(**places, host="b", port=9092)
 
     monkeypatch.setattr(streaming.kafka.group_admin, "locate_group", locate_group)
-    arguments = ["g", "--bootstrap-servers", "localhost:9092", "--kafka", "client.id=x"]
+    arguments = ("g", *BROKER, "--kafka", "client.id=x")
+    location = call("partition-for", *arguments, exit_code=exit_code)
 
-    result = call("partition-for", *arguments, exit_code=exit_code)
-
-    assert result.stdout == "3\ncoordinator: broker 2 at b:9092\n"
-    assert ("not the leader of log partition 3: the leader is broker 3" in result.stderr) == bool(
-        exit_code
-    )
+    assert location.stdout == "3\ncoordinator: broker 2 at b:9092\n"
+    note = "not the leader of log partition 3: the leader is broker 3"
+    assert (note in location.stderr) is (exit_code == 1)
 
 
-def test_the_count_is_given_or_asked_for() -> None:
-    arguments = ["g", "--partitions", "5", "--bootstrap-servers", "localhost:9092"]
-
-    assert "exclude each other" in call("partition-for", *arguments, exit_code=2).stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("api", "--tables", "/a", "--host", "192.0.2.1"), "set a token"),
+        (("partition-for", "g", "--partitions", "5", *BROKER), "exclude each other"),
+        (("broker", "--broker-property", "a"), "Error: --broker-property 'a' is not KEY=VALUE"),
+    ],
+)
+def test_what_cannot_be_served_or_asked_is_refused(arguments: list[str], message: str) -> None:
+    (line,) = call(*arguments, exit_code=2).stderr.splitlines()
+    assert message in line
 
 
 class Broker:
@@ -137,9 +153,3 @@ def test_it_runs_until_it_is_interrupted_and_stops_cleanly(
 
     assert started["bootstrap_servers"] == "127.0.0.1:1"
     assert Broker.closed == 1
-
-
-def test_a_property_has_a_name_and_a_value() -> None:
-    result = call("broker", "--broker-property", "a", exit_code=2)
-
-    assert result.stderr == "Error: --broker-property 'a' is not KEY=VALUE\n"
