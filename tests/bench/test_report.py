@@ -20,6 +20,7 @@ def test_figures_stand_beside_their_targets(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(json.dumps(figures))
     (tmp_path / "freshness.log").write_text("a line\nmeasured  found\nacknowledged  3.00 s\n")
 
+    assert QUICK.keys() <= BENCHES.keys()
     assert read_findings(tmp_path) == FINDINGS
     write_report(tmp_path)
 
@@ -42,21 +43,6 @@ def test_figures_stand_beside_their_targets(tmp_path: Path) -> None:
     assert "bar [1.88, 0.2, 1.0, 0.92]" in text
     assert '"acknowledged to readable, p50 (missed)"' in text
     assert text.endswith("```\nmeasured  found\nacknowledged  3.00 s\n```\n")
-
-
-def test_nothing_measured_is_a_report_without_a_chart(tmp_path: Path) -> None:
-    write_report(tmp_path)
-    assert "mermaid" not in (tmp_path / "report.md").read_text()
-
-
-def test_a_first_look_says_that_its_logs_are_small(tmp_path: Path) -> None:
-    assert QUICK.keys() <= BENCHES.keys()
-    (tmp_path / "startup.log").write_text("start  exit\nfirst start  1.5\n0 offsets differ\n")
-    write_report(tmp_path, QUICK)
-    text = (tmp_path / "report.md").read_text()
-    assert "A first look with small logs" in text
-    assert "## `python -m bench.startup --runs 1`" in text
-    assert "start  exit\nfirst start" in text
 
 
 def test_a_query_is_as_many_micro_batches_behind_as_what_is_there_took_to_come() -> None:
