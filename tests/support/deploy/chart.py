@@ -22,6 +22,8 @@ Values = dict[str, Any]
 CHART: Final = Path(__file__).parents[3] / "deploy" / "helm"
 RELEASE: Final = "kafka"
 NAMESPACE: Final = "monitoring"
+USER: Final = 1000
+"""The user of the image and of the pods."""
 
 LEAST: Final[Values] = {
     "image": {"repository": "registry.example.org/coordinator-state"},
@@ -106,11 +108,6 @@ VALUE_SETS: Final = {"least": LEAST, "all": ALL, "store": STORE, "shared volume"
 every_value_set = pytest.mark.parametrize("name", VALUE_SETS)
 
 
-def long(test: Any) -> Any:
-    """Marks of a test with Helm: the first one builds it, which takes minutes."""
-    return pytest.mark.long(pytest.mark.timeout(1_800)(test))
-
-
 def values_with(changes: Values) -> Values:
     """The least values with changes."""
     return {**LEAST, **changes}
@@ -187,9 +184,3 @@ def parameters(deployment: Manifest) -> dict[str, Any]:
         name = f"{name} {words.pop(0)}"
     with COMMANDS[name].make_context(name, words) as context:
         return context.params
-
-
-def pod_of(values: Values, part: str) -> Manifest:
-    """The specification of the pod of a part."""
-    pod: Manifest = deployments_of(values)[part]["spec"]["template"]["spec"]
-    return pod

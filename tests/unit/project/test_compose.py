@@ -1,7 +1,8 @@
-"""docker-compose.yml and the Dockerfile, as far as no container engine is needed."""
+"""docker-compose.yml, the Dockerfile and the chart, as far as no engine and no Helm is needed."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,24 @@ from streaming.jvm.jars import cache_folder
 from streaming.jvm.java import MINIMUM_JAVA_VERSION
 from tests.support.brokers.jar_sets import RELEASES
 from tests.support.clients.command_line import COMMANDS
+from tests.support.deploy.chart import CHART, USER
 from tests.support.deploy.schemas import COMPOSE, schema_errors
 
 TOKEN = "COORDINATOR_STATE_TOKEN"  # noqa: S105 - its name
 
 
-def load(text: str) -> Any:
-    return YAML(typ="safe", pure=True).load(text)
+def load(file: Path) -> Any:
+    return YAML(typ="safe", pure=True).load(file)
 
 
 @pytest.fixture(scope="module")
-def compose(repository: Path) -> str:
-    return (repository / "docker-compose.yml").read_text()
+def compose(repository: Path) -> dict[str, Any]:
+    return dict(load(repository / "docker-compose.yml"))
 
 
 @pytest.fixture(scope="module")
-def services(compose: str) -> dict[str, Any]:
-    services: dict[str, Any] = load(compose)["services"]
-    return services
+def services(compose: dict[str, Any]) -> dict[str, Any]:
+    return dict(compose["services"])
 
 
 @pytest.fixture(scope="module")
@@ -38,20 +39,15 @@ def dockerfile(repository: Path) -> str:
     return (repository / "Dockerfile").read_text()
 
 
-def test_the_compose_file_fits_the_compose_schema(compose: str) -> None:
-    assert schema_errors(COMPOSE, load(compose)) == []
-    misspelt = schema_errors(COMPOSE, load(compose.replace("depends_on:", "depend_on:")))
-    assert "depend_on" in misspelt[0]
+def test_the_compose_file_fits_the_compose_schema(compose: dict[str, Any]) -> None:
+    assert schema_errors(COMPOSE, compose) == []
 
 
-def test_the_broker_is_a_version_that_is_tested(services: dict[str, Any]) -> None:
-    image, _, _ = services["kafka"]["image"].partition("@")
-    assert image in {f"apache/kafka:{release}" for release in RELEASES}
-
-
-def test_every_image_of_others_is_pinned_by_digest(
+def test_images_of_others_are_pinned_by_digest_and_the_broker_is_tested(
     services: dict[str, Any], dockerfile: str
 ) -> None:
+    broker, _, _ = services["kafka"]["image"].partition("@")
+    assert broker in {f"apache/kafka:{release}" for release in RELEASES}
     images = {service["image"] for service in services.values()} - {"coordinator-state"}
     images |= set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
     assert len(images) == 2
@@ -144,3 +140,32 @@ def test_the_image_has_what_a_run_in_it_needs(
     monkeypatch.setenv(variable, folder)
     assert cache_folder() == Path(folder)
     assert dockerfile.index(f"ENV {variable}") < dockerfile.index("delta_jars()")
+
+
+# --- files of the chart: `test_helm.py` renders it
+
+
+def test_the_chart_has_the_version_of_the_program_and_the_user_of_the_image(
+    repository: Path, dockerfile: str
+) -> None:
+    project = (repository / "pyproject.toml").read_text()
+    (version,) = re.findall(r'^version = "(.+)"$', project, re.MULTILINE)
+    assert load(CHART / "Chart.yaml")["appVersion"] == version
+    # Kubernetes cannot tell whether a user with a name is root.
+    assert re.findall(r"^USER (.+)$", dockerfile, re.M) == [f"{USER}:{USER}"]
+    assert re.search(rf"useradd .*--uid {USER} ", dockerfile)
+
+
+def test_values_of_the_chart_and_their_schema_have_the_same_keys() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert differences(load(CHART / "values.yaml"), schema, "") == []
+
+
+def differences(values: Any, schema: Any, path: str) -> list[str]:
+    if schema.get("additionalProperties") is not False:
+        return []
+    known = schema["properties"].keys() - {"global"}  # Helm adds it to the values
+    wrong = [f"{path}.{name}" for name in known ^ values.keys()]
+    for name in known & values.keys():
+        wrong += differences(values[name], schema["properties"][name], f"{path}.{name}")
+    return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from pydoc import locate
@@ -34,7 +34,7 @@ PACKAGES = (
     *("docsite", "tests", "bench"),
 )
 NAME = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)")
-FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs|deploy|requirements)/[\w./-]+\w)`")
+FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs|deploy|requirements)/[\w./-]+\w)/?`")
 VALUE: Final = "\0"
 """Stands for each value in a message: `<value>` on the page, an f-string or `%(name)s` in code."""
 
@@ -89,50 +89,39 @@ def public_methods() -> set[str]:
     return {name for name in vars(CoordinatorTables) if name[0] != "_"} - snapshot_attributes
 
 
+LIMITS = [limit.name.removesuffix("_ms") for limit in fields(StatusRules)]
+STATUSES = sorted(status.value for status in {*Status} - {Status.ERR})
+
+
 @pytest.mark.parametrize(
-    ("listed", "expected"),
+    ("name", "heading", "expected"),
     [
-        (
-            lambda: first_column("events.md", "## Columns of `group_events`", r"\w+"),
-            lambda: GROUP_EVENTS.schema.names,
-        ),
-        (lambda: re.findall(r"^\| `([a-z_]+)` \|", page("events.md"), re.M), lambda: EventName),
-        (
-            lambda: re.findall(r"^\| `([A-Z_]+)` \|", page("status.md"), re.M),
-            lambda: {*Status} - {Status.ERR},
-        ),
-        (
-            lambda: first_column("status.md", "\n## Limits"),
-            lambda: [limit.name.removesuffix("_ms") for limit in fields(StatusRules)],
-        ),
-        (lambda: first_column("alerts.md", "## A rule"), lambda: keys_of(Rule)),
-        (lambda: first_column("alerts.md", "## Sinks"), lambda: SINKS),
-        (lambda: first_column("alerts.md", "of `stdout` in JSON:"), notice_fields),
-        (
-            lambda: first_column("demo.md", "## The groups"),
-            lambda: [group.group_id for group in DEMO_GROUPS],
-        ),
-        (
-            lambda: first_column("compose.md", "## The services"),
-            lambda: loaded("docker-compose.yml")["services"],
-        ),
-        (
-            lambda: first_column("compose.md", "## The state"),
-            lambda: loaded("docker-compose.yml")["volumes"],
-        ),
-        (lambda: first_column("python.md", "# Python"), lambda: coordinator_state.__all__),
-        (lambda: first_column("python.md", "## Rows"), public_methods),
+        ("status.md", "\n## Limits", LIMITS),
+        ("alerts.md", "## A rule", keys_of(Rule)),
+        ("alerts.md", "## Sinks", SINKS),
+        ("alerts.md", "of `stdout` in JSON:", notice_fields()),
+        ("demo.md", "## The groups", [group.group_id for group in DEMO_GROUPS]),
+        ("compose.md", "## The services", loaded("docker-compose.yml")["services"]),
+        ("compose.md", "## The state", loaded("docker-compose.yml")["volumes"]),
+        ("python.md", "# Python", coordinator_state.__all__),
+        ("python.md", "## Rows", public_methods()),
     ],
     ids=[
-        *("columns of events", "events", "statuses", "limits of a status", "keys of a rule"),
-        *("sinks", "fields of a notice", "groups of the demo", "services", "volumes"),
-        *("public names", "methods"),
+        *("limits of a status", "keys of a rule", "sinks", "fields of a notice"),
+        *("groups of the demo", "services", "volumes", "public names", "methods"),
     ],
 )
-def test_a_page_lists_what_the_code_has(
-    listed: Callable[[], list[str]], expected: Callable[[], Iterable[Any]]
-) -> None:
-    assert sorted(listed()) == sorted(getattr(name, "value", name) for name in expected())
+def test_a_page_lists_what_the_code_has(name: str, heading: str, expected: Iterable[str]) -> None:
+    assert sorted(first_column(name, heading)) == sorted(expected)
+
+
+def test_events_and_statuses_are_those_of_the_code() -> None:
+    columns = first_column("events.md", "## Columns of `group_events`", r"\w+")
+    assert sorted(columns) == sorted(GROUP_EVENTS.schema.names)
+    events = re.findall(r"^\| `([a-z_]+)` \|", page("events.md"), re.M)
+    assert sorted(events) == sorted(name.value for name in EventName)
+    assert sorted(re.findall(r"^\| `([A-Z_]+)` \|", page("status.md"), re.M)) == STATUSES
+    assert sorted(first_column("runbook.md", "## Find the entry")) == STATUSES
 
 
 def test_every_key_of_alert_rules_and_sinks_is_explained() -> None:
@@ -142,14 +131,6 @@ def test_every_key_of_alert_rules_and_sinks_is_explained() -> None:
     for name, kind in SINKS.items():
         (row,) = re.findall(rf"^\| `{name}` \|.*$", text, re.MULTILINE)
         assert [key for key in keys_of(kind) - {"type"} if f"`{key}`" not in row] == []
-
-
-def test_every_page_of_the_menu_is_explained() -> None:
-    base = (REPOSITORY / "streaming" / "dashboard" / "templates" / "base.html").read_text()
-    (menu,) = re.findall(r"for endpoint, label in \((.*)\) %}", base)
-    labels = re.findall(r'\("\w+", "([^"]+)"\)', menu)
-    assert len(labels) > 5
-    assert set(labels) <= {*first_column("dashboard.md", "# The page", r"([A-Z]\w+)")}
 
 
 def test_every_dependency_has_its_reason() -> None:
@@ -164,15 +145,13 @@ def test_every_question_is_answered_as_the_page_answers_it() -> None:
 
 
 @pytest.mark.parametrize("file", ["prometheus-rules.yaml", "helm/prometheus-rules.yaml"])
-def test_every_alert_and_status_leads_to_an_entry_of_the_runbook(file: str) -> None:
+def test_every_alert_leads_to_an_entry_of_the_runbook(file: str) -> None:
     entries = re.findall(r"^### (.*)$", page("runbook.md"), re.MULTILINE)
     groups = loaded("deploy", file)["groups"]
     alerts = {rule["alert"] for group in groups for rule in group["rules"]}
     assert len(alerts) > 15
     assert alerts <= set(entries)
     assert {name for name in entries if name.startswith(("Kafka", "Coordinator"))} <= alerts
-    statuses = first_column("runbook.md", "## Find the entry")
-    assert sorted(statuses) == sorted(status.value for status in {*Status} - {Status.ERR})
 
 
 def test_figures_of_the_readme_are_those_of_the_page_on_speed() -> None:
@@ -211,18 +190,6 @@ def test_what_texts_name_is_there() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     texts = "\n".join(file.read_text() for file in pages)
     assert set(re.findall(r"(?:`|\$ )make ([a-z-]+)", texts)) <= targets
-
-
-def test_every_file_of_the_map_exists() -> None:
-    for line in re.findall(
-        r"^\| (`.*?) \|", (REPOSITORY / "ARCHITECTURE.md").read_text(), re.MULTILINE
-    ):
-        folder = REPOSITORY
-        for name in re.findall(r"`([^`]+)`", line):
-            # A bare name is beside the one before it.
-            path = (REPOSITORY / name) if (REPOSITORY / name).exists() else folder / name
-            assert path.exists(), name
-            folder = path.parent
 
 
 def test_tests_that_contributors_are_told_of_exist() -> None:

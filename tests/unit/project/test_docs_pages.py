@@ -95,15 +95,6 @@ def test_every_command_of_an_example_exists_with_its_options(pages: dict[str, Pa
     assert refused == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["shwo groups", "show groups --tabels t", "show groups", "show status --tables t --by host"],
-)
-def test_a_wrong_command_is_refused(command: str) -> None:
-    with pytest.raises(click.ClickException):
-        check_command(command.split())
-
-
 def test_the_site_builds_and_loads_nothing_from_other_hosts(
     repository: Path, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """The Helm chart in deploy/helm, by Helm itself, Kubernetes' schemas and the program's own parser.
 
-The long tests need Go, which builds Helm, and are skipped without it.
+The tests need Go, which builds Helm in minutes, and are skipped without it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from streaming.run.settings import RunSettings
 from tests.support.browser.html import client_of
 from tests.support.deploy.chart import (
     ALL,
-    CHART,
     LEAST,
     NAMESPACE,
     RELEASE,
     SHARED_VOLUME,
     STORE,
+    USER,
     VALUE_SETS,
     Manifest,
     Values,
@@ -35,11 +35,9 @@ from tests.support.deploy.chart import (
     deployments_of,
     every_value_set,
     helm,
-    long,
     manifests,
     of_kind,
     parameters,
-    pod_of,
     pods,
     rendered,
     values_with,
@@ -52,49 +50,18 @@ KUBERNETES_VERSIONS = ("1.25.0", "1.37.0")
 # No schema has the Prometheus operator's kinds; two tests below compare their fields.
 OPERATOR_KINDS = {"ServiceMonitor", "PrometheusRule"}
 EVERY_PART = {"materializer", "dashboard", "metrics", "alerts"}
-USER = 1000
+
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
 
 def load(text: str) -> Any:
     return YAML(typ="safe", pure=True).load(text)
 
 
-# --- files of the chart --------------------------------------------------------------------------
-
-
-def test_the_chart_has_the_version_of_the_program(repository: Path) -> None:
-    project = (repository / "pyproject.toml").read_text()
-    (version,) = re.findall(r'^version = "(.+)"$', project, re.MULTILINE)
-    assert load((CHART / "Chart.yaml").read_text())["appVersion"] == version
-
-
-def test_values_and_their_schema_have_the_same_keys() -> None:
-    values = load((CHART / "values.yaml").read_text())
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    assert differences(values, schema, "") == []
-
-
-def differences(values: Any, schema: Any, path: str) -> list[str]:
-    if schema.get("additionalProperties") is not False:
-        return []
-    known = schema["properties"].keys() - {"global"}  # Helm adds it to the values
-    wrong = [f"{path}.{name}" for name in known ^ values.keys()]
-    for name in known & values.keys():
-        wrong += differences(values[name], schema["properties"][name], f"{path}.{name}")
-    return wrong
-
-
-def test_the_user_of_the_image_is_that_of_the_pods(repository: Path) -> None:
-    dockerfile = (repository / "Dockerfile").read_text()
-    # Kubernetes cannot tell whether a user with a name is root.
-    assert re.findall(r"^USER (.+)$", dockerfile, re.M) == [f"{USER}:{USER}"]
-    assert re.search(rf"useradd .*--uid {USER} ", dockerfile)
-
-
 # --- manifests -----------------------------------------------------------------------------------
 
 
-@long
 @every_value_set
 def test_every_manifest_fits_the_schemas_of_kubernetes(name: str, tmp_path: Path) -> None:
     for version in KUBERNETES_VERSIONS:
@@ -104,34 +71,11 @@ def test_every_manifest_fits_the_schemas_of_kubernetes(name: str, tmp_path: Path
             if not OPERATOR_KINDS & set(re.findall(r"^kind: (\w+)", manifest, re.M)):
                 files.append(tmp_path / f"{number}.yaml")
                 files[-1].write_text(manifest)
-        answer = validate(version, *files)
+        command = (deploy_packages() / "kubernetes-validate", "--strict", "--quiet", "-k", version)
+        answer = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@long
-def test_a_misspelt_field_is_noticed(tmp_path: Path) -> None:
-    file = tmp_path / "deployment.yaml"
-    (deployment,) = (part for part in rendered(ALL).split("\n---\n") if "- --port=9308" in part)
-    file.write_text(deployment.replace("replicas:", "replikas:"))
-    assert validate(KUBERNETES_VERSIONS[-1], file).returncode != 0
-
-
-def validate(version: str, *files: Path) -> subprocess.CompletedProcess[str]:
-    command = (deploy_packages() / "kubernetes-validate", "--strict", "--quiet", "-k", version)
-    return subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-
-
-@long
-@every_value_set
-def test_the_parts_that_write_have_one_replica_and_no_overlap(name: str) -> None:
-    deployments = deployments_of(VALUE_SETS[name])
-    for part in deployments.keys() & {"materializer", "alerts"}:
-        assert deployments[part]["spec"]["replicas"] == 1
-        assert deployments[part]["spec"]["strategy"] == {"type": "Recreate"}
-    assert "materializer" in deployments
-
-
-@long
 def test_the_command_lines_are_those_of_the_program() -> None:
     deployments = deployments_of(ALL)
     assert deployments.keys() == EVERY_PART
@@ -159,7 +103,6 @@ def test_the_command_lines_are_those_of_the_program() -> None:
     assert alerts["rules_file"] == "/etc/coordinator-state/alerts.yaml"
 
 
-@long
 @every_value_set
 def test_every_part_listens_for_others_where_its_port_and_probes_are(name: str) -> None:
     for part, deployment in deployments_of(VALUE_SETS[name]).items():
@@ -182,7 +125,6 @@ def probes_of(container: Manifest) -> dict[str, Any]:
     return {key: value for key, value in container.items() if key.endswith("Probe")}
 
 
-@long
 def test_the_probes_of_the_materializer_are_its_health_and_readiness() -> None:
     probes = probes_of(container_of(deployments_of(LEAST)["materializer"]))
     assert {name: probe["httpGet"]["path"] for name, probe in probes.items()} == {
@@ -192,7 +134,6 @@ def test_the_probes_of_the_materializer_are_its_health_and_readiness() -> None:
     }
 
 
-@long
 def test_the_probes_of_the_page_are_answered_without_a_token(status_tables: str) -> None:
     # With a token, and with a token and a proxy.
     for values in (LEAST, ALL):
@@ -212,7 +153,6 @@ def test_the_probes_of_the_page_are_answered_without_a_token(status_tables: str)
         assert probes[name]["tcpSocket"] == {"port": "http"}
 
 
-@long
 def test_pods_share_a_node_where_one_node_alone_can_mount_the_volume() -> None:
     for values in (LEAST, SHARED_VOLUME, STORE):
         for deployment in deployments_of(values).values():
@@ -226,7 +166,6 @@ def test_pods_share_a_node_where_one_node_alone_can_mount_the_volume() -> None:
                 assert labels <= pod["metadata"]["labels"].items()
 
 
-@long
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -248,7 +187,6 @@ def test_values_that_cannot_work_are_refused(changes: Values, message: str) -> N
     assert message in answer.stderr
 
 
-@long
 def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
     """Helm reads only files inside the chart. After a change, copy the file into deploy/helm."""
     (rule,) = (manifest for manifest in manifests(ALL) if manifest["kind"] == "PrometheusRule")
@@ -256,19 +194,13 @@ def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
     assert rule["metadata"]["labels"]["release"] == "prometheus"
 
 
-@long
 @every_value_set
 def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None:
     documents = manifests(VALUE_SETS[name])
-    deployments = of_kind(documents, "Deployment")
-    labels = {
-        part: deployment["spec"]["template"]["metadata"]["labels"].items()
-        for part, deployment in deployments.items()
-    }
-    ports = {
-        part: {port["name"] for port in container_of(deployment).get("ports", ())}
-        for part, deployment in deployments.items()
-    }
+    labels, ports = {}, {}
+    for part, deployment in of_kind(documents, "Deployment").items():
+        labels[part] = deployment["spec"]["template"]["metadata"]["labels"].items()
+        ports[part] = {port["name"] for port in container_of(deployment).get("ports", ())}
     services = of_kind(documents, "Service")
     for part, service in services.items():
         assert service["spec"]["selector"].items() <= labels[part]
@@ -288,7 +220,6 @@ def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None
             assert endpoint["port"] in {port["name"] for port in services[part]["spec"]["ports"]}
 
 
-@long
 def test_the_rules_of_alerts_are_a_rules_file(tmp_path: Path) -> None:
     (config,) = of_kind(manifests(ALL), "ConfigMap").values()
     (tmp_path / "slack_url").write_text("https://hooks.slack.com/x")
@@ -296,15 +227,13 @@ def test_the_rules_of_alerts_are_a_rules_file(tmp_path: Path) -> None:
     (text,) = config["data"].values()
     file.write_text(text.replace("/run/secrets/alerts", str(tmp_path)))
     assert [rule.name for rule in load_rules(file).rules] == ["stopped"]
-    pod = pod_of(ALL, "alerts")
-    (name,) = config["data"]
-    mounted = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert [*config["data"]] == ["alerts.yaml"]
+    mounts = container_of(deployments_of(ALL)["alerts"])["volumeMounts"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in mounts}
     assert mounted["rules"] == "/etc/coordinator-state"
-    assert name == "alerts.yaml"
     assert mounted["secrets"] == "/run/secrets/alerts"
 
 
-@long
 def test_helm_test_asks_the_services() -> None:
     documents = manifests(LEAST)
     (test,) = (manifest for manifest in documents if manifest["kind"] == "Pod")
@@ -320,7 +249,6 @@ def test_helm_test_asks_the_services() -> None:
     assert test["metadata"]["labels"]["app.kubernetes.io/name"] == "coordinator-state-test"
 
 
-@long
 def test_the_example_of_the_docs_is_what_helm_prints(repository: Path) -> None:
     page = (repository / "docs" / "kubernetes.md").read_text()
     (example,) = re.findall(r"```yaml\n# values\.yaml\n(.*?)```", page, re.DOTALL)
@@ -342,7 +270,6 @@ def test_the_example_of_the_docs_is_what_helm_prints(repository: Path) -> None:
 # --- what pods may do, and how they get secrets --------------------------------------------------
 
 
-@long
 @every_value_set
 def test_every_pod_has_the_restricted_profile(name: str) -> None:
     """As the pod security standards of Kubernetes define it, with a read-only root besides.
@@ -375,10 +302,12 @@ def test_every_pod_has_the_restricted_profile(name: str) -> None:
         assert account["automountServiceAccountToken"] is False
 
 
-@long
 @every_value_set
-def test_what_a_part_writes_is_on_a_volume(name: str) -> None:
+def test_a_part_that_writes_has_a_volume_and_one_replica(name: str) -> None:
     for part, deployment in deployments_of(VALUE_SETS[name]).items():
+        if part in ("materializer", "alerts"):
+            assert deployment["spec"]["replicas"] == 1
+            assert deployment["spec"]["strategy"] == {"type": "Recreate"}
         pod = deployment["spec"]["template"]["spec"]
         container = container_of(deployment)
         mounts = {
@@ -402,7 +331,6 @@ def test_what_a_part_writes_is_on_a_volume(name: str) -> None:
         assert {mount["name"] for mount in container["volumeMounts"]} == volumes
 
 
-@long
 def test_secrets_are_references() -> None:
     values = ALL | {"tables": STORE["tables"]}
     assert "Secret" not in {manifest["kind"] for manifest in manifests(values)}
@@ -424,7 +352,6 @@ def test_secrets_are_references() -> None:
     }
 
 
-@long
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -444,7 +371,6 @@ def test_a_secret_among_the_kafka_properties_is_refused(name: str, value: str) -
     assert "hush" not in answer.stderr
 
 
-@long
 def test_outgoing_traffic_is_restricted_on_request_only() -> None:
     for values, kinds in ((LEAST, ["Ingress"]), (ALL, ["Ingress", "Egress"])):
         policies = of_kind(manifests(values), "NetworkPolicy")

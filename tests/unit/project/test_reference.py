@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_state import CoordinatorTables
 from docsite.markdown import with_parts
-from docsite.pages import FILES, PAGES, SOURCES, differing_pages, generated
+from docsite.pages import FILES, PAGES, SOURCES, generated
 from docsite.tables import key_of, type_name
 from streaming.tables.descriptions import descriptions
 from streaming.views.definitions import SCHEMAS, VIEWS
@@ -21,18 +21,6 @@ NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
 @pytest.mark.parametrize("path", [*FILES, *PAGES, SOURCES])
 def test_a_page_is_the_generated_one(repository: Path, path: str) -> None:
     assert (repository / path).read_text() == generated(path, repository), "python -m docsite"
-
-
-def test_a_differing_and_a_missing_page_are_named(repository: Path, tmp_path: Path) -> None:
-    for path in (*FILES, *PAGES, SOURCES):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text((repository / path).read_text())
-    (tmp_path / "docs" / "scenario.schema.json").unlink()
-    lag = tmp_path / "docs" / "lag.md"
-    lag.write_text(lag.read_text().replace("| Group id. |", "| who |"))
-    differing = differing_pages(tmp_path)
-    assert differing.keys() == {"docs/scenario.schema.json", "docs/lag.md"}
-    assert differing["docs/lag.md"] == (repository / "docs" / "lag.md").read_text()
 
 
 def test_a_page_without_one_of_its_parts_is_refused() -> None:
