@@ -233,12 +233,10 @@ def test_no_setting_takes_what_is_not_utf_8(name: str, tmp_path: Path) -> None:
         refused(partial(kafka_client_config, setting))
 
 
-@pytest.mark.parametrize("answer", [200, 302, 400, 401, 403, 429, 503])
 @pytest.mark.parametrize("secret", [SECRET, "plain-" + CANARY])
-def test_what_a_token_endpoint_answers_is_not_repeated(answer: int, secret: str) -> None:
+def test_what_a_token_endpoint_answers_is_not_repeated(secret: str) -> None:
     """It may echo what it was sent."""
     with token_endpoint() as endpoint:
-        endpoint.answer = answer
         endpoint.refusal = {"error": secret, "error_description": secret}
         provider = kafka_client_config(
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
@@ -246,7 +244,8 @@ def test_what_a_token_endpoint_answers_is_not_repeated(answer: int, secret: str)
             | {"sasl.oauthbearer.client.credentials.client.id": CLIENT_ID}
             | {"sasl.oauthbearer.client.credentials.client.secret": secret}
         )["sasl_oauth_token_provider"]
-        refused(provider.token, Exception)
+        for endpoint.answer in (200, 302, 400, 401, 403, 429, 503):
+            refused(provider.token, Exception)
 
 
 # --- The command line

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,14 +33,11 @@ def tables(tables_that_lag: str) -> str:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        command_of(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    with subprocess.Popen(command_of(*arguments), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def a_second_passes(eventually: Eventually) -> None:
@@ -64,9 +62,7 @@ def test_the_command_goes_on_where_it_was_killed(
         assert process.returncode == 0
     assert sent_statuses(receiver) == ["firing", "resolved"]
     (line,) = stderr.splitlines()
-    at, _, note = line.partition(" ")
-    assert datetime.fromisoformat(at.replace("Z", "+00:00")) <= datetime.now(timezone.utc)
-    assert note == f"{rules_file}: 1 rules over {tables}, sinks: hook"
+    assert line.endswith(f"Z {rules_file}: 1 rules over {tables}, sinks: hook")
     (row,) = json_lines(call("show", "alerts", "--tables", tables, "--output", "json"))
     assert (row["rule"], row["group_id"], row["state"]) == ("behind", "g", "resolved")
 
@@ -92,7 +88,6 @@ def test_rules_are_tested_against_the_past(
 ) -> None:
     rules = write_rules(tmp_path, "http://127.0.0.1:1/", **{"for": "0.5s"})
     arguments = ("alert", "test", "--rules-file", rules, "--tables", tables, "--output", "json")
-    assert json_lines(call(*arguments)) == []
     before = datetime.now(timezone.utc)
     lag_of(tables, 50)
     a_second_passes(eventually)
@@ -111,10 +106,8 @@ def test_rules_are_tested_against_the_past(
     # The resolved line has the current state, as the notices of `alert run` do.
     assert changes[-1]["reason"] == "now OK: caught up"
     assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
-    result = call(*arguments, "other", exit_code=2)
-    assert "has no rule other; the rules are behind" in result.stderr
-    result = call(*arguments, "behnd", exit_code=2)
-    assert "has no rule behnd; did you mean behind?" in result.stderr
+    for rule, hint in (("other", "; the rules are behind"), ("behnd", "; did you mean behind?")):
+        assert f"has no rule {rule}{hint}" in call(*arguments, rule, exit_code=2).stderr
     assert not Path(tables, "alerts").exists()
 
 
@@ -132,10 +125,9 @@ def test_the_past_begins_where_the_tables_do(tables: str, tmp_path: Path) -> Non
     rules = load_rules(write_rules(tmp_path, "http://127.0.0.1:1/"))
     now = datetime.now(timezone.utc)
     lag_of(tables, 50)
-    long_ago = now - timedelta(days=1)
-    last = TableReader(tables, as_of=now)
-    assert list(replay(rules, last, since=long_ago, step=timedelta(hours=5))) == []
-    (change,) = replay(rules, TableReader(tables), since=long_ago, step=timedelta(hours=5))
+    period: dict[str, Any] = {"since": now - timedelta(days=1), "step": timedelta(hours=5)}
+    assert list(replay(rules, TableReader(tables, as_of=now), **period)) == []
+    (change,) = replay(rules, TableReader(tables), **period)
     assert change.alert.reason == "lag is 50 (> 10)"
 
 
@@ -151,8 +143,9 @@ def test_the_past_is_tested_by_other_limits(status_tables: str, tmp_path: Path) 
     assert (row["state"], row["group_id"]) == ("firing", "loop")
     assert json_lines(call(*arguments, "--status-rules", str(limits))) == []
     for content, fault in (
-        ("", f"config file {limits} has no table [status_rules]"),
-        ("[status_rules]\nstop = 1", f"config file {limits}: status_rules: unknown limit stop"),
+        ("", " has no table [status_rules]"),
+        ("[status_rules]\nstop = 1", ": status_rules: unknown limit stop"),
     ):
         limits.write_text(content)
-        assert fault in call(*arguments, "--status-rules", str(limits), exit_code=2).stderr
+        refused = call(*arguments, "--status-rules", str(limits), exit_code=2)
+        assert f"config file {limits}{fault}" in refused.stderr

@@ -29,13 +29,9 @@ def test_the_outcome_of_the_records_is_printed(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
-def test_an_empty_quarantine_needs_no_spark(tmp_path: Path) -> None:
+def test_an_empty_quarantine_needs_no_spark_and_no_other_run(tmp_path: Path) -> None:
     tables = create_tables(tmp_path)
     assert call("redecode", "--tables", tables).stdout.startswith("0 quarantined records decoded")
-
-
-def test_tables_that_a_run_writes_to_are_left_alone(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
     with folder.locked(tables):
         refused = call("redecode", "--tables", tables, exit_code=2)
     assert "another run is writing to" in refused.stderr

@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -25,7 +27,11 @@ def test_progress_and_log_go_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
         read = ("records_read", "offsets_read", "records_read_total", "next_offset_total")
         none = ("records_quarantined", "records_unaccounted_total")
         counts: dict[str, Any] = dict.fromkeys(read, 10) | dict.fromkeys(none, 0)
-        end = {"high_watermark_total": 10, "duration_ms": 5, "states": {0: "current"}}
+        end: dict[str, Any] = {
+            "high_watermark_total": 10,
+            "duration_ms": 5,
+            "states": {0: "current"},
+        }
         on_progress(ProgressEvent(batch_id=0, **counts, **end))
 
     monkeypatch.setattr(streaming.run.query, "run_query", run_query)
@@ -59,13 +65,21 @@ def test_silent_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [kept["on_progress"] for kept in seen] == [None]
 
 
+@contextmanager
+def interrupt_by(handler: Any) -> Iterator[None]:
+    """What SIGINT does in the block. If a shell started pytest in the background, it is ignored."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
     number: signal.Signals,
 ) -> None:
-    # If a shell started pytest in the background, SIGINT is ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with interrupt_by(signal.default_int_handler):
         handler = signal.getsignal(number)
         with interrupt_on_signals(), stop_on_signals() as stop:
             os.kill(os.getpid(), number)
@@ -73,8 +87,14 @@ def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
         assert signal.getsignal(number) == handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_background_job_of_a_script_can_be_interrupted(number: signal.Signals) -> None:
+    with interrupt_by(signal.SIG_IGN):
+        with interrupt_on_signals(), pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
 def test_a_signal_that_another_thread_takes_wakes_the_main_thread() -> None:
@@ -87,14 +107,3 @@ def test_a_signal_that_another_thread_takes_wakes_the_main_thread() -> None:
     end.set()
     other.join()
     assert is_stopped
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_background_job_of_a_script_can_be_interrupted(number: signal.Signals) -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with interrupt_on_signals(), pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)

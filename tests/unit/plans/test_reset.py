@@ -90,19 +90,16 @@ def test_the_log_ends_of_a_time(planned: tuple[TableReader, TableReader]) -> Non
     assert moves(later)["orders", 0] == (300, 310, 0, 10, 0)
 
 
-def test_the_oldest_kept_records(planned: tuple[TableReader, TableReader]) -> None:
-    plan = reset_to_earliest_kept(planned[0], "payments")
-    assert moves(plan)["orders", 1] == (60, 40, 20, 0, 0)
-    assert moves(plan)["orders", 3] == (8, None, None, None, None)
-    assert notes(plan)["orders", 3] == "unchanged: the log was not sampled yet"
-
-
-def test_only_named_partitions(planned: tuple[TableReader, TableReader], tmp_path: Path) -> None:
+def test_the_oldest_kept_records_of_named_partitions(
+    planned: tuple[TableReader, TableReader], tmp_path: Path
+) -> None:
     now, past = planned
     partition = TopicSelection.of(["orders:0"])
     assert list(moves(reset_to_state(now, past, "payments", partition))) == [("orders", 0)]
-    topic = TopicSelection.of(["orders"])
-    assert len(moves(reset_to_earliest_kept(now, "payments", topic))) == 4
+    plan = reset_to_earliest_kept(now, "payments", TopicSelection.of(["orders"]))
+    assert len(moves(plan)) == 4
+    assert moves(plan)["orders", 1] == (60, 40, 20, 0, 0)
+    assert notes(plan)["orders", 3] == "unchanged: the log was not sampled yet"
     # A partition without a committed offset that is named.
     tables = str(shutil.copytree(now.tables, tmp_path / "tables"))
     write_rows(tables, "log_offsets", [sample(9, now.moment - MINUTE, 3, 9)])
