@@ -27,12 +27,8 @@ def test_progress_and_log_go_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
         read = ("records_read", "offsets_read", "records_read_total", "next_offset_total")
         none = ("records_quarantined", "records_unaccounted_total")
         counts: dict[str, Any] = dict.fromkeys(read, 10) | dict.fromkeys(none, 0)
-        end: dict[str, Any] = {
-            "high_watermark_total": 10,
-            "duration_ms": 5,
-            "states": {0: "current"},
-        }
-        on_progress(ProgressEvent(batch_id=0, **counts, **end))
+        counts |= {"high_watermark_total": 10, "duration_ms": 5}
+        on_progress(ProgressEvent(batch_id=0, states={0: "current"}, **counts))
 
     monkeypatch.setattr(streaming.run.query, "run_query", run_query)
     ended = call(*RUN)
