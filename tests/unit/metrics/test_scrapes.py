@@ -1,17 +1,13 @@
-"""/metrics over real HTTP: one collection for all scrapes; clients that leave or do not read."""
+"""/metrics: one collection for all scrapes, and what the answer to each of them is."""
 
 from __future__ import annotations
 
-import gzip
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from email.message import Message
-from http.client import HTTPConnection
-from urllib.parse import urlsplit
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -20,22 +16,27 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.http.server import serving
-from streaming.metrics import endpoint as endpoint_module
 from streaming.metrics.endpoint import create_app
 from streaming.metrics.scrapes import STALE_S, Scrapes
+from tests.support.browser.html import client_of
 from tests.support.eventually import Eventually
 
 PATIENCE_S = 60
-AT_ONCE = {"X-Prometheus-Scrape-Timeout-Seconds": "0.001"}
-"""A scrape waits no longer than Prometheus does, which says so in a header."""
+PLAIN = ("text/plain; version=0.0.4", text_string_to_metric_families)
+OPENMETRICS = ("application/openmetrics-text; version=1.0.0", openmetrics_families)
+
+
+def collected() -> Iterator[Metric]:
+    family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
+    family.add_metric(['g"\n\\'], 7)
+    yield family
 
 
 @dataclass
 class Gate:
     """Collects once for each time that it is opened; counts, and notes who collects at once."""
 
-    inner: Callable[[], object]
+    collect: Callable[[], Iterator[Metric]] = collected
     is_open: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     begun: int = 0
     finished: int = 0
@@ -44,8 +45,10 @@ class Gate:
         self.begun += 1
         assert self.begun == self.finished + 1, "two collections at once"
         assert self.is_open.acquire(timeout=PATIENCE_S)
-        yield from self.inner()  # type: ignore[misc]
-        self.finished += 1
+        try:
+            yield from self.collect()
+        finally:
+            self.finished += 1
 
     def open(self, times: int = 1) -> None:
         self.is_open.release(times)
@@ -61,116 +64,78 @@ class Clock:
         return self.now
 
 
-def collected() -> Iterator[Metric]:
-    family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
-    family.add_metric(['g"\n\\'], 7)
-    yield family
-
-
-@dataclass
-class Endpoint:
-    """The address of /metrics, and what is behind it."""
-
-    port: int
-    gate: Gate
-    clock: Clock
-
-    def scrape(self, **headers: str) -> tuple[int, bytes, Message]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        try:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request("GET", "/metrics", headers=named)
-            answer = connection.getresponse()
-            return answer.status, answer.read(), answer.headers
-        finally:
-            connection.close()
-
-    def request(self) -> socket.socket:
-        """A scrape whose answer nobody has read yet."""
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
-        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        return client
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open(100)
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Endpoint]]:
-    # A busy machine may take longer than Prometheus waits.
-    monkeypatch.setattr(endpoint_module, "_LONGEST_WAIT_S", PATIENCE_S)
-    with ExitStack() as running:
-
-        def serve(collect: Callable[[], object] = collected, interval_s: float = 5.0) -> Endpoint:
-            gate, clock = Gate(collect), Clock()
-            app = create_app(Scrapes(gate, interval_s, clock))
-            address = running.enter_context(serving(app))
-            running.callback(gate.open, 100)
-            return Endpoint(urlsplit(address).port or 0, gate, clock)
-
-        yield serve
+def clock() -> Clock:
+    return Clock()
 
 
-def test_many_scrapes_at_once_are_one_collection(
-    serve: Callable[..., Endpoint], eventually: Eventually
+@pytest.fixture
+def scrapes(gate: Gate, clock: Clock) -> Scrapes:
+    """Scrapes of collections that begin at least 5 s apart."""
+    return Scrapes(gate, 5.0, clock)
+
+
+def test_many_scrapes_are_one_collection(
+    gate: Gate, scrapes: Scrapes, eventually: Eventually
 ) -> None:
-    endpoint = serve()
+    threads = set(threading.enumerate())
+    # Those that were given up leave nothing behind but the collection.
+    assert {scrapes.latest(0) for _ in range(300)} == {None}
+    assert [thread.name for thread in set(threading.enumerate()) - threads] == ["collection"]
     with ThreadPoolExecutor(60) as pool:
-        scrapes = [pool.submit(endpoint.scrape) for _ in range(60)]
+        waiting = [pool.submit(scrapes.latest, PATIENCE_S) for _ in range(60)]
         # Four wait for it; the others are told at once that there is nothing yet.
-        eventually(lambda: sum(scrape.done() for scrape in scrapes) == 56)
-        assert {scrape.result()[0] for scrape in scrapes if scrape.done()} == {503}
-        threads = own_threads()
-        endpoint.gate.open()
-        answered = [scrape.result() for scrape in scrapes]
-    assert [status for status, _, _ in answered].count(200) == 4
-    assert endpoint.gate.begun == 1
-    assert all(headers["Retry-After"] for status, _, headers in answered if status == 503)
+        eventually(lambda: sum(scrape.done() for scrape in waiting) == 56)
+        assert {scrape.result() for scrape in waiting if scrape.done()} == {None}
+        gate.open()
+        answers = [scrape.result() for scrape in waiting]
+    assert answers.count(None) == 56
     # In the same interval there is no other collection, and nobody waits.
-    with ThreadPoolExecutor(30) as pool:
-        again = list(pool.map(lambda _: endpoint.scrape()[:2], range(300)))
-    assert set(again) == {(200, text) for status, text, _ in answered if status == 200}
-    assert endpoint.gate.begun == 1
-    assert len(own_threads()) < len(threads)
-
-
-def own_threads() -> set[threading.Thread]:
-    """Those that serve and collect."""
-    names = ("page", "collection")
-    return {thread for thread in threading.enumerate() if thread.name.startswith(names)}
+    assert {scrapes.latest(0) for _ in range(300)} == set(answers) - {None}
+    assert gate.begun == 1
+    eventually(lambda: set(threading.enumerate()) <= threads)
 
 
 @pytest.mark.parametrize(("took_s", "kept_s"), [(0, 5), (30, 30)])
 def test_an_answer_is_kept_for_the_interval_or_as_long_as_it_took(
-    serve: Callable[..., Endpoint], took_s: float, kept_s: float
+    gate: Gate, clock: Clock, scrapes: Scrapes, took_s: float, kept_s: float
 ) -> None:
     def slowly() -> Iterator[Metric]:
-        endpoint.clock.now += took_s
+        clock.now += took_s
         yield from collected()
 
-    endpoint = serve(slowly, interval_s=5.0)
-    endpoint.gate.open(2)
+    gate.collect = slowly
+    gate.open(2)
     for after_s, collections in ((0.0, 1), (kept_s - 0.1, 1), (0.2, 2)):
-        endpoint.clock.now += after_s
-        assert endpoint.scrape()[0] == 200
-        assert endpoint.gate.begun == collections
+        clock.now += after_s
+        assert scrapes.latest(PATIENCE_S) is not None
+        assert gate.begun == collections
 
 
 def test_while_a_collection_takes_its_time_the_one_before_is_the_answer(
-    serve: Callable[..., Endpoint],
+    gate: Gate, clock: Clock, scrapes: Scrapes
 ) -> None:
-    endpoint = serve()
-    assert endpoint.scrape(**AT_ONCE)[0] == 503
-    endpoint.gate.open()
-    before = endpoint.scrape()
-    assert before[0] == 200
-    endpoint.clock.now += 60
-    assert endpoint.scrape(**AT_ONCE)[:2] == before[:2]
-    endpoint.clock.now += STALE_S
-    assert endpoint.scrape(**AT_ONCE)[0] == 503
-    assert endpoint.gate.begun == 2
+    assert scrapes.latest(0) is None
+    gate.open()
+    before = scrapes.latest(PATIENCE_S)
+    assert before is not None
+    clock.now += 60
+    assert scrapes.latest(0) is before
+    clock.now += STALE_S
+    assert scrapes.latest(0) is None
+    assert gate.begun == 2
 
 
-def test_a_collection_is_made_ahead_of_the_next_scrape(eventually: Eventually) -> None:
-    gate, clock = Gate(collected), Clock()
-    scrapes = Scrapes(gate, 5.0, clock)
+def test_a_collection_is_made_ahead_of_the_next_scrape(
+    gate: Gate, clock: Clock, scrapes: Scrapes, eventually: Eventually
+) -> None:
     gate.open()
     with scrapes.ahead():
         first = scrapes.latest(PATIENCE_S)
@@ -187,9 +152,9 @@ def test_a_collection_is_made_ahead_of_the_next_scrape(eventually: Eventually) -
         assert set(second._texts) >= {(False, True)}
 
 
-def test_without_scrapes_nothing_is_collected(eventually: Eventually) -> None:
-    gate, clock = Gate(collected), Clock()
-    scrapes = Scrapes(gate, 5.0, clock)
+def test_without_scrapes_nothing_is_collected(
+    gate: Gate, clock: Clock, scrapes: Scrapes, eventually: Eventually
+) -> None:
     gate.open(3)
     with scrapes.ahead():
         assert scrapes.latest(PATIENCE_S) is not None
@@ -200,81 +165,72 @@ def test_without_scrapes_nothing_is_collected(eventually: Eventually) -> None:
         eventually(lambda: clock.asked > asked + 3)
         assert gate.begun == 2
         # The next scrape does not get the old one.
-        latest = scrapes.latest(PATIENCE_S)
-        assert latest is not None
+        assert scrapes.latest(PATIENCE_S) is not None
         assert gate.finished == 3
 
 
-@pytest.mark.parametrize(
-    ("header", "value"),
-    [
-        *(
-            ("X-Prometheus-Scrape-Timeout-Seconds", timeout)
-            for timeout in ("", "soon", "nan", "inf", "1e999", "9" * 400)
-        ),
-        ("Accept", "text/plain; version=x"),
-        ("Accept", "application/openmetrics-text; version=9"),
-    ],
-)
-def test_an_odd_header_is_ignored(serve: Callable[..., Endpoint], header: str, value: str) -> None:
-    endpoint = serve()
-    endpoint.gate.open()
-    assert endpoint.scrape(**{header: value})[0] == 200
-
-
-def test_scrapes_that_were_given_up_leave_nothing_behind(
-    serve: Callable[..., Endpoint], eventually: Eventually
-) -> None:
-    endpoint = serve()
-    threads = own_threads()
-    for _ in range(300):
-        endpoint.request().close()
-    eventually(lambda: endpoint.gate.begun == 1)
-    # One thread collects; those of the server are as many as before.
-    assert {thread.name for thread in own_threads() - threads} == {"collection"}
-    endpoint.gate.open()
-    status, text, _ = endpoint.scrape()
-    assert (status, b"of_a_group" in text) == (200, True)
-    eventually(lambda: own_threads() == threads)
-    assert endpoint.gate.begun == 1
-
-
-def test_both_formats_plain_and_compressed(serve: Callable[..., Endpoint]) -> None:
-    endpoint = serve()
-    endpoint.gate.open()
-    # As Prometheus 3 asks.
-    openmetrics = (
-        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;q=0.4"
-    )
-    for accept, kind, parse in (
-        ("*/*", "text/plain; version=0.0.4", text_string_to_metric_families),
-        (openmetrics, "application/openmetrics-text; version=1.0.0", openmetrics_families),
-    ):
-        _, text, headers = endpoint.scrape(Accept=accept)
-        assert headers["Content-Type"].startswith(kind)
-        (family,) = parse(text.decode())
-        assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
-        _, packed, headers = endpoint.scrape(Accept=accept, Accept_Encoding="gzip, deflate")
-        assert headers["Content-Encoding"] == "gzip"
-        assert gzip.decompress(packed) == text
-    assert endpoint.gate.begun == 1
-
-
 def test_a_collection_that_fails_is_tried_again(
-    serve: Callable[..., Endpoint], monkeypatch: pytest.MonkeyPatch
+    gate: Gate, scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[object] = []
     monkeypatch.setattr(threading, "excepthook", said.append)
     faults = [OSError("the store is away")]
 
     def failing() -> Iterator[Metric]:
-        endpoint.gate.finished += len(faults)
         if faults:
             raise faults.pop()
         yield from collected()
 
-    endpoint = serve(failing)
-    endpoint.gate.open(2)
-    assert endpoint.scrape()[0] == 503
-    assert endpoint.scrape()[0] == 200
+    gate.collect = failing
+    gate.open(2)
+    assert scrapes.latest(PATIENCE_S) is None
+    assert scrapes.latest(PATIENCE_S) is not None
     assert len(said) == 1
+
+
+# --- the endpoint
+
+
+@pytest.mark.parametrize(
+    ("timeout", "wait_s"),
+    [
+        *(("5", 4.5), ("60", 9.0), ("-1", 0.0)),
+        *((odd, 9.0) for odd in ("", "soon", "nan", "inf", "1e999", "9" * 400)),
+    ],
+)
+def test_a_scrape_waits_no_longer_than_prometheus(timeout: str, wait_s: float) -> None:
+    waits: list[float] = []
+    scrapes: Any = SimpleNamespace(latest=waits.append)
+    headers = {"X-Prometheus-Scrape-Timeout-Seconds": timeout}
+    answer = client_of(create_app(scrapes)).get("/metrics", headers=headers)
+    assert waits == [wait_s]
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+
+
+@pytest.mark.parametrize(
+    ("accept", "answered"),
+    [
+        *(("*/*", PLAIN), ("text/plain; version=x", PLAIN)),
+        # As Prometheus 3 asks.
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;q=0.4",
+            OPENMETRICS,
+        ),
+        ("application/openmetrics-text; version=9", OPENMETRICS),
+    ],
+)
+def test_both_formats_plain_and_compressed(
+    gate: Gate, scrapes: Scrapes, accept: str, answered: tuple[str, Callable[[str], Any]]
+) -> None:
+    content_type, parse = answered
+    gate.open()
+    client = client_of(create_app(scrapes))
+    plain = client.get("/metrics", headers={"Accept": accept})
+    packed = client.get("/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip, deflate"})
+    for answer in (plain, packed):
+        assert answer.headers["Content-Type"].startswith(content_type)
+        (family,) = parse(answer.text)
+        assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gate.begun == 1
