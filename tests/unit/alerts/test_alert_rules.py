@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -169,13 +170,10 @@ def test_the_fault_of_a_setting_names_its_key(tmp_path: Path, setting: str, faul
     assert fault in fault_of(tmp_path, f"{setting}\n{RULES}")
 
 
-def test_many_faults_are_not_all_told(tmp_path: Path) -> None:
+def test_many_faults_are_not_all_told_and_a_missing_file_is(tmp_path: Path) -> None:
     rules = "\n".join(f"- {{name: r{number}, lag: 5}}" for number in range(8))
-    with pytest.raises(ConfigurationError, match=r"r4\.lag: .*; and 3 more$"):
-        rules_of(tmp_path, f"rules:\n- {{name: good, lag: '> 5'}}\n{rules}\n")
-
-
-def test_there_is_no_file(tmp_path: Path) -> None:
+    fault = fault_of(tmp_path, f"rules:\n- {{name: good, lag: '> 5'}}\n{rules}\n")
+    assert re.search(r"r4\.lag: .*; and 3 more$", fault)
     with pytest.raises(ConfigurationError, match="cannot read the rules file"):
         load_rules(tmp_path / "none.yaml")
 

@@ -69,10 +69,10 @@ def test_folders_without_a_name_have_distinguishing_ones(
     assert list(clusters_of(folders)) == names
 
 
-@pytest.mark.parametrize("folders", [["/a", "/a"], ["x=/a", "x=/b"]])
-def test_the_same_name_or_folder_twice_is_refused(folders: list[str]) -> None:
-    with pytest.raises(click.UsageError, match="two --tables folders have the name"):
-        clusters_of(folders)
+def test_the_same_name_or_folder_twice_is_refused() -> None:
+    for folders in (["/a", "/a"], ["x=/a", "x=/b"]):
+        with pytest.raises(click.UsageError, match="two --tables folders have the name"):
+            clusters_of(folders)
 
 
 # --- `broker` and `partition-for`

@@ -275,13 +275,6 @@ def test_tables_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert message.startswith(f"{folder} cannot be read: ")
 
 
-def asked_for(expression: str) -> set[str]:
-    """The metrics that a PromQL expression names."""
-    return set(re.findall(r"\b(?:kafka|coordinator_state)_[a-z_]+\b", expression)) - {
-        "cluster_name"
-    }
-
-
 def rules() -> list[dict[str, Any]]:
     rules_file = YAML(typ="safe").load((DEPLOY / "prometheus-rules.yaml").read_text())
     return [rule for group in rules_file["groups"] for rule in group["rules"]]
@@ -297,7 +290,7 @@ def test_the_dashboard_and_the_rules_ask_for_what_there_is(tables: str) -> None:
     assert promtool("rules", str(DEPLOY / "prometheus-rules.yaml")) == ""
     assert {rule["labels"]["severity"] for rule in rules()} == {"warning", "critical"}
     for expression in expressions:
-        names = asked_for(expression)
+        names = set(re.findall(r"\b(?:kafka|coordinator_state)_[a-z_]+\b", expression))
         assert names, expression
         assert names <= exported, expression
 

@@ -43,16 +43,9 @@ def page(name: str) -> str:
     return (REPOSITORY / "docs" / name).read_text()
 
 
-def section(name: str, heading: str) -> str:
-    """The text of a page behind a line."""
-    _, _, rest = page(name).partition(f"{heading}\n")
-    assert rest, heading
-    return rest
-
-
 def first_column(name: str, heading: str, pattern: str = r"`([\w-]+)`") -> list[str]:
-    """The names in the first column of the first table behind a line."""
-    rest = section(name, heading)
+    """The names in the first column of the first table behind a line of a page."""
+    _, _, rest = page(name).partition(f"{heading}\n")
     table = rest[rest.index("\n|") :].strip().partition("\n\n")[0]
     return [
         word for row in table.splitlines()[2:] for word in re.findall(pattern, row.split("|")[1])
