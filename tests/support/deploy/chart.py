@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -176,10 +176,9 @@ def container_of(deployment: Manifest) -> Manifest:
     return dict(container)
 
 
-def parameters(deployment: Manifest) -> dict[str, Any]:
-    """The parameters of a Deployment's command line, as the program's own parser reads them."""
-    words = list(container_of(deployment)["args"])
-    name = words.pop(0)
+def parameters(command: Sequence[str]) -> dict[str, Any]:
+    """The parameters of a container's command line, as the program's own parser reads them."""
+    name, *words = command
     if isinstance(COMMANDS[name], click.Group):
         name = f"{name} {words.pop(0)}"
     with COMMANDS[name].make_context(name, words) as context:

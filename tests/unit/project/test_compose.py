@@ -13,8 +13,7 @@ from ruamel.yaml import YAML
 from streaming.jvm.jars import cache_folder
 from streaming.jvm.java import MINIMUM_JAVA_VERSION
 from tests.support.brokers.jar_sets import RELEASES
-from tests.support.clients.command_line import COMMANDS
-from tests.support.deploy.chart import CHART, USER
+from tests.support.deploy.chart import CHART, USER, parameters
 from tests.support.deploy.schemas import COMPOSE, schema_errors
 
 TOKEN = "COORDINATOR_STATE_TOKEN"  # noqa: S105 - its name
@@ -84,16 +83,9 @@ def listeners(value: str) -> dict[str, tuple[str, str]]:
     return {name: (host, port) for name, host, port in addresses}
 
 
-def parameters_of(service: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a service's command, as the program's own parser reads them."""
-    name, *arguments = service["command"]
-    with COMMANDS[name].make_context(name, list(arguments)) as context:
-        return context.params
-
-
 def test_the_materializer_reads_the_broker_and_writes_to_volumes(services: dict[str, Any]) -> None:
     service = services["materializer"]
-    given = parameters_of(service)
+    given = parameters(service["command"])
     advertised = listeners(services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"])
     assert given["bootstrap_servers"] == ":".join(advertised["INSIDE"])
     mounted = {volume.partition(":")[2] for volume in service["volumes"]}
@@ -106,7 +98,7 @@ def test_the_materializer_reads_the_broker_and_writes_to_volumes(services: dict[
 
 
 def test_the_page_is_open_to_this_machine_and_changes_nothing(services: dict[str, Any]) -> None:
-    given = parameters_of(services["dashboard"])
+    given = parameters(services["dashboard"]["command"])
     assert given["tables"] == ("/data/tables",)
     assert services["dashboard"]["ports"] == [f"127.0.0.1:{given['port']}:8050"]
     assert services["dashboard"]["volumes"] == ["tables:/data/tables:ro"]

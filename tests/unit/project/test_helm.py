@@ -62,6 +62,10 @@ def load(text: str) -> Any:
 # --- manifests -----------------------------------------------------------------------------------
 
 
+def parameters_of(deployment: Manifest) -> dict[str, Any]:
+    return parameters(container_of(deployment)["args"])
+
+
 @every_value_set
 def test_every_manifest_fits_the_schemas_of_kubernetes(name: str, tmp_path: Path) -> None:
     for version in KUBERNETES_VERSIONS:
@@ -79,7 +83,7 @@ def test_every_manifest_fits_the_schemas_of_kubernetes(name: str, tmp_path: Path
 def test_the_command_lines_are_those_of_the_program() -> None:
     deployments = deployments_of(ALL)
     assert deployments.keys() == EVERY_PART
-    run = parameters(deployments["materializer"])
+    run = parameters_of(deployments["materializer"])
     given = {name: value for name, value in run.items() if name in RunSettings.model_fields}
     settings = RunSettings.checked(**given)
     assert settings.bootstrap_servers == ALL["bootstrapServers"]
@@ -90,16 +94,16 @@ def test_the_command_lines_are_those_of_the_program() -> None:
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in ALL["kafka"]["properties"].items()
     }
-    page = parameters(deployments["dashboard"])
+    page = parameters_of(deployments["dashboard"])
     assert (page["tables"], page["browser"], page["refresh"]) == (("/data/tables",), False, 10.0)
     service = f"{RELEASE}-coordinator-state-dashboard"
     assert page["allowed_host"] == (
         *(service, f"{service}.{NAMESPACE}", f"{service}.{NAMESPACE}.svc"),
         *("kafka.example.org", "page.example.org"),
     )
-    metrics = parameters(deployments["metrics"])
+    metrics = parameters_of(deployments["metrics"])
     assert (metrics["by"], metrics["max_series"]) == ("topic", 20_000)
-    alerts = parameters(deployments["alerts"])
+    alerts = parameters_of(deployments["alerts"])
     assert alerts["rules_file"] == "/etc/coordinator-state/alerts.yaml"
 
 
@@ -111,7 +115,7 @@ def test_every_part_listens_for_others_where_its_port_and_probes_are(name: str) 
         if part == "alerts":
             assert not probes
             continue
-        given = parameters(deployment)
+        given = parameters_of(deployment)
         prefix = "http_" if part == "materializer" else ""
         assert given[f"{prefix}host"] == "0.0.0.0"  # noqa: S104 - in a pod
         (port,) = container["ports"]
@@ -316,7 +320,7 @@ def test_a_part_that_writes_has_a_volume_and_one_replica(name: str) -> None:
         assert mounts["/tmp"] is False  # noqa: S108 - in the pod
         assert pod["securityContext"]["fsGroup"] == USER
         environment = {variable["name"]: variable.get("value") for variable in container["env"]}
-        given = parameters(deployment)
+        given = parameters_of(deployment)
         if part == "materializer":
             assert mounts["/data"] is False
             assert environment["NUMBA_CACHE_DIR"].startswith("/data/")

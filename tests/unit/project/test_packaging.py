@@ -15,7 +15,7 @@ from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hatchling.builders.sdist import SdistBuilder
@@ -63,34 +63,12 @@ print(decode_record_set(batch, offsets).records_read)
 """
 
 
-class Installed(NamedTuple):
-    """A virtual environment that holds our wheel, its base dependencies, and nothing else."""
-
-    folder: Path
-
-    def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.folder / "bin" / command, *arguments],
-            cwd=self.folder,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-
-def clean_environment() -> dict[str, str]:
-    """This environment less what could lend the new one a package or an index of packages."""
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command without what could lend it a package or an index of packages."""
     ours = ("PYTHON", "PIP_", "VIRTUAL_ENV", "COORDINATOR_STATE_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return kept | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-
-
-def checked_run(*command: str | Path, cwd: Path) -> None:
-    finished = subprocess.run(
-        command, cwd=cwd, env=clean_environment(), capture_output=True, text=True, check=False
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    env = kept | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 def built(builder: type[WheelBuilder | SdistBuilder], project: Path, folder: Path) -> Path:
@@ -104,14 +82,16 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(repository: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(repository: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of a virtual environment with our wheel and its base dependencies alone."""
     wheelhouse = repository / ".cache" / "wheelhouse"
     assert any(wheelhouse.glob("*.whl")), f"{wheelhouse} holds no wheels: run `make venv`"
     folder = tmp_path_factory.mktemp("alone") / "venv"
     venv.create(folder, with_pip=True)
     offline = ("install", "--quiet", "--no-index", "--find-links", wheelhouse)
-    checked_run(folder / "bin" / "python", "-m", "pip", *offline, wheel, cwd=folder)
-    return Installed(folder)
+    done = run(folder / "bin" / "python", "-m", "pip", *offline, wheel, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "bin"
 
 
 @pytest.fixture(scope="module")
@@ -143,22 +123,24 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, repository: Path, tmp_path
 
 
 @pytest.mark.long
-def test_the_core_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
+def test_the_core_works_where_only_the_wheel_is_installed(installed: Path) -> None:
     """Each command is called without the extra in `unit/cli/test_cli.py`."""
-    listed = installed.run("python", "-m", "pip", "list", "--format=freeze").stdout
-    names = {line.partition("==")[0].lower() for line in listed.splitlines()}
+    pip = (installed / "python", "-m", "pip", "list", "--format=freeze")
+    listed = run(*pip, cwd=installed).stdout.splitlines()
+    names = {line.partition("==")[0].lower() for line in listed}
     assert {"coordinator-state", "numba", "pyarrow"} <= names
     assert not {"pyspark", "delta-spark", "deltalake", "kafka-python"} & names
+    program = installed / "coordinator-state"
     for arguments, part in (
-        (("coordinator-state", "--help"), "partition-for"),
-        (("coordinator-state", "partition-for", "testgroup"), "27"),
-        (("python", "-c", IMPORT_THE_CORE), ""),
-        (("python", "-c", DECODE_A_RECORD), "1\n"),
+        ((program, "--help"), "partition-for"),
+        ((program, "partition-for", "testgroup"), "27"),
+        ((installed / "python", "-c", IMPORT_THE_CORE), ""),
+        ((installed / "python", "-c", DECODE_A_RECORD), "1\n"),
     ):
-        answer = installed.run(*arguments)
+        answer = run(*arguments, cwd=installed)
         assert (answer.returncode, answer.stderr) == (0, "")
         assert part in answer.stdout
-    refused = installed.run("coordinator-state", *RUN)
+    refused = run(program, *RUN, cwd=installed)
     assert (refused.returncode, refused.stdout) == (2, "")
     (line,) = refused.stderr.splitlines()
     assert "coordinator-state[streaming]" in line
@@ -209,7 +191,8 @@ def names_of(requirements: list[str]) -> set[str]:
 
 def test_make_can_look_for_java_before_anything_is_installed(repository: Path) -> None:
     # -S: no site-packages, as with the system's Python before `make venv`.
-    checked_run(sys.executable, "-S", "-c", "import streaming.jvm.java", cwd=repository)
+    done = run(sys.executable, "-S", "-c", "import streaming.jvm.java", cwd=repository)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", LOCK_FILES)
