@@ -183,6 +183,15 @@ def test_alertmanager_hears_of_what_it_knows_though_it_is_muted_now() -> None:
     assert [at for at, *_ in rules.sent] == [0, 60, 120]
 
 
+def test_a_rule_that_goes_resolves_its_alerts() -> None:
+    rules = WatchedRules(names=["behind", "other"])
+    rules.look(0, BEHIND)
+    rules.rules = WatchedRules(names=["other"]).rules
+    rules.look(1)
+    assert rules.sent[-1:] == [(1, "behind", "chat", "resolved")]
+    assert rules.alerts[BEHIND].reason == "the rule was removed"
+
+
 def test_an_alert_has_the_newest_status_and_reason() -> None:
     rules = WatchedRules(**BY_STATUS)
     rules.look(0, BEHIND, status="STOP")
