@@ -90,10 +90,13 @@ NAMED = sorted(
         "my_secret",
     }
 )
-# Each in one spelling: as kafka-python's, with dots, or in other letters.
+# Each in one spelling: as kafka-python's, with dots, or in other letters. One is known by its dot.
 SPELT = [
-    (name, name.replace("_", "."), name.replace("_", "-").upper())[number % 3]
-    for number, name in enumerate(NAMED)
+    *("ssl_keystore_key", "SSL-KEYSTORE-KEY"),
+    *(
+        (name, name.replace("_", "."), name.replace("_", "-").upper())[number % 3]
+        for number, name in enumerate(NAMED)
+    ),
 ]
 # As password, as user, and in addresses that break a URL.
 _ADDRESSES = [
