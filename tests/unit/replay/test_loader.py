@@ -42,7 +42,6 @@ from tests.support.logs.loader_log import (
     group_record,
     waiting,
 )
-from tests.support.logs.record_batches import write_message_set
 
 Step = Callable[[Log], object]
 """Appends to a log."""
@@ -71,16 +70,6 @@ def empty_control_batch(log: Log) -> None:
     """An empty batch: the cleaner removed the marker in it."""
     log.control()
     log.next_offset += 1
-
-
-def message_set(magic: int) -> Step:
-    def append(log: Log) -> None:
-        records = commits(COMMITTED, version=1)
-        messages = [(offset, NOW_MS, *record) for offset, record in enumerate(records)]
-        log.raw += write_message_set(messages, magic=magic)
-        log.next_offset += len(messages)
-
-    return append
 
 
 def stored(
@@ -201,13 +190,6 @@ CASES = {
         group=STABLE_GROUP,
         warnings={3: "unknown record type 32767", 4: "unknown record type -1"},
     ),
-    **{
-        f"messages of magic {magic} are plain": Case(
-            steps=[message_set(magic), plain(*commits({FOO_1: None}))],
-            offsets={FOO_0: (23, 0, None), BAR_0: (8992, 2, None)},
-        )
-        for magic in (0, 1)
-    },
     "worked result: a simple group without offsets left": Case(
         steps=[plain(*commits({FOO_0: 1}), *commits({FOO_0: None}))], has_group={COORDINATOR}
     ),
@@ -276,10 +258,6 @@ def announces_one_record_more(log: Log) -> None:
     struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
 
 
-def control(key: bytes | None) -> list[Step]:
-    return [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control((key, b""))]
-
-
 OFFSET_KEY = commits({FOO_0: 0})[0][0]
 BAD: dict[str, tuple[list[Step], str]] = {
     "null key": ([plain((None, b"x"), *commits({FOO_1: 2}))], "null key"),
@@ -293,11 +271,6 @@ BAD: dict[str, tuple[list[Step], str]] = {
     ),
     "corrupt batch": ([damaged_batch], "CRC-32C"),
 }
-NO_MARKER: dict[bytes | None, str] = {
-    None: "null key",
-    b"\x00\x00\x00": "control record key at byte 2: 2 bytes needed, 1 left",
-    b"\xff\xff\x00\x01": "control record key: negative version -1",
-}
 REFUSED: dict[str, tuple[list[Step], int, str, dict[Partition, int]]] = {
     **{
         name: ([plain(*commits({FOO_0: 1})), *steps], 1, reason, {FOO_0: 1, FOO_1: 2})
@@ -309,10 +282,10 @@ REFUSED: dict[str, tuple[list[Step], int, str, dict[Partition, int]]] = {
         *(0, "record 1 of 2: ", {FOO_0: 1}),
     ),
     # It ends nothing: the commit before it waits.
-    **{
-        f"control record: {reason}": (control(key), 1, reason, {})
-        for key, reason in NO_MARKER.items()
-    },
+    "control record": (
+        [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control((None, b""))],
+        *(1, "null key", {}),
+    ),
 }
 
 
@@ -370,20 +343,17 @@ def test_what_a_commit_says(semantics: Semantics) -> None:
     log.append(*commits({FOO_1: 2}, version=4))
     loader = log.load(semantics)
 
-    # `offset_value` dates a commit by its offset.
-    assert loader.offsets == {
-        OffsetKey(GROUP, *FOO_0): CommittedOffset(
-            committed_offset=1,
-            leader_epoch=7,
-            metadata="m",
-            commit_timestamp_ms=NOW_MS + 1,
-            topic_id="Uj5wn_FqTXirEASvVZRY1w",
-            record_offset=0,
-        ),
-        OffsetKey(GROUP, *FOO_1): CommittedOffset(
-            committed_offset=2, commit_timestamp_ms=NOW_MS + 2, record_offset=1
-        ),
-    }
+    assert loader.offsets[OffsetKey(GROUP, *FOO_0)] == CommittedOffset(
+        committed_offset=1,
+        leader_epoch=7,
+        metadata="m",
+        # `offset_value` dates a commit by its offset.
+        commit_timestamp_ms=NOW_MS + 1,
+        topic_id="Uj5wn_FqTXirEASvVZRY1w",
+        record_offset=0,
+    )
+    without_options = loader.offsets[OffsetKey(GROUP, *FOO_1)]
+    assert (without_options.leader_epoch, without_options.topic_id) == (None, None)
 
 
 def test_offset_fetch_answers_for_the_group_alone() -> None:

@@ -14,7 +14,6 @@ from coordinator_state.wire.compression import (
     COMPRESSIONS,
     MAX_DECOMPRESSED_BYTES,
     compress,
-    compression_name,
     decompress,
 )
 from tests.support.logs.record_batches import DELTAS, changed, only_corrupt
@@ -74,9 +73,6 @@ class TestCompression:
     def test_of_an_lz4_frame_cut_in_its_header(self, size: int) -> None:
         with pytest.raises(CorruptRecordBatch, match="lz4"):
             decompress("lz4", compress("lz4", b"abc", magic=0)[:size], magic=0)
-
-    def test_names(self) -> None:
-        assert [compression_name(number) for number in range(5)] == list(COMPRESSIONS)
 
     @pytest.mark.parametrize(("compression", "magic"), [("zstd", 1), ("lzo", 2)])
     def test_refuses_what_no_kafka_writes(self, compression: str, magic: int) -> None:
