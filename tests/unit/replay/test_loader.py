@@ -259,22 +259,18 @@ def announces_one_record_more(log: Log) -> None:
 
 
 OFFSET_KEY = commits({FOO_0: 0})[0][0]
-BAD: dict[str, tuple[list[Step], str]] = {
-    "null key": ([plain((None, b"x"), *commits({FOO_1: 2}))], "null key"),
+BAD: dict[str, tuple[Step, str]] = {
+    "null key": (plain((None, b"x"), *commits({FOO_1: 2})), "null key"),
     "unsupported version": (
-        [plain((OFFSET_KEY, b"\x00\x05"), *commits({FOO_1: 2}))],
+        plain((OFFSET_KEY, b"\x00\x05"), *commits({FOO_1: 2})),
         "OffsetCommitValue v5 field version at byte 0: unsupported version; known: 0 to 4",
     ),
-    "cut value": (
-        [plain((OFFSET_KEY, b"\x00\x03"), *commits({FOO_1: 2}))],
-        "OffsetCommitValue v3 field offset at byte 2: 8 bytes needed, 0 left",
-    ),
-    "corrupt batch": ([damaged_batch], "CRC-32C"),
+    "corrupt batch": (damaged_batch, "CRC-32C"),
 }
 REFUSED: dict[str, tuple[list[Step], int, str, dict[Partition, int]]] = {
     **{
-        name: ([plain(*commits({FOO_0: 1})), *steps], 1, reason, {FOO_0: 1, FOO_1: 2})
-        for name, (steps, reason) in BAD.items()
+        name: ([plain(*commits({FOO_0: 1})), step], 1, reason, {FOO_0: 1, FOO_1: 2})
+        for name, (step, reason) in BAD.items()
     },
     # The records before it count.
     "broken record": (
