@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple
 from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -38,9 +38,20 @@ RELEASE_PARAMETERS = [
 ]
 
 
-@dataclass(frozen=True)
-class Record:
-    """A record of one share partition, as bytes; no value is a tombstone."""
+_FIELDS = {
+    "snapshotEpoch": "snapshot_epoch",
+    "stateEpoch": "state_epoch",
+    "leaderEpoch": "leader_epoch",
+    "startOffset": "start_offset",
+    "deliveryCompleteCount": "delivery_complete_count",
+    "createTimestamp": "create_timestamp_ms",
+    "writeTimestamp": "write_timestamp_ms",
+}
+"""Kafka's names of the fields of a state."""
+
+
+class Record(NamedTuple):
+    """A record of one share partition; no value is a tombstone."""
 
     partition: int
     record_type: int
@@ -48,13 +59,10 @@ class Record:
 
     def line(self) -> str:
         """The line that the Java program reads."""
-        key = {
-            "groupId": GROUP_ID,
-            "topicId": uuid_from_text(TOPIC_ID),
-            "partition": self.partition,
-        }
+        topic_id = uuid_from_text(TOPIC_ID)
+        key = {"groupId": GROUP_ID, "topicId": topic_id, "partition": self.partition}
         raw_key = encode_key(SHARE_STATE_RECORD_TYPES[self.record_type], key)
-        value = "" if self.raw_value is None else self.raw_value.hex()
+        value = (self.raw_value or b"").hex()
         return f"{GROUP_ID}\t{TOPIC_ID}\t{self.partition}\t{raw_key.hex()}\t{value}\n"
 
 
@@ -71,9 +79,9 @@ def test_random_records_are_replayed_as_by_kafka(release: str) -> None:
     longest = 0
     for record, answer in zip(records, answers, strict=True):
         before = states.get(record.partition)
-        value = None
-        if record.raw_value is not None:
-            value = decode_versioned(_schema(record.record_type, release), record.raw_value).fields
+        schema = _schema(record.record_type, release)
+        raw = record.raw_value
+        value = None if raw is None else decode_versioned(schema, raw).fields
         after = replay_share_record(before, record.record_type, value)
         states[record.partition] = after
         kafka = json.loads(answer)
@@ -110,21 +118,17 @@ def _sequence(random: Random, partition: int, release: str) -> Iterator[Record]:
 
 def _snapshot(random: Random) -> Json:
     return {
-        "snapshotEpoch": random.randrange(5),
         "stateEpoch": random.randrange(5),
         "createTimestamp": random.randrange(1, 1_000),
         "writeTimestamp": random.randrange(1, 1_000),
-        **_delivery(random),
+        **_update(random),
     }
 
 
 def _update(random: Random) -> Json:
-    return {"snapshotEpoch": random.randrange(5), **_delivery(random)}
-
-
-def _delivery(random: Random) -> Json:
     batches = _overlapping(random) if random.random() < 0.3 else _disjoint(random)
     return {
+        "snapshotEpoch": random.randrange(5),
         "leaderEpoch": random.choice((-1, *range(5))),
         "startOffset": random.choice((-1, -1, random.randrange(60))),
         "deliveryCompleteCount": random.choice((-1, *range(9))),
@@ -156,24 +160,8 @@ def _as_kafka(state: SharePartition | None, kafka: Json | None, release: str) ->
     """Our state in the form of the Java program, with the fields that the release has."""
     if state is None:
         return None
-    fields = {
-        "snapshotEpoch": state.snapshot_epoch,
-        "stateEpoch": state.state_epoch,
-        "leaderEpoch": state.leader_epoch,
-        "startOffset": state.start_offset,
-        "deliveryCompleteCount": state.delivery_complete_count,
-        "createTimestamp": state.create_timestamp_ms or 0,
-        "writeTimestamp": state.write_timestamp_ms or 0,
-        "stateBatches": [
-            [
-                batch.first_offset,
-                batch.last_offset,
-                batch.delivery_state,
-                batch.delivery_count,
-            ]
-            for batch in state.state_batches
-        ],
-    }
+    fields: Json = {name: getattr(state, field) or 0 for name, field in _FIELDS.items()}
+    fields["stateBatches"] = [list(astuple(batch)) for batch in state.state_batches]
     known = {name: value for name, value in fields.items() if kafka is None or name in kafka}
     return _joined(known, release)
 
