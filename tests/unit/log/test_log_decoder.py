@@ -14,7 +14,7 @@ import pytest
 from crc32c import crc32c
 
 from coordinator_state.log import log_decoder
-from coordinator_state.log.commit_sampling import DAY_MS, CommitSampling
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.log_decoder import (
     DecodedRecordSet,
     OffsetRange,
@@ -25,7 +25,7 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
-from tests.support.logs.logs import group_value, offset_key, offset_value
+from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.record_batches import write_message_set
 from tests.support.logs.sampling import SAMPLED
 
@@ -114,31 +114,16 @@ def test_a_marker_with_an_unreadable_key(key: bytes | None, reason: str) -> None
     assert (row.get("raw_key"), row["raw_value"]) == (key, b"v")
 
 
-class TestRecord:
-    @pytest.mark.parametrize("value", [group_value(["m1"]), None])
-    def test_group_metadata(self, value: bytes | None) -> None:
-        expected = {
-            "row_kind": "record",
-            "record_type": 2,
-            "is_tombstone": value is None,
-            "group_id": "g",
-            "raw_key": GROUP_KEY,
-        }
-        assert row_of(GROUP_KEY, value) == expected | ({"raw_value": value} if value else {})
-
-    @pytest.mark.parametrize("record_type", [t for t in RECORD_TYPES if t > 2])
-    def test_a_record_of_another_group_type(self, record_type: int) -> None:
-        key_fields = {
-            field.name: "g" if index == 0 else "m"
-            for index, field in enumerate(RECORD_TYPES[record_type].key_fields)
-        }
-        key = encode_key(RECORD_TYPES[record_type], key_fields)
-        columns = {"record_type": record_type, "group_id": "g", "raw_key": key}
-        assert row_of(key, None) == {"row_kind": "record", "is_tombstone": True, **columns}
-        # A broker's load fails on a value that it cannot read.
-        refused = row_of(key, b"anything")
-        assert (refused["row_kind"], refused["record_type"]) == ("undecodable", record_type)
-        assert RECORD_TYPES[record_type].value.name in refused["reason"]
+@pytest.mark.parametrize("record_type", [t for t in RECORD_TYPES if t > 1])
+def test_a_record_of_a_group(record_type: int) -> None:
+    kind = RECORD_TYPES[record_type]
+    key = encode_key(kind, {field.name: "g" for field in kind.key_fields})
+    columns = {"record_type": record_type, "group_id": "g", "raw_key": key}
+    assert row_of(key, None) == {"row_kind": "record", "is_tombstone": True, **columns}
+    # A broker's load fails on a value that it cannot read.
+    refused = row_of(key, b"anything")
+    assert (refused["row_kind"], refused["record_type"]) == ("undecodable", record_type)
+    assert kind.value.name in refused["reason"]
 
 
 class TestUndecodable:
@@ -313,21 +298,3 @@ def test_compaction_drops_superseded_commits(records: list[Any], kept: list[int]
         len(records) - len(kept),
     )
     assert decode(raw).records_superseded == 0
-
-
-def test_the_last_commit_of_each_interval_is_kept() -> None:
-    """Of young records in each five seconds, of older ones in each minute and ten minutes."""
-    read_at_ms = 19_675 * DAY_MS
-    ages_s = [*range(90_000, 86_390, -60), *range(4_000, 3_500, -10), *range(20, 0, -1)]
-    raw = b"".join(
-        write_record_batch(offset, [(0, read_at_ms - 1_000 * age_s, KEY, VALUE)])
-        for offset, age_s in enumerate(ages_s)
-    )
-    rows = decode(raw, sampling=CommitSampling.at(read_at_ms)).rows
-    kept = [(read_at_ms - row["record_timestamp_ms"]) // 1_000 for row in rows.to_pylist()]
-    assert kept == [
-        *(90_000, 89_460, 88_860, 88_260, 87_660, 87_060, 86_460, 86_400),
-        *(3_970, 3_910, 3_850, 3_790, 3_730, 3_670, 3_610),
-        *range(3_600, 3_500, -10),
-        *(16, 11, 6, 1),
-    ]

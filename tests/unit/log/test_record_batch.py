@@ -25,7 +25,6 @@ from tests.support.logs.record_batches import (
     KAFKA_MARKER,
     MESSAGES,
     changed,
-    only,
     only_corrupt,
     only_good,
     records_of,
@@ -125,11 +124,6 @@ class TestReading:
             batches = list(read_record_batches(whole + following[:size]))
             assert [batch.base_offset for batch in batches] == [0]
             assert sum(batch.size_bytes for batch in batches) == len(whole)
-
-    def test_takes_any_buffer(self) -> None:
-        raw = write_record_batch(0, DELTAS)
-        assert list(read_record_batches(memoryview(bytearray(raw)))) == [only(raw)]
-        assert list(read_record_batches(b"")) == []
 
 
 class TestCorruptBatch:

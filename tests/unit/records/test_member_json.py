@@ -165,13 +165,10 @@ class TestConsumer:
         assert subscription_of(protocol, bytes.fromhex(user_data))["userData"] == expected
 
 
-@pytest.mark.parametrize("protocol_type", ["", "consumer", "connect", "sr"])
-def test_no_bytes_have_no_json(protocol_type: str) -> None:
-    assert subscription_json(protocol_type, None, None) is None
-    assert assignment_json(protocol_type, None, b"") is None
-
-
-def test_other_protocol_types_are_not_read() -> None:
+def test_no_bytes_and_other_protocol_types_have_no_json() -> None:
+    for protocol_type in ("", "consumer", "connect", "sr"):
+        assert subscription_json(protocol_type, None, None) is None
+        assert assignment_json(protocol_type, None, b"") is None
     raw = encode_subscription({"topics": [], "userData": None})
     assert subscription_json("sr", "v0", raw) is None
     assert assignment_json("sr", "v0", encode_assignment({"assignedPartitions": []})) is None

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 import pytest
 from crc32c import crc32c
@@ -22,7 +21,7 @@ from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.groups import CLASSIC, CONSUMER, EMPTY, STABLE, simple_group
 from coordinator_state.replay.loader import LoadWarning
-from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.loader_log import (
     ABORT,
     COMMIT,
@@ -329,27 +328,6 @@ def test_a_key_of_type_0_is_the_same_key(semantics: Semantics, version: int) -> 
     is_refused = version > 0 and semantics is COORDINATOR
     reason = f"unknown record version {version} for 0 type"
     assert loader.replay_warnings == [LoadWarning(record_offset=0, reason=reason)][:is_refused]
-
-
-@both
-def test_what_a_commit_says(semantics: Semantics) -> None:
-    log = Log()
-    topic_id = UUID("523e709f-f16a-4d78-ab10-04af559458d7")
-    log.append(*commits({FOO_0: 1}, version=4, leaderEpoch=7, topicId=topic_id, metadata="m"))
-    log.append(*commits({FOO_1: 2}, version=4))
-    loader = log.load(semantics)
-
-    assert loader.offsets[OffsetKey(GROUP, *FOO_0)] == CommittedOffset(
-        committed_offset=1,
-        leader_epoch=7,
-        metadata="m",
-        # `offset_value` dates a commit by its offset.
-        commit_timestamp_ms=NOW_MS + 1,
-        topic_id="Uj5wn_FqTXirEASvVZRY1w",
-        record_offset=0,
-    )
-    without_options = loader.offsets[OffsetKey(GROUP, *FOO_1)]
-    assert (without_options.leader_epoch, without_options.topic_id) == (None, None)
 
 
 def test_offset_fetch_answers_for_the_group_alone() -> None:

@@ -1,4 +1,4 @@
-"""Kafka's primitive types.
+"""Kafka's primitive types, beyond the messages that `records/test_golden.py` reads and writes.
 
 The varint vectors are those of Kafka's ByteUtilsTest (clients/src/test/java/org/apache/kafka/
 common/utils/ByteUtilsTest.java at 4.2.0).
@@ -145,26 +145,6 @@ def test_read_exactly_takes_neither_more_nor_less() -> None:
         read_exactly(raw, 9, 1)
     with pytest.raises(InvalidLength, match="negative length -1"):
         read_exactly(raw, 0, -1)
-
-
-CLASSIC_AND_FLEXIBLE: list[tuple[str | bytes | None, str, str]] = [
-    ("", "0000", "01"),
-    ("t", "000174", "0274"),
-    ("\u00e9\U0001f600", "0006c3a9f09f9880", "07c3a9f09f9880"),
-    ("x" * 127, "007f" + "78" * 127, "8001" + "78" * 127),
-    (b"", "00000000", "01"),
-    (b"\x00\xff", "0000000200ff", "0300ff"),
-    (b"x" * 128, "00000080" + "78" * 128, "8101" + "78" * 128),
-]
-"""Value, classic bytes, flexible bytes."""
-
-
-@pytest.mark.parametrize(("value", "classic", "flexible"), CLASSIC_AND_FLEXIBLE)
-def test_strings_and_bytes(value: str | bytes, classic: str, flexible: str) -> None:
-    kind = "string" if isinstance(value, str) else "bytes"
-    for prefix, text in (("nullable", classic), ("compact_nullable", flexible)):
-        assert _read(getattr(primitives, f"read_{prefix}_{kind}"), text) == value
-        assert _written(getattr(primitives, f"write_{prefix}_{kind}"), value) == text
 
 
 @pytest.mark.parametrize(
