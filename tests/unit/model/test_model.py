@@ -7,6 +7,7 @@ Cases of GroupCoordinatorTest.scala at 3.9.1 and GroupMetadataManagerTest.java a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
 from coordinator_state.model.members import ClassicMembers, ConsumerMembers, Member, Members
 from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
     ErrorCode,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -33,8 +35,10 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
+from coordinator_state.records.consumer_protocol import encode_assignment
 from coordinator_state.records.serde import decode_key
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from tests.support.clients.scripted_clients import assignment, subscription
 
 both = pytest.mark.parametrize("semantics", list(Semantics))
@@ -42,26 +46,42 @@ GROUP = "g"
 SESSION_MS, INITIAL_MS = 10_000, 3_000
 
 
-def coordinator_of(semantics: Semantics, **config: Any) -> GroupCoordinator:
-    coordinator = GroupCoordinator(semantics, config=CoordinatorConfig(**config))
+def coordinator_of(semantics: Semantics = Semantics.COORDINATOR, **config: Any) -> GroupCoordinator:
+    topics = Topics({"t": Topic(UUID(int=1), 4)})
+    coordinator = GroupCoordinator(semantics, config=CoordinatorConfig(**config), topics=topics)
     coordinator.advance(1_700_000_000_000)
     return coordinator
 
 
 def join(
-    coordinator: GroupCoordinator, member_id: str = "", *, static: str | None = None
+    coordinator: GroupCoordinator,
+    member_id: str = "",
+    *,
+    static: str | None = None,
+    metadata: bytes = subscription("t"),
 ) -> Reply[JoinGroupResponse]:
     return coordinator.join_group(
         JoinGroupRequest(
             group_id=GROUP,
             member_id=member_id,
             group_instance_id=static,
-            protocols=(("range", subscription("t")),),
+            protocols=(("range", metadata),),
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=20_000,
             requires_known_member_id=False,
         )
     )
+
+
+def beat(
+    coordinator: GroupCoordinator, *, member_id: str = "b", member_epoch: int = 0, **request: Any
+) -> ErrorCode:
+    """The answer to a heartbeat (KIP-848), of a member that joins by default."""
+    joins = {"rebalance_timeout_ms": 20_000, "subscribed_topics": ["t"], "owned": {}}
+    settings = {"group_id": GROUP, **(joins if member_epoch == 0 else {}), **request}
+    return coordinator.consumer_group_heartbeat(
+        ConsumerGroupHeartbeatRequest(member_id=member_id, member_epoch=member_epoch, **settings)
+    ).error_code
 
 
 def wait(coordinator: GroupCoordinator, ms: int) -> None:
@@ -180,16 +200,6 @@ def test_an_assignment_that_cannot_be_stored(
     assert group.is_in(ClassicState.PREPARING_REBALANCE)
     assert {member.assignment for member in group.members.values()} == {b""}
     assert coordinator.log.next_offset == written
-    # It is stored when all have joined again.
-    coordinator.log.refusal = ErrorCode.NONE
-    for member_id in (leader, follower):
-        join(coordinator, member_id)
-    synced = coordinator.sync_group(sync_request(leader, leader, generation_id=2)).get()
-    assert synced.assignment == assignment(0)
-    followed = coordinator.sync_group(sync_request(follower, generation_id=2)).get()
-    assert followed.assignment == b""
-    assert group.is_in(ClassicState.STABLE)
-    assert coordinator.log.next_offset == written + 1
 
 
 @both
@@ -323,12 +333,95 @@ def test_the_last_member_leaves_and_nothing_can_be_appended(semantics: Semantics
 def test_a_static_member_may_return_unless_it_leaves_for_good(
     kind: type[Members], for_good: bool
 ) -> None:
-    coordinator = GroupCoordinator(topics=Topics({"t": Topic(UUID(int=1), 1)}))
+    coordinator = coordinator_of()
     members, member = kind(coordinator, GROUP, ["t"]), Member("c", "/h", "i")
     members.start(member)
     members.tick()
     wait(coordinator, INITIAL_MS)
     assert members.tick()
-    assert member.places == [("t", 0)]
+    assert member.places == [("t", partition) for partition in range(4)]
     members.leave(member, for_good=for_good)
     assert coordinator.groups[GROUP].is_empty == for_good
+
+
+# --- consumer groups (KIP-848)
+
+WITH_USER_DATA = encode_assignment(
+    {"assignedPartitions": [{"topic": "t", "partitions": [0]}], "userData": b"mine"}
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error_code"),
+    [
+        ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"group_instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"owned": None}, ErrorCode.INVALID_REQUEST),
+        ({"owned": {UUID(int=1): frozenset({0})}}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topics": None}, ErrorCode.INVALID_REQUEST),
+        ({"server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_heartbeat_with_a_wrong_field_is_refused(
+    request_: dict[str, Any], error_code: ErrorCode
+) -> None:
+    coordinator = coordinator_of()
+    assert beat(coordinator, **request_) is error_code
+    assert coordinator.groups == {}
+    assert beat(coordinator) is ErrorCode.NONE
+
+
+def test_a_loading_coordinator_and_one_of_kafka_3_refuse_heartbeats() -> None:
+    loading = coordinator_of()
+    loading.shard.availability = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(loading) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(coordinator_of(Semantics.SCALA)) is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("assignments", "config", "error_code"),
+    [
+        ([assignment(0)], {"consumer_group_max_size": 0}, ErrorCode.GROUP_ID_NOT_FOUND),
+        # User data of a custom assignor would be lost.
+        ([WITH_USER_DATA], {}, ErrorCode.GROUP_ID_NOT_FOUND),
+        # Two members own partition 1.
+        ([assignment(0, 1), assignment(1)], {}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([assignment(0), assignment(1)], {}, ErrorCode.NONE),
+    ],
+)
+def test_a_classic_group_is_converted_or_stays(
+    assignments: list[bytes], config: dict[str, int], error_code: ErrorCode
+) -> None:
+    coordinator = coordinator_of(**config)
+    leader, *others = joined(coordinator, len(assignments))
+    by_member = dict(zip([leader, *others], assignments, strict=True))
+    coordinator.sync_group(replace(sync_request(leader), assignments=by_member))
+    assert beat(coordinator) is error_code
+    is_classic = isinstance(coordinator.groups[GROUP], ClassicGroup)
+    assert is_classic == (error_code is not ErrorCode.NONE)
+
+
+def test_a_group_in_its_first_rebalance_is_not_converted() -> None:
+    """It has no protocol yet. A group whose members have all left gives way."""
+    first = coordinator_of()
+    reply = join(first)
+    assert beat(first) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert reply.get().error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    left = coordinator_of()
+    join(left, static="i")
+    left.leave_group(GROUP, [MemberIdentity(group_instance_id="i")])
+    assert beat(left) is ErrorCode.NONE
+
+
+def test_a_classic_member_of_a_consumer_group() -> None:
+    """It gets an id in Kafka's notation; a subscription that cannot be decoded is refused."""
+    coordinator = coordinator_of()
+    assert beat(coordinator) is ErrorCode.NONE
+    member_id = join(coordinator).get().member_id
+    assert uuid_text(uuid_from_text(member_id)) == member_id
+    refused = join(coordinator, metadata=b"\x00\x01\xff").get()
+    assert refused.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
