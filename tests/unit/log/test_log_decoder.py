@@ -81,7 +81,7 @@ def commits(base_offset: int, count: int, **batch: Any) -> bytes:
 
 def test_a_commit_and_its_batch() -> None:
     value = offset_value(100, 4, leaderEpoch=5, metadata="m", topicId=UUID(int=1))
-    batch = {"producer_id": 8, "producer_epoch": 2, "is_transactional": True}
+    batch: dict[str, Any] = {"producer_id": 8, "producer_epoch": 2, "is_transactional": True}
     (row,) = rows_of(write_record_batch(5, [(0, 9, KEY, value)], **batch))
     assert batch.items() <= row.items()
     assert (row["log_partition"], row["record_offset"], row["record_timestamp_ms"]) == (7, 5, 9)

@@ -298,7 +298,7 @@ def test_what_expires_when(semantics: Semantics) -> None:
     (member_id,) = joined(coordinator)
     coordinator.sync_group(sync_request(member_id, member_id))
     offsets = [OffsetToCommit(topic=topic, partition=0, committed_offset=1) for topic in "tu"]
-    member = {"member_id": member_id, "generation_id": 1}
+    member: dict[str, Any] = {"member_id": member_id, "generation_id": 1}
     assert commit(coordinator, offsets=offsets, **member) is ErrorCode.NONE
     for _ in range(retention_ms // SESSION_MS * 2):
         coordinator.heartbeat(GROUP, member_id, 1)
@@ -394,7 +394,7 @@ def test_a_loading_coordinator_and_one_of_kafka_3_refuse_heartbeats() -> None:
     ],
 )
 def test_a_classic_group_is_converted_or_stays(
-    assignments: list[bytes], config: dict[str, int], error_code: ErrorCode
+    assignments: list[bytes], config: dict[str, Any], error_code: ErrorCode
 ) -> None:
     coordinator = coordinator_of(**config)
     leader, *others = joined(coordinator, len(assignments))
