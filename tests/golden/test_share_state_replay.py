@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import astuple
-from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from coordinator_state.wire.schema import Schema
 from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from tests.golden.java_program import run_java
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
+from tests.support.logs.random_topic_logs import share_fields
 
 Json = dict[str, Any]
 
@@ -111,49 +111,9 @@ def _sequence(random: Random, partition: int, release: str) -> Iterator[Record]:
         is_snapshot = kind == "snapshot" or (is_early and number == 0)
         record_type = SHARE_SNAPSHOT if is_snapshot else SHARE_UPDATE
         schema = _schema(record_type, release)
-        value = _snapshot(random) if is_snapshot else _update(random)
+        value = share_fields(random, record_type)
         known = {field.name: value[field.name] for field in schema.fields}
         yield Record(partition, record_type, encode_versioned(schema, 0, known))
-
-
-def _snapshot(random: Random) -> Json:
-    return {
-        "stateEpoch": random.randrange(5),
-        "createTimestamp": random.randrange(1, 1_000),
-        "writeTimestamp": random.randrange(1, 1_000),
-        **_update(random),
-    }
-
-
-def _update(random: Random) -> Json:
-    batches = _overlapping(random) if random.random() < 0.3 else _disjoint(random)
-    return {
-        "snapshotEpoch": random.randrange(5),
-        "leaderEpoch": random.choice((-1, *range(5))),
-        "startOffset": random.choice((-1, -1, random.randrange(60))),
-        "deliveryCompleteCount": random.choice((-1, *range(9))),
-        "stateBatches": [
-            {
-                "firstOffset": first,
-                "lastOffset": last,
-                "deliveryState": random.choice((0, 0, 1, 2, 2, 3, 4)),
-                "deliveryCount": random.randint(1, 3),
-            }
-            for first, last in batches
-        ],
-    }
-
-
-def _overlapping(random: Random) -> list[tuple[int, int]]:
-    firsts = [random.randrange(60) for _ in range(random.randrange(8))]
-    return [(first, first + random.randrange(15)) for first in firsts]
-
-
-def _disjoint(random: Random) -> list[tuple[int, int]]:
-    """In order, some contiguous, as a broker writes them."""
-    bounds = sorted(random.sample(range(80), random.randrange(12)))
-    ranges = [(first, end - 1) for first, end in pairwise(bounds)]
-    return [offsets for offsets in ranges if random.random() < 0.8]
 
 
 def _as_kafka(state: SharePartition | None, kafka: Json | None, release: str) -> Json | None:
