@@ -58,9 +58,9 @@ def test_ages_have_their_intervals() -> None:
 
 
 def test_the_last_hour_begins_at_a_full_minute_and_the_last_day_at_full_ten_minutes() -> None:
-    now_ms = 19_675 * DAY_MS + 90_000
+    now_ms = 19_675 * 86_400_000 + 90_000
     sampling = CommitSampling.at(now_ms)
-    hour_ms, day_ms = now_ms - HOUR_MS - 30_000, now_ms - DAY_MS - 90_000
+    hour_ms, day_ms = now_ms - 3_600_000 - 30_000, now_ms - 86_400_000 - 90_000
     assert sampling.interval(hour_ms) == (hour_ms, hour_ms + 5_000)
     assert sampling.interval(hour_ms - 1) == (hour_ms - 60_000, hour_ms)
     assert sampling.interval(day_ms) == (day_ms, day_ms + 60_000)
