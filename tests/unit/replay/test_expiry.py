@@ -209,16 +209,7 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
                 }
             )
         expected[str(number)] = expiry(
-            None
-            if group_type is None
-            else Group(
-                group_id="",
-                group_type=group_type,
-                state=state,
-                protocol_type=protocol or "",
-                state_timestamp_ms=ms(emptied),
-                subscribed_topics=None if topics is None else tuple(topics),
-            ),
+            group_type and group(group_type, state, protocol or "", topics, ms(emptied)),
             "t",
             commit_timestamp_ms=moment_ms(NOW),
             expire_timestamp_ms=ms(explicit),
@@ -227,8 +218,8 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
             semantics=(Semantics.COORDINATOR, Semantics.SCALA)[log_partition],
         )
     tables = {
-        name: pa.Table.from_pylist(of_table, nullable(SCHEMAS[name]))
-        for name, of_table in rows.items()
+        name: pa.Table.from_pylist(table_rows, nullable(SCHEMAS[name]))
+        for name, table_rows in rows.items()
     }
     view = query(in_duckdb(SELECTS["expiring_offsets"], RETENTION), Kept(NOW, tables))
     answers = {
