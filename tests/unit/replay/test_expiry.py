@@ -209,7 +209,9 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
                 }
             )
         expected[str(number)] = expiry(
-            group_type and group(group_type, state, protocol or "", topics, ms(emptied)),
+            None
+            if group_type is None
+            else group(group_type, state, protocol or "", topics, ms(emptied)),
             "t",
             commit_timestamp_ms=moment_ms(NOW),
             expire_timestamp_ms=ms(explicit),

@@ -33,7 +33,8 @@ class TestCompression:
             decompress(compression, packed, max_bytes=99_999)
 
     def test_of_a_bomb_is_a_corrupt_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(decompress.__kwdefaults__, "max_bytes", 1_000)
+        defaults = decompress.__kwdefaults__ or {}
+        monkeypatch.setitem(defaults, "max_bytes", 1_000)
         raw = write_record_batch(0, [(0, 0, b"k", bytes(1_000))], compression="zstd")
         assert only_corrupt(raw).reason.startswith("zstd: ")
 
