@@ -30,7 +30,7 @@ AREAS: Final = (
         ("coordinator_state/replay/*.py",),
         (
             *("unit/replay", "unit/records", "unit/model", "property/test_group_replay.py"),
-            "property/test_apply_plan.py",
+            *("golden/test_share_state_replay.py", "property/test_apply_plan.py"),
         ),
         share=40,
     ),
