@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from coordinator_state.wire.schema import Field
 from tests.golden.kafka_definitions import FieldDefinition, RecordDefinition, of_release
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 
@@ -67,7 +68,7 @@ def _fields(definition: RecordDefinition) -> set[str]:
     return {name for fields in definition.values.values() for name in paths(fields)}
 
 
-def paths(fields: tuple[FieldDefinition, ...]) -> Iterator[str]:
+def paths(fields: Sequence[FieldDefinition | Field]) -> Iterator[str]:
     """The fields with those of their structs, each as a path."""
     for field in fields:
         yield field.name

@@ -59,7 +59,7 @@ def test_no_field_is_known_that_no_release_has(coordinator: str) -> None:
         for number, kind in RECORD_TYPES_OF[coordinator].items()
         for schema in (kind.value, kind.early_access_value)
         if schema is not None
-        for path in _paths(schema.fields)
+        for path in paths(schema.fields)
     }
     if coordinator == "group":
         # Brokers up to 4.0 read any OffsetCommitValue after a key of type 0.
@@ -120,9 +120,3 @@ def _of_fields(
         if wanted != (same.name, same.type, same.is_array, same.is_nullable):
             yield f"{at}: field {wanted} is known as {same}"
         yield from _of_fields(f"{at}.{field.name}", field.fields, same.fields, version)
-
-
-def _paths(fields: Sequence[Field]) -> Iterator[str]:
-    for field in fields:
-        yield field.name
-        yield from (f"{field.name}.{path}" for path in _paths(field.fields))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import astuple
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +23,7 @@ from coordinator_state.wire.schema import Schema
 from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from tests.golden.java_program import run_java
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
+from tests.support.logs.random_topic_logs import share_fields
 
 Json = dict[str, Any]
 
@@ -38,9 +38,20 @@ RELEASE_PARAMETERS = [
 ]
 
 
-@dataclass(frozen=True)
-class Record:
-    """A record of one share partition, as bytes; no value is a tombstone."""
+_FIELDS = {
+    "snapshotEpoch": "snapshot_epoch",
+    "stateEpoch": "state_epoch",
+    "leaderEpoch": "leader_epoch",
+    "startOffset": "start_offset",
+    "deliveryCompleteCount": "delivery_complete_count",
+    "createTimestamp": "create_timestamp_ms",
+    "writeTimestamp": "write_timestamp_ms",
+}
+"""Kafka's names of the fields of a state."""
+
+
+class Record(NamedTuple):
+    """A record of one share partition; no value is a tombstone."""
 
     partition: int
     record_type: int
@@ -48,13 +59,10 @@ class Record:
 
     def line(self) -> str:
         """The line that the Java program reads."""
-        key = {
-            "groupId": GROUP_ID,
-            "topicId": uuid_from_text(TOPIC_ID),
-            "partition": self.partition,
-        }
+        topic_id = uuid_from_text(TOPIC_ID)
+        key = {"groupId": GROUP_ID, "topicId": topic_id, "partition": self.partition}
         raw_key = encode_key(SHARE_STATE_RECORD_TYPES[self.record_type], key)
-        value = "" if self.raw_value is None else self.raw_value.hex()
+        value = (self.raw_value or b"").hex()
         return f"{GROUP_ID}\t{TOPIC_ID}\t{self.partition}\t{raw_key.hex()}\t{value}\n"
 
 
@@ -71,9 +79,9 @@ def test_random_records_are_replayed_as_by_kafka(release: str) -> None:
     longest = 0
     for record, answer in zip(records, answers, strict=True):
         before = states.get(record.partition)
-        value = None
-        if record.raw_value is not None:
-            value = decode_versioned(_schema(record.record_type, release), record.raw_value).fields
+        schema = _schema(record.record_type, release)
+        raw = record.raw_value
+        value = None if raw is None else decode_versioned(schema, raw).fields
         after = replay_share_record(before, record.record_type, value)
         states[record.partition] = after
         kafka = json.loads(answer)
@@ -103,77 +111,17 @@ def _sequence(random: Random, partition: int, release: str) -> Iterator[Record]:
         is_snapshot = kind == "snapshot" or (is_early and number == 0)
         record_type = SHARE_SNAPSHOT if is_snapshot else SHARE_UPDATE
         schema = _schema(record_type, release)
-        value = _snapshot(random) if is_snapshot else _update(random)
+        value = share_fields(random, record_type)
         known = {field.name: value[field.name] for field in schema.fields}
         yield Record(partition, record_type, encode_versioned(schema, 0, known))
-
-
-def _snapshot(random: Random) -> Json:
-    return {
-        "snapshotEpoch": random.randrange(5),
-        "stateEpoch": random.randrange(5),
-        "createTimestamp": random.randrange(1, 1_000),
-        "writeTimestamp": random.randrange(1, 1_000),
-        **_delivery(random),
-    }
-
-
-def _update(random: Random) -> Json:
-    return {"snapshotEpoch": random.randrange(5), **_delivery(random)}
-
-
-def _delivery(random: Random) -> Json:
-    batches = _overlapping(random) if random.random() < 0.3 else _disjoint(random)
-    return {
-        "leaderEpoch": random.choice((-1, *range(5))),
-        "startOffset": random.choice((-1, -1, random.randrange(60))),
-        "deliveryCompleteCount": random.choice((-1, *range(9))),
-        "stateBatches": [
-            {
-                "firstOffset": first,
-                "lastOffset": last,
-                "deliveryState": random.choice((0, 0, 1, 2, 2, 3, 4)),
-                "deliveryCount": random.randint(1, 3),
-            }
-            for first, last in batches
-        ],
-    }
-
-
-def _overlapping(random: Random) -> list[tuple[int, int]]:
-    firsts = [random.randrange(60) for _ in range(random.randrange(8))]
-    return [(first, first + random.randrange(15)) for first in firsts]
-
-
-def _disjoint(random: Random) -> list[tuple[int, int]]:
-    """In order, some contiguous, as a broker writes them."""
-    bounds = sorted(random.sample(range(80), random.randrange(12)))
-    ranges = [(first, end - 1) for first, end in pairwise(bounds)]
-    return [offsets for offsets in ranges if random.random() < 0.8]
 
 
 def _as_kafka(state: SharePartition | None, kafka: Json | None, release: str) -> Json | None:
     """Our state in the form of the Java program, with the fields that the release has."""
     if state is None:
         return None
-    fields = {
-        "snapshotEpoch": state.snapshot_epoch,
-        "stateEpoch": state.state_epoch,
-        "leaderEpoch": state.leader_epoch,
-        "startOffset": state.start_offset,
-        "deliveryCompleteCount": state.delivery_complete_count,
-        "createTimestamp": state.create_timestamp_ms or 0,
-        "writeTimestamp": state.write_timestamp_ms or 0,
-        "stateBatches": [
-            [
-                batch.first_offset,
-                batch.last_offset,
-                batch.delivery_state,
-                batch.delivery_count,
-            ]
-            for batch in state.state_batches
-        ],
-    }
+    fields: Json = {name: getattr(state, field) or 0 for name, field in _FIELDS.items()}
+    fields["stateBatches"] = [list(astuple(batch)) for batch in state.state_batches]
     known = {name: value for name, value in fields.items() if kafka is None or name in kafka}
     return _joined(known, release)
 

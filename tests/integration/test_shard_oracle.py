@@ -19,7 +19,7 @@ from tests.shard_oracle.random_sequence import run_sequence
 from tests.shard_oracle.shard_process import ShardProcess
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 
-SHORT_RUNS, RUNS, STEPS, REPLAYS = 10, 80, 60, 15
+SHORT_RUNS, RUNS, STEPS, REPLAYS = 40, 80, 60, 15
 OLDEST, *BETWEEN, NEWEST = (release for release in RELEASES if release != SCALA_VERSION)
 COORDINATOR_RELEASES = [
     OLDEST,

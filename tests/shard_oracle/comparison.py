@@ -103,6 +103,12 @@ class Difference(AssertionError):
         super().__init__(f"{subject} differ\n  model: {model}\n  Kafka: {kafka}")
 
 
+def require_same(subject: str, model: Any, kafka: Any) -> None:
+    """Raise a Difference unless the two are equal."""
+    if model != kafka:
+        raise Difference(subject, model, kafka)
+
+
 class KnownDifference(Exception):
     """From here on the two need not agree, as docs/simulate.md says."""
 
@@ -242,12 +248,10 @@ class Comparison(Compared):
         if is_one_batch:
             # Members and groups that go together go in the order of a hash map.
             model, kafka = _as_one_batch(model), _as_one_batch(kafka)
-        if model != kafka:
-            raise Difference("records", model, kafka)
+        require_same("records", model, kafka)
         self._compare_replies()
         held = self._held()
-        if held != _comparable(self.kafka.groups):
-            raise Difference("groups", held, _comparable(self.kafka.groups))
+        require_same("groups", held, _comparable(self.kafka.groups))
         for group_id, group in held.items():
             was = self._types.get(group_id, group["type"])
             if was != group["type"]:
@@ -267,30 +271,25 @@ class Comparison(Compared):
         for model, kafka in done:
             if not (model.is_done and kafka.is_done):
                 raise Difference("replies", model.answer, kafka.answer)
-            said, expected = _without_leader(model.get()), _without_leader(kafka.get())
-            if said != expected:
-                raise Difference("replies", said, expected)
+            require_same("replies", _without_leader(model.get()), _without_leader(kafka.get()))
             told_by_model.append(_told_members(model.get()))
             told_by_kafka.append(_told_members(kafka.get()))
-        if sorted(told_by_model) != sorted(told_by_kafka):
-            raise Difference("what leaders are told", told_by_model, told_by_kafka)
+        require_same("what leaders are told", sorted(told_by_model), sorted(told_by_kafka))
 
     def _held(self) -> dict[str, Any]:
         held: dict[str, Any] = {}
         for group_id, group in self.model.shard.groups.items():
-            of_type: dict[str, Any] = {"type": "consumer"}
+            held[group_id] = {"state": group.state.value, "members": sorted(group.members)}
             if isinstance(group, ClassicGroup):
-                of_type = {
+                held[group_id] |= {
                     "type": "classic",
                     "epoch": group.generation_id,
                     "pending": len(group.pending_members),
                     "leader": group.leader_id is not None,
                 }
             else:
-                of_type["epoch"] = group.group_epoch
-                of_type["assignmentEpoch"] = group.target_epoch
-            members = sorted(group.members)
-            held[group_id] = {**of_type, "state": group.state.value, "members": members}
+                epochs = {"epoch": group.group_epoch, "assignmentEpoch": group.target_epoch}
+                held[group_id] |= {"type": "consumer", **epochs}
         return held
 
     def _follow_leaders(self) -> None:

@@ -16,7 +16,7 @@ from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import CLASSIC, Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT
-from tests.shard_oracle.comparison import START_MS, Compared, Difference, Settings
+from tests.shard_oracle.comparison import START_MS, Compared, Settings, require_same
 from tests.shard_oracle.shard_process import Json, ShardProcess
 
 _CONSUMER: Final = "consumer"
@@ -61,10 +61,10 @@ class ReplayComparison(Compared):
         again.log = self.kafka.log
         held = {g: _without_members_in_memory(group) for g, group in again.groups.items()}
         expected = {group_id: _of_loader(group) for group_id, group in self._loader.groups.items()}
-        _require_same("groups after a load", expected, held)
+        require_same("groups after a load", expected, held)
         for group_id in expected:
             error_code, fetched = again.fetch_offsets(group_id)
-            _require_same(f"offsets of {group_id}", self._offsets(group_id), fetched)
+            require_same(f"offsets of {group_id}", self._offsets(group_id), fetched)
             assert error_code is ErrorCode.NONE
             _, stable = again.fetch_offsets(group_id, require_stable=True)
             unstable = {
@@ -72,7 +72,7 @@ class ReplayComparison(Compared):
                 for key, offset in stable.items()
                 if offset.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
             }
-            _require_same(f"pending offsets of {group_id}", self._pending(group_id), unstable)
+            require_same(f"pending offsets of {group_id}", self._pending(group_id), unstable)
             self.seen["loaded group"] += 1
             self.seen["pending offset"] += len(unstable)
             self.seen["loaded offset"] += len(fetched)
@@ -85,7 +85,7 @@ class ReplayComparison(Compared):
         for group_id, held in self.kafka.groups.items():
             if held["type"] == _CONSUMER:
                 loaded = _of_loader(groups[group_id]) if group_id in groups else None
-                _require_same(f"group {group_id}", loaded, _without_members_in_memory(held))
+                require_same(f"group {group_id}", loaded, _without_members_in_memory(held))
                 self.seen["live consumer group"] += 1
 
     def _pending(self, group_id: str) -> set[tuple[str, int]]:
@@ -143,8 +143,3 @@ def _without_members_in_memory(held: Json) -> Json:
     """What a shard holds, without members that no record has yet."""
     stored = {name: value for name, value in held.items() if name != "pending"}
     return {**stored, "members": sorted(held["members"])}
-
-
-def _require_same(subject: str, loaded: Any, held: Any) -> None:
-    if loaded != held:
-        raise Difference(subject, loaded, held)

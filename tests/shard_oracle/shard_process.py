@@ -65,10 +65,6 @@ class ShardProcess:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

@@ -19,30 +19,7 @@ T, U = UUID(int=11), UUID(int=12)
 TYPES = (CONSUMER, SHARE, STREAMS)
 every_type = pytest.mark.parametrize("group_type", TYPES)
 
-_MEMBER = {"clientId": "c", "clientHost": "/h"}
-_CURRENT = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0}
-_TASKS: dict[str, Any] = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
-_REQUIRED: dict[int, dict[str, Any]] = {
-    3: {"epoch": 1},
-    4: {"topics": []},
-    5: {**_MEMBER, "subscribedTopicNames": []},
-    6: {"assignmentEpoch": 1},
-    7: {"topicPartitions": []},
-    8: {**_CURRENT, "assignedPartitions": [], "partitionsPendingRevocation": []},
-    10: {**_MEMBER, "subscribedTopicNames": []},
-    11: {"epoch": 1, "metadataHash": 0},
-    12: {"assignmentEpoch": 1},
-    13: {"topicPartitions": []},
-    14: {**_CURRENT, "assignedPartitions": []},
-    15: {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []},
-    16: {"topics": [], "version": 1, "timestamp": 1},
-    17: {"epoch": 1, "metadataHash": 0},
-    19: {**_MEMBER, "topologyEpoch": 1, "processId": "p", "clientTags": [], "userEndpoint": None},
-    20: {"assignmentEpoch": 1},
-    21: _TASKS,
-    22: {**_CURRENT, "state": 1, **_TASKS, **{f"{name}PendingRevocation": [] for name in _TASKS}},
-    23: {"epoch": 1, "subtopologies": []},
-}
+_FIELDS = {"clientId": "c", "clientHost": "/h", "previousMemberEpoch": 0, "metadataHash": 0}
 
 
 def record_type(group_type: str, part: Part) -> int:
@@ -55,9 +32,15 @@ def record_type(group_type: str, part: Part) -> int:
 
 
 def value(number: int, **fields: Any) -> dict[str, Any]:
-    """A value as it is read back, with the fields that must be there."""
+    """A value as it is read back; numbers that must be there are 1, and a member is Stable."""
     kind = RECORD_TYPES[number]
-    return decode_value(kind, encode_value(kind, 0, _REQUIRED.get(number, {}) | fields)).fields
+    values = _FIELDS | {"state": min(MODERN_GROUPS[number].member_states), "processId": "p"}
+    required = {
+        field.name: [] if field.is_array else values.get(field.name, 1)
+        for field in kind.value.fields
+        if field.default is None and not field.is_nullable
+    }
+    return decode_value(kind, encode_value(kind, 0, required | fields)).fields
 
 
 class Log:

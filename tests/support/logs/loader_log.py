@@ -14,6 +14,7 @@ from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from tests.support.logs.logs import group_value, offset_key, offset_value
 
 GROUP = "foo"
@@ -97,8 +98,14 @@ class Log:
         """A control batch of producer 1000 with any records at all."""
         return self.append(*records, producer_id=1000, is_transactional=True, is_control=True)
 
-    def load(self, semantics: Semantics = COORDINATOR, *, strict: bool = True) -> ReferenceLoader:
-        loader = ReferenceLoader(semantics, strict=strict)
+    def load(
+        self,
+        semantics: Semantics = COORDINATOR,
+        *,
+        strict: bool = True,
+        release: Release = NEWEST_RELEASE,
+    ) -> ReferenceLoader:
+        loader = ReferenceLoader(semantics, strict=strict, release=release)
         loader.load(read_record_batches(bytes(self.raw)))
         return loader
 

@@ -7,23 +7,53 @@ deleted) or one at a time, values and tombstones alike, in a world so small that
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key, encode_value
 from coordinator_state.replay.consumer_groups import ConsumerGroup
+from coordinator_state.replay.group_replay import MODERN_GROUPS
 from coordinator_state.replay.modern_groups import ModernGroup, Part
 from coordinator_state.replay.share_groups import ShareGroup
 from coordinator_state.replay.streams_groups import StreamsGroup
+from coordinator_state.wire.schema import Field
 
 KINDS: tuple[type[ModernGroup], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
 MEMBERS = ("m1", "m2", "m3")
 REBALANCE_TIMEOUT_MS = 1_800_000
 UNKNOWN_TOPIC = UUID(int=77)
+_UNKNOWN_STATE = 9
 _SUBTOPOLOGIES = ("0", "1")
+_LEAVING = (Part.CURRENT, Part.TARGET, Part.MEMBER)
+_CLASSIC_METADATA = {
+    "sessionTimeoutMs": REBALANCE_TIMEOUT_MS,
+    "supportedProtocols": [{"name": "range", "metadata": b"\x00\x01"}],
+}
+_CHOICES: Final[dict[str, Sequence[Any]]] = {
+    "epoch": range(4),
+    "assignmentEpoch": range(4),
+    "memberEpoch": range(4),
+    "previousMemberEpoch": [0],
+    "validatedTopologyEpoch": range(3),
+    "topologyEpoch": range(3),
+    "metadataHash": [-1],
+    "instanceId": [None, None, "i"],
+    "rackId": [None, "r"],
+    "clientId": "cd",
+    "clientHost": ["/h"],
+    "rebalanceTimeoutMs": [REBALANCE_TIMEOUT_MS],
+    "subscribedTopicRegex": [None, "", "t.*"],
+    "classicMemberMetadata": [*[None] * 4, _CLASSIC_METADATA],
+    "processId": "pq",
+    "clientTags": [[], [], [{"key": "k", "value": "v"}]],
+    "userEndpoint": [None, {"host": "h", "port": 65_535}],
+    "version": [1],
+    "timestamp": [2],
+}
+"""The values of a field by its name; other fields are of topics, tasks, or have their default."""
 
 KeyAndValue = tuple[bytes, bytes | None]
 Topic = tuple[UUID, str]
@@ -48,188 +78,110 @@ class ModernRecords:
         if number == 0:
             return self._join(kind, group_id, member)
         if number == 1:
-            return self._leave(kind, group_id, member)
+            return _tombstones(kind, _LEAVING, group_id, [member])
         if number == 2:
-            return self._delete(kind, group_id)
+            parts = [Part.TARGET_EPOCH, Part.GROUP, *_topology(kind)]
+            leave = _tombstones(kind, _LEAVING, group_id, MEMBERS)
+            return leave + _tombstones(kind, parts, group_id, [""])
         record_type = choose.choice(list(kind.parts))
-        if choose.random() < 0.25:
-            return [self.record(record_type, group_id, member, None)]
-        return [self.record(record_type, group_id, member, self.value(record_type))]
+        fields = None if choose.random() < 0.25 else self.value(record_type)
+        return [self.record(record_type, group_id, member, fields)]
 
+    @staticmethod
     def record(
-        self, record_type: int, group_id: str, member: str, fields: dict[str, Any] | None
+        record_type: int, group_id: str, member: str, fields: dict[str, Any] | None
     ) -> KeyAndValue:
         """A record with these fields, or a tombstone."""
         kind = RECORD_TYPES[record_type]
-        key = {field.name: group_id for field in kind.key_fields[:1]}
-        key |= {field.name: member for field in kind.key_fields[1:]}
+        group_field, *others = kind.key_fields
+        key = {group_field.name: group_id, **{field.name: member for field in others}}
         return encode_key(kind, key), None if fields is None else encode_value(kind, 0, fields)
 
     def value(self, record_type: int) -> dict[str, Any]:
         """The fields of a value of this type."""
-        kind = next(kind for kind in KINDS if record_type in kind.parts)
-        part = kind.parts[record_type]
-        if part is Part.GROUP:
-            return self._group(record_type)
-        if part is Part.TARGET_EPOCH:
-            return {"assignmentEpoch": self.choose.randrange(4)}
-        if part is Part.MEMBER:
-            return self._member(record_type)
-        if part is Part.TARGET:
-            return self._target(kind)
-        if part is Part.CURRENT:
-            return self._current(kind)
-        if part is Part.REGULAR_EXPRESSION:
-            return {"topics": self._names(), "version": 1, "timestamp": 2}
-        if part is Part.TOPOLOGY:
-            return {
-                "epoch": self.choose.randrange(3),
-                "subtopologies": [_subtopology(number, self._names()) for number in _SUBTOPOLOGIES],
-            }
-        return self._partition_metadata(record_type)
+        member_states = MODERN_GROUPS[record_type].member_states
+        fields = {
+            field.name: self._field(field, member_states)
+            for field in RECORD_TYPES[record_type].value.fields
+        }
+        # Brokers write null; without the field a member has empty metadata of a classic one.
+        if self.choose.random() < 0.1:
+            fields.pop("classicMemberMetadata", None)
+        return fields
 
     def _join(self, kind: type[ModernGroup], group_id: str, member: str) -> list[KeyAndValue]:
         epoch = self.choose.randrange(1, 4)
-        type_of = {part: record_type for record_type, part in kind.parts.items()}
-        current = {**self.value(type_of[Part.CURRENT]), "memberEpoch": epoch}
-        current["state"] = min(kind.member_states)
-        values: dict[Part, dict[str, Any]] = {
-            Part.MEMBER: self.value(type_of[Part.MEMBER]),
-            Part.GROUP: {**self.value(type_of[Part.GROUP]), "epoch": epoch},
-            Part.TARGET: self.value(type_of[Part.TARGET]),
-            Part.TARGET_EPOCH: {"assignmentEpoch": epoch},
-            Part.CURRENT: current,
-        }
-        if kind is StreamsGroup:
-            values[Part.GROUP]["validatedTopologyEpoch"] = epoch
-            values[Part.TOPOLOGY] = {**self.value(23), "epoch": epoch}
-        return [self.record(type_of[part], group_id, member, v) for part, v in values.items()]
+        parts = [Part.MEMBER, Part.GROUP, Part.TARGET, Part.TARGET_EPOCH, Part.CURRENT]
+        records = []
+        for record_type in _types(kind, [*parts, *_topology(kind)]):
+            fields = self.value(record_type)
+            for name in ("epoch", "assignmentEpoch", "memberEpoch", "validatedTopologyEpoch"):
+                if name in fields:
+                    fields[name] = epoch
+            if "state" in fields:
+                fields["state"] = min(kind.member_states)
+            records.append(self.record(record_type, group_id, member, fields))
+        return records
 
-    def _leave(self, kind: type[ModernGroup], group_id: str, member: str) -> list[KeyAndValue]:
-        type_of = {part: record_type for record_type, part in kind.parts.items()}
-        return [
-            self.record(type_of[part], group_id, member, None)
-            for part in (Part.CURRENT, Part.TARGET, Part.MEMBER)
-        ]
+    def _field(self, field: Field, member_states: Iterable[int]) -> Any:
+        if field.name == "state":
+            return self.choose.choice([*member_states, _UNKNOWN_STATE])
+        if field.name in _CHOICES:
+            return self.choose.choice(_CHOICES[field.name])
+        names = {nested.name for nested in field.fields}
+        if "topicId" in names:
+            return self._topics(names)
+        if field.name == "subtopologies":
+            return [self._subtopology(field.fields, number) for number in _SUBTOPOLOGIES]
+        if "subtopologyId" in names:
+            has_epochs = field.name == "activeTasks" and "assignmentEpochs" in names
+            return self._tasks(has_epochs=has_epochs)
+        return self._some(["t", "u"]) if field.is_array and not names else field.default
 
-    def _delete(self, kind: type[ModernGroup], group_id: str) -> list[KeyAndValue]:
-        type_of = {part: record_type for record_type, part in kind.parts.items()}
-        records = [
-            self.record(type_of[part], group_id, member, None)
-            for part in (Part.CURRENT, Part.TARGET, Part.MEMBER)
-            for member in MEMBERS
-        ]
-        ends = [Part.TARGET_EPOCH, Part.GROUP]
-        if kind is StreamsGroup:
-            ends.append(Part.TOPOLOGY)
-        return records + [self.record(type_of[part], group_id, "", None) for part in ends]
-
-    def _group(self, record_type: int) -> dict[str, Any]:
-        fields: dict[str, Any] = {"epoch": self.choose.randrange(4)}
-        if record_type != 3:
-            fields["metadataHash"] = -1
-        if record_type == 17:
-            fields["validatedTopologyEpoch"] = self.choose.randrange(3)
-        return fields
-
-    def _member(self, record_type: int) -> dict[str, Any]:
-        choose = self.choose
-        fields: dict[str, Any] = {
-            "rackId": choose.choice([None, "r"]),
-            "clientId": choose.choice(["c", "d"]),
-            "clientHost": "/h",
-        }
-        if record_type != 10:
-            fields["rebalanceTimeoutMs"] = REBALANCE_TIMEOUT_MS
-            fields["instanceId"] = choose.choice([None, None, "i"])
-        if record_type != 19:
-            fields["subscribedTopicNames"] = self._names()
-        if record_type == 5:
-            fields["subscribedTopicRegex"] = choose.choice([None, "", "t.*"])
-            # Brokers write null; without the field a member has empty metadata of a classic one.
-            if choose.random() < 0.9:
-                fields["classicMemberMetadata"] = None
-            if choose.random() < 0.2:
-                fields["classicMemberMetadata"] = {
-                    "sessionTimeoutMs": REBALANCE_TIMEOUT_MS,
-                    "supportedProtocols": [{"name": "range", "metadata": b"\x00\x01"}],
-                }
-        if record_type == 19:
-            fields |= {"topologyEpoch": choose.randrange(3), "processId": choose.choice("pq")}
-            fields["clientTags"] = [{"key": "k", "value": "v"}] if choose.random() < 0.3 else []
-            fields["userEndpoint"] = choose.choice([None, {"host": "h", "port": 65_535}])
-        return fields
-
-    def _target(self, kind: type[ModernGroup]) -> dict[str, Any]:
-        if kind is StreamsGroup:
-            return {
-                f"{task_type}Tasks": self._tasks() for task_type in ("active", "standby", "warmup")
+    def _topics(self, names: Collection[str]) -> list[dict[str, Any]]:
+        """Partitions of topics; a topic that is named is known, and there once."""
+        is_named = "topicName" in names
+        topics = self._some([*self.topics, *([] if is_named else [(UNKNOWN_TOPIC, "")])])
+        if topics and not is_named and self.choose.random() < 0.05:
+            topics.append(topics[0])
+        entries = [
+            {
+                **{"topicId": topic_id, "topicName": name, "partitions": self._some([0, 1])},
+                **{"numPartitions": 1, "partitionMetadata": []},
             }
-        return {"topicPartitions": self._partitions()}
-
-    def _current(self, kind: type[ModernGroup]) -> dict[str, Any]:
-        choose = self.choose
-        fields: dict[str, Any] = {
-            "memberEpoch": choose.randrange(4),
-            "previousMemberEpoch": 0,
-            "state": choose.choice([*kind.member_states, 9]),
-        }
-        if kind is StreamsGroup:
-            for task_type in ("active", "standby", "warmup"):
-                fields[f"{task_type}Tasks"] = self._tasks(epochs=task_type == "active")
-                fields[f"{task_type}TasksPendingRevocation"] = self._tasks()
-        else:
-            fields["assignedPartitions"] = self._partitions()
-        if kind is ConsumerGroup:
-            fields["partitionsPendingRevocation"] = self._partitions()
-        return fields
-
-    def _partition_metadata(self, record_type: int) -> dict[str, Any]:
-        topics = [
-            {"topicId": topic_id, "topicName": name, "partitions": [0]}
-            for topic_id, name in self._some(self.topics)
+            for topic_id, name in topics
         ]
-        if record_type == 15:
-            return {"initializingTopics": [], "initializedTopics": topics, "deletingTopics": []}
-        for topic in topics:
-            del topic["partitions"]
-            topic |= {"numPartitions": 1, "partitionMetadata": []}
-        return {"topics": topics}
+        return [{n: value for n, value in entry.items() if n in names} for entry in entries]
 
-    def _partitions(self) -> list[dict[str, Any]]:
-        topic_ids = [topic_id for topic_id, _ in self.topics] + [UNKNOWN_TOPIC]
-        owned = self._some(topic_ids)
-        if owned and self.choose.random() < 0.05:
-            owned.append(owned[0])
-        return [{"topicId": topic_id, "partitions": self._some([0, 1])} for topic_id in owned]
-
-    def _tasks(self, *, epochs: bool = False) -> list[dict[str, Any]]:
+    def _tasks(self, *, has_epochs: bool) -> list[dict[str, Any]]:
         tasks = []
         for subtopology in self._some(_SUBTOPOLOGIES):
-            entry: dict[str, Any] = {
-                "subtopologyId": subtopology,
-                "partitions": self._some([0, 1]),
-            }
-            if epochs and self.choose.random() < 0.3:
+            entry = {"subtopologyId": subtopology, "partitions": self._some([0, 1])}
+            if has_epochs and self.choose.random() < 0.3:
                 entry["assignmentEpochs"] = [1] * self.choose.randrange(3)
             tasks.append(entry)
         return tasks
 
-    def _names(self) -> list[str]:
-        return self._some(["t", "u"])
+    def _subtopology(self, fields: Iterable[Field], number: str) -> dict[str, Any]:
+        nothing: dict[str, Any] = {field.name: [] for field in fields}
+        return {**nothing, "subtopologyId": number, "sourceTopics": self._some(["t", "u"])}
 
     def _some(self, of: Sequence[Any]) -> list[Any]:
         """Often nothing, for assignments that clash are what coordinators refuse."""
         return [choice for choice in of if self.choose.random() < 0.35]
 
 
-def _subtopology(number: str, topics: list[str]) -> dict[str, Any]:
-    return {
-        "subtopologyId": number,
-        "sourceTopics": topics,
-        "sourceTopicRegex": [],
-        "stateChangelogTopics": [],
-        "repartitionSinkTopics": [],
-        "repartitionSourceTopics": [],
-        "copartitionGroups": [],
-    }
+def _tombstones(
+    kind: type[ModernGroup], parts: Iterable[Part], group_id: str, members: Iterable[str]
+) -> list[KeyAndValue]:
+    types = _types(kind, parts)
+    return [ModernRecords.record(number, group_id, m, None) for number in types for m in members]
+
+
+def _topology(kind: type[ModernGroup]) -> list[Part]:
+    return [Part.TOPOLOGY] if kind is StreamsGroup else []
+
+
+def _types(kind: type[ModernGroup], parts: Iterable[Part]) -> list[int]:
+    type_by_part = {part: record_type for record_type, part in kind.parts.items()}
+    return [type_by_part[part] for part in parts]

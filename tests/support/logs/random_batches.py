@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
+from coordinator_state.wire.primitives import write_unsigned_varint
 from tests.support.logs.logs import group_value, offset_key, offset_value
 from tests.support.logs.random_logs import seed_lists
 from tests.support.logs.record_batches import write_message_set
@@ -88,14 +89,16 @@ class RandomBatches:
         """The v4 value with other tags: known, unknown, and some whose size is a lie."""
         choose = self._choose
         version, offset, leader_epoch = struct.unpack_from(">hqi", value)
-        out = struct.pack(">hqi", version, offset, leader_epoch) + b"\x01" + value[-8:]
+        out = bytearray(struct.pack(">hqi", version, offset, leader_epoch) + b"\x01" + value[-8:])
         tags = [choose.choice([0, 1, 127, 128, 300]) for _ in range(choose.randrange(4))]
-        out += _unsigned_varint(len(tags))
+        write_unsigned_varint(out, len(tags))
         for tag in tags:
             raw = choose.randbytes(choose.choice([16, choose.randrange(21)]))
             size = choose.choice([len(raw), len(raw), choose.randrange(41)])
-            out += _unsigned_varint(tag) + _unsigned_varint(size) + raw
-        return out
+            write_unsigned_varint(out, tag)
+            write_unsigned_varint(out, size)
+            out += raw
+        return bytes(out)
 
     def _broken(self, raw: bytes) -> bytes:
         """Bytes cut, continued, or with a byte changed."""
@@ -175,14 +178,6 @@ class RandomBatches:
         changed[self._choose.randrange(21, len(batch))] ^= 1 << self._choose.randrange(8)
         struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
         return bytes(changed), next_offset
-
-
-def _unsigned_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def _log(drawn: tuple[int, Sequence[int]]) -> Log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from coordinator_state.errors import CoordinatorStateError
 from coordinator_state.log.record_batch import Record, RecordBatch, read_record_batches
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator_state.records.record_types import RecordType
-from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.records.serde import decode_key, decode_value, encode_value
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
 from coordinator_state.replay.share_partitions import replay_share_record
@@ -26,8 +27,6 @@ from tests.support.logs.topic_logs import (
     KeyAndValue,
     TopicLog,
     share_key,
-    share_snapshot,
-    share_update,
     transaction_key,
     transaction_value,
 )
@@ -59,26 +58,50 @@ def _transaction_record(choose: random.Random) -> KeyAndValue:
     return transaction_key(choose.choice(["x", "x", "é"])), value
 
 
-def _share_record(choose: random.Random) -> KeyAndValue:
-    record_type = choose.choice([0, 1, 1])
-    fields = {
-        "snapshotEpoch": choose.randrange(3),
-        "leaderEpoch": choose.choice([-1, 1, 2]),
-        "deliveryCompleteCount": choose.choice([-1, 0, 3]),
+def share_fields(choose: random.Random, record_type: int) -> dict[str, Any]:
+    """The fields of a ShareSnapshot (0) or ShareUpdate (1) value."""
+    batches = _overlapping(choose) if choose.random() < 0.3 else _disjoint(choose)
+    snapshot_fields = {
+        "stateEpoch": choose.randrange(5),
+        "createTimestamp": choose.randrange(1, 1_000),
+        "writeTimestamp": choose.randrange(1, 1_000),
+    }
+    return {
+        **({} if record_type else snapshot_fields),
+        "snapshotEpoch": choose.randrange(5),
+        "leaderEpoch": choose.choice((-1, *range(5))),
+        "startOffset": choose.choice((-1, -1, choose.randrange(60))),
+        "deliveryCompleteCount": choose.choice((-1, *range(9))),
         "stateBatches": [
             {
                 "firstOffset": first,
-                "lastOffset": first + choose.randrange(6),
-                "deliveryState": choose.choice([0, 2, 4]),
-                "deliveryCount": choose.randrange(3),
+                "lastOffset": last,
+                "deliveryState": choose.choice((0, 0, 1, 2, 2, 3, 4)),
+                "deliveryCount": choose.randint(1, 3),
             }
-            for first in choose.sample(range(12), choose.randrange(3))
+            for first, last in batches
         ],
     }
-    start_offset = choose.choice([-1, 0, 3, 8])
-    write = share_update if record_type else share_snapshot
+
+
+def _overlapping(choose: random.Random) -> list[tuple[int, int]]:
+    firsts = [choose.randrange(60) for _ in range(choose.randrange(8))]
+    return [(first, first + choose.randrange(15)) for first in firsts]
+
+
+def _disjoint(choose: random.Random) -> list[tuple[int, int]]:
+    """In order, some contiguous, as a broker writes them."""
+    bounds = sorted(choose.sample(range(80), choose.randrange(12)))
+    ranges = [(first, end - 1) for first, end in pairwise(bounds)]
+    return [offsets for offsets in ranges if choose.random() < 0.8]
+
+
+def _share_record(choose: random.Random) -> KeyAndValue:
+    record_type = choose.choice([0, 1, 1])
+    value = share_fields(choose, record_type)
     group_id, partition = choose.choice([("g", 0), ("g", 0), ("g", 1), ("h", 0)])
-    return share_key(partition, record_type, group_id), write(start_offset, **fields)
+    key = share_key(partition, record_type, group_id)
+    return key, encode_value(SHARE_STATE_RECORD_TYPES[record_type], 0, value)
 
 
 def append_random(log: TopicLog, seed: int) -> None:

@@ -61,30 +61,19 @@ def share_key(partition: int = 0, record_type: int = 0, group_id: str = "g") -> 
 def share_snapshot(start_offset: int = 0, **fields: Any) -> bytes:
     """The value of a ShareSnapshot record, by Kafka's names of its fields."""
     value = {
-        "stateEpoch": 1,
-        "createTimestamp": NOW_MS,
-        "writeTimestamp": NOW_MS,
-        **_delivery(start_offset),
-        **fields,
-    }
-    return encode_value(SHARE_STATE_RECORD_TYPES[0], 0, value)
-
-
-def share_update(start_offset: int = -1, **fields: Any) -> bytes:
-    """The value of a ShareUpdate record, by Kafka's names of its fields."""
-    return encode_value(SHARE_STATE_RECORD_TYPES[1], 0, {**_delivery(start_offset), **fields})
-
-
-def _delivery(start_offset: int) -> dict[str, Any]:
-    return {
         "snapshotEpoch": 0,
+        "stateEpoch": 1,
         "leaderEpoch": 3,
         "startOffset": start_offset,
         "deliveryCompleteCount": 1,
+        "createTimestamp": NOW_MS,
+        "writeTimestamp": NOW_MS,
         "stateBatches": [
             {"firstOffset": 4, "lastOffset": 6, "deliveryState": 2, "deliveryCount": 1}
         ],
+        **fields,
     }
+    return encode_value(SHARE_STATE_RECORD_TYPES[0], 0, value)
 
 
 @dataclass

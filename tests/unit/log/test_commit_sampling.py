@@ -55,3 +55,13 @@ def test_ages_have_their_intervals() -> None:
     assert [resolution.interval_ms(age_ms) for age_ms in (0, HOUR_MS - 1, HOUR_MS, DAY_MS)] == [
         *(5_000, 5_000, 60_000, 600_000)
     ]
+
+
+def test_the_last_hour_begins_at_a_full_minute_and_the_last_day_at_full_ten_minutes() -> None:
+    now_ms = 19_675 * 86_400_000 + 90_000
+    sampling = CommitSampling.at(now_ms)
+    hour_ms, day_ms = now_ms - 3_600_000 - 30_000, now_ms - 86_400_000 - 90_000
+    assert sampling.interval(hour_ms) == (hour_ms, hour_ms + 5_000)
+    assert sampling.interval(hour_ms - 1) == (hour_ms - 60_000, hour_ms)
+    assert sampling.interval(day_ms) == (day_ms, day_ms + 60_000)
+    assert sampling.interval(day_ms - 1) == (day_ms - 600_000, day_ms)

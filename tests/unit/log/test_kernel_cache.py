@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -71,79 +70,54 @@ assert twice(4) == 8
 """
 
 
-@pytest.fixture
-def worker(tmp_path: Path) -> Worker:
-    return Worker(tmp_path)
+def blocked(place: Path) -> Path:
+    """A file where a folder should be stops even root."""
+    path = place / "blocked"
+    path.touch()
+    return path
 
 
-@dataclass(frozen=True)
-class Worker:
-    """Processes that have no home, and whose program is an archive."""
+def loads_kernel(place: Path, application: str, **environment: Path) -> tuple[int, str]:
+    """Load it in a process that has no home; how many loops were cached, and where.
 
-    place: Path
-
-    @property
-    def blocked(self) -> Path:
-        """A file where a folder should be stops even root."""
-        path = self.place / "blocked"
-        path.touch()
-        return path
-
-    def folder(self, name: str) -> Path:
-        """A folder that the processes may write."""
-        folder = self.place / name
-        folder.mkdir()
-        return folder
-
-    def loads_kernel(self, application: str, **environment: Path) -> tuple[int, str]:
-        """Load it in a process; how many loops were cached, and where.
-
-        Each application has its archive at another path.
-        """
-        archive = self.place / application / "program.zip"
-        if not archive.exists():
-            archive.parent.mkdir()
-            shutil.copy(_program_as_archive(), archive)
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(archive),
-                "HOME": str(self.blocked / "home"),
-                **{name: str(path) for name, path in environment.items()},
-            },
-            cwd=self.place,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        hits, _, path = done.stdout.strip().partition(" ")
-        return int(hits), path
+    Each application has its archive at another path.
+    """
+    archive = place / application / "program.zip"
+    if not archive.exists():
+        archive.parent.mkdir()
+        shutil.copy(_program_as_archive(), archive)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(archive),
+            "HOME": str(blocked(place) / "home"),
+            **{name: str(path) for name, path in environment.items()},
+        },
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    hits, _, path = done.stdout.strip().partition(" ")
+    return int(hits), path
 
 
 @pytest.mark.long
-def test_without_a_home_loops_are_kept_in_a_temporary_folder(worker: Worker) -> None:
-    temporary = worker.folder("temporary")
-    hits, path = worker.loads_kernel("one", TMPDIR=temporary)
-    assert (hits, Path(path).is_relative_to(temporary)) == (0, True)
+def test_a_temporary_or_a_named_folder_serves_every_application(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    hits, path = loads_kernel(tmp_path, "one", TMPDIR=temporary)
     (folder,) = temporary.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert worker.loads_kernel("another", TMPDIR=temporary) == (1, path)
-
-
-@pytest.mark.long
-def test_the_named_folder_serves_every_application(worker: Worker) -> None:
-    cache = worker.folder("cache")
-    hits, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=cache)
-    assert (hits, Path(path).is_relative_to(cache)) == (0, True)
-    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
-    # A power failure cut the files short.
+    assert (hits, Path(path).is_relative_to(folder)) == (0, True)
+    assert loads_kernel(tmp_path, "another", TMPDIR=temporary) == (1, path)
+    # A power failure cut the files short: the loops are compiled and kept again.
     for file in Path(path).iterdir():
         os.truncate(file, 10)
-    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (0, path)
-    # The loops were compiled and kept again.
-    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
+    assert loads_kernel(tmp_path, "one", NUMBA_CACHE_DIR=folder) == (0, path)
+    assert loads_kernel(tmp_path, "another", NUMBA_CACHE_DIR=folder) == (1, path)
 
 
 @pytest.mark.parametrize("can_write", [True, False])
@@ -165,29 +139,29 @@ def test_a_loop_works_whether_or_not_it_can_be_cached(
 
 
 def test_it_loads_where_nothing_at_all_can_be_written(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_folder(*_arguments: object, **_options: object) -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(worker.blocked))
+    named = blocked(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(named))
     monkeypatch.setattr(tempfile, "gettempdir", no_folder)
     ensure_kernel_cache()
-    assert os.environ["NUMBA_CACHE_DIR"] == str(worker.blocked)
+    assert os.environ["NUMBA_CACHE_DIR"] == str(named)
 
 
 def test_a_temporary_folder_that_others_may_write_is_not_used(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = worker.place
-    theirs = place / f"coordinator-state-kernel-{os.getuid()}"
+    theirs = tmp_path / f"coordinator-state-kernel-{os.getuid()}"
     theirs.mkdir()
     theirs.chmod(0o777)
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(worker.blocked))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked(tmp_path)))
     ensure_kernel_cache()
     chosen = Path(os.environ["NUMBA_CACHE_DIR"])
-    assert chosen.parent == place
+    assert chosen.parent == tmp_path
     assert chosen != theirs
     assert stat.S_IMODE(chosen.stat().st_mode) == 0o700
 

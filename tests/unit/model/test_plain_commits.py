@@ -19,7 +19,6 @@ IN_TRANSACTIONS = PlainCommits(count=3_007, key_count=400, from_ms=1, in_transac
 FEW = PlainCommits(count=300, key_count=400, from_ms=1, log_partitions=3, batch_records=1)
 ONE_BATCH = PlainCommits(count=900, key_count=10, from_ms=1, log_partitions=1, batch_records=900)
 BUSY = PlainCommits(count=3_007, key_count=400, from_ms=1, busy_share=0.95)
-all_kinds = pytest.mark.parametrize("commits", [SOME, IN_TRANSACTIONS, FEW, ONE_BATCH, BUSY])
 
 
 def _batches(log: bytes) -> Iterable[RecordBatch]:
@@ -29,37 +28,32 @@ def _batches(log: bytes) -> Iterable[RecordBatch]:
         yield batch
 
 
-@all_kinds
-def test_the_bytes_are_those_of_the_readable_writer(commits: PlainCommits) -> None:
-    written = 0
-    for _, log in commits.logs():
-        again = []
-        for batch in _batches(log):
-            again.append(
-                write_record_batch(
-                    batch.base_offset,
-                    [
-                        (r.record_offset - batch.base_offset, r.timestamp_ms, r.key, r.value)
-                        for r in batch.records
-                    ],
-                    producer_id=batch.producer_id,
-                    producer_epoch=batch.producer_epoch,
-                    base_sequence=batch.base_sequence,
-                    is_transactional=batch.is_transactional,
-                    is_control=batch.is_control,
-                )
-            )
-            written += len(batch.records)
-        assert b"".join(again) == log
-    assert written == commits.records
+def _written(batch: RecordBatch) -> bytes:
+    return write_record_batch(
+        batch.base_offset,
+        [
+            (r.record_offset - batch.base_offset, r.timestamp_ms, r.key, r.value)
+            for r in batch.records
+        ],
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+    )
 
 
-@all_kinds
-def test_the_outcome_is_known(commits: PlainCommits) -> None:
-    loaded = {}
+@pytest.mark.parametrize("commits", [SOME, IN_TRANSACTIONS, FEW, ONE_BATCH, BUSY])
+def test_the_bytes_are_those_of_the_readable_writer_and_the_outcome_is_known(
+    commits: PlainCommits,
+) -> None:
+    records, loaded = 0, {}
     for log_partition, log in commits.logs():
+        batches = list(_batches(log))
+        assert b"".join(map(_written, batches)) == log
+        records += sum(len(batch.records) for batch in batches)
         loader = ReferenceLoader(strict=True)
-        loader.load(_batches(log))
+        loader.load(batches)
         assert not loader.pending
         for key, offset in loader.offsets.items():
             assert partition_for(key.group_id, commits.log_partitions) == log_partition
@@ -70,6 +64,7 @@ def test_the_outcome_is_known(commits: PlainCommits) -> None:
                 offset.commit_timestamp_ms,
                 offset.topic_id,
             )
+    assert records == commits.records
     assert loaded == {
         key: (*last[:4], None if last.topic_id is None else uuid_text(last.topic_id))
         for key, last in commits.last.items()

@@ -34,10 +34,6 @@ SUBSCRIPTION: Fields = {
 ASSIGNMENT: Fields = {"assignedPartitions": FOO_AND_BAR, "userData": b"hello"}
 
 
-def test_an_assignment_of_no_bytes_is_that_of_a_member_without_partitions() -> None:
-    assert decode_assignment(b"") == {"assignedPartitions": [], "userData": None}
-
-
 @pytest.mark.parametrize("version", [4, 100, 32767])
 def test_a_future_version_is_read_as_the_newest(version: int) -> None:
     """As `deserializeFutureSubscriptionVersion` and `…Assignment…`: a new field is left over."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -92,56 +93,52 @@ def test_a_key_of_any_type_reads_and_is_written_as_kafkas(document: Json) -> Non
 
 @pytest.mark.parametrize("document", PROTOCOL_MESSAGES, ids=_name)
 def test_a_consumer_protocol_message_reads_and_is_written_as_kafkas(document: Json) -> None:
-    _, decode, encode = PROTOCOL[document["message"]]
-    raw = bytes.fromhex(document["raw"])
-    fields = decode(raw)
+    message, raw = document["message"], bytes.fromhex(document["raw"])
+    _, decode, encode = PROTOCOL[message]
 
-    assert _protocol_json(document["message"], fields) == document["json"]
-    assert encode(fields, int.from_bytes(raw[:2], "big")) == raw
-
-
-def _protocol_json(message: str, fields: Json) -> Json:
-    schema, _, _ = PROTOCOL[message]
-    value = DecodedValue(schema=schema, version=NEWEST_VERSION, fields=fields, trailing_bytes=0)
-    data: Json = value_json(value)["data"]
-    return data
+    assert _protocol_json(message, raw) == document["json"]
+    assert encode(decode(raw), int.from_bytes(raw[:2], "big")) == raw
 
 
 NEGATIVE_COUNT = bytes.fromhex("ffffffff0f")
 """As a number of tagged fields: none up to Kafka 4.3, and refused by 4.4."""
 
 
-def _holds_replacement_character(read_by_kafka: Json | None) -> bool:
-    """What is not UTF-8 Kafka reads with U+FFFD in its place; it may refuse what comes behind."""
-    return read_by_kafka is None or "\ufffd" in str(read_by_kafka)
+def _assert_reads_as_kafka(read: Callable[[], Json], document: Json, raw: bytes) -> None:
+    expected = document["json"]
+    try:
+        ours = read()
+    except InvalidUtf8:
+        # Kafka reads U+FFFD in its place; it may refuse what comes behind.
+        assert expected is None or "\ufffd" in str(expected), document
+    except DecodeError:
+        assert expected is None, document
+    else:
+        is_refused_by_4_4 = expected is None and NEGATIVE_COUNT in raw
+        assert is_refused_by_4_4 or ours == expected, document
 
 
 def test_a_mutated_value_reads_as_kafka_reads_it_or_is_refused_as_kafka_refuses_it() -> None:
     for document in read_golden("mutated_values"):
-        raw = bytes.fromhex(document["value"])
-        try:
-            ours = value_json(decode_value(RECORD_TYPES[document["type"]], raw))
-        except InvalidUtf8:
-            assert _holds_replacement_character(document["json"]), document
-        except DecodeError:
-            assert document["json"] is None, document
-        else:
-            is_refused_by_4_4 = document["json"] is None and NEGATIVE_COUNT in raw
-            assert is_refused_by_4_4 or ours == document["json"], document
+        raw, record_type = bytes.fromhex(document["value"]), RECORD_TYPES[document["type"]]
+        _assert_reads_as_kafka(partial(_value_json, record_type, raw), document, raw)
 
 
 def test_a_mutated_consumer_protocol_message_reads_as_kafka_reads_it() -> None:
     for document in read_golden("mutated_consumer_protocol"):
-        raw = bytes.fromhex(document["raw"])
-        if not raw and document["message"] == "assignment":
-            # What the bytes of a member without partitions are; Kafka asks before it reads them.
-            continue
-        _, decode, _ = PROTOCOL[document["message"]]
-        try:
-            ours = _protocol_json(document["message"], decode(raw))
-        except InvalidUtf8:
-            assert _holds_replacement_character(document["json"]), document
-        except DecodeError:
-            assert document["json"] is None, document
-        else:
-            assert ours == document["json"], document
+        message, raw = document["message"], bytes.fromhex(document["raw"])
+        # Kafka asks for the partitions of a member without bytes before it reads them.
+        if raw or message != "assignment":
+            _assert_reads_as_kafka(partial(_protocol_json, message, raw), document, raw)
+
+
+def _value_json(record_type: RecordType, raw: bytes) -> Json:
+    return value_json(decode_value(record_type, raw))
+
+
+def _protocol_json(message: str, raw: bytes) -> Json:
+    schema, decode, _ = PROTOCOL[message]
+    fields = decode(raw)
+    value = DecodedValue(schema=schema, version=NEWEST_VERSION, fields=fields, trailing_bytes=0)
+    data: Json = value_json(value)["data"]
+    return data

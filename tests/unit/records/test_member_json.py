@@ -15,36 +15,37 @@ from tests.golden.record import read_golden
 
 WRITTEN = {case["name"]: bytes.fromhex(case["raw"]) for case in read_golden("member_bytes")}
 NUMBERED = range(1, 12)
+WORKER = {"url": "http://w1:8083/", "config-offset": 7}
+LEADER = {"leader": "w1", "leader-url": "http://w1:8083/", "config-offset": 7}
 
 
 def streams(message: str, version: int) -> Any:
     """The user data of Kafka Streams where it stands, in the bytes of the consumer protocol."""
     raw = WRITTEN[f"{message} {version}"]
     if message == "SubscriptionInfo":
-        whole = encode_subscription({"topics": ["orders"], "userData": raw})
-        document = subscription_json("consumer", "stream", whole)
-        assert document is not None
-        assert document["topics"] == ["orders"]
-    else:
-        whole = encode_assignment({"assignedPartitions": [], "userData": raw})
-        document = assignment_json("consumer", "stream", whole)
-        assert document is not None
-    return document["userData"]
+        return subscription_of("stream", raw)["userData"]
+    whole = encode_assignment({"assignedPartitions": [], "userData": raw})
+    return (assignment_json("consumer", "stream", whole) or {})["userData"]
+
+
+def subscription_of(protocol: str, user_data: bytes) -> dict[str, Any]:
+    """The subscription of a consumer with this user data."""
+    whole = encode_subscription({"topics": [], "userData": user_data})
+    return subscription_json("consumer", protocol, whole) or {}
 
 
 class TestConnect:
+    """ConnectProtocolCompatibilityTest: a worker of another protocol is understood, too."""
+
     def test_eager(self) -> None:
         assert subscription_json("connect", "default", WRITTEN["connect subscription 0"]) == {
             "version": 0,
-            "url": "http://w1:8083/",
-            "config-offset": 7,
+            **WORKER,
         }
         assert assignment_json("connect", "default", WRITTEN["connect assignment 0"]) == {
             "version": 0,
             "error": 1,
-            "leader": "w1",
-            "leader-url": "http://w1:8083/",
-            "config-offset": 7,
+            **LEADER,
             "assignment": [{"connector": "sink", "tasks": [-1, 0, 1]}],
         }
 
@@ -53,9 +54,7 @@ class TestConnect:
         assignment = {
             "version": version,
             "error": 0,
-            "leader": "w1",
-            "leader-url": "http://w1:8083/",
-            "config-offset": 7,
+            **LEADER,
             "assignment": [{"connector": "sink", "tasks": [-1, 1]}],
             "revoked": [{"connector": "old", "tasks": [3]}],
             "delay": 300_000,
@@ -63,23 +62,10 @@ class TestConnect:
         raw = WRITTEN[f"connect assignment {version}"]
         assert assignment_json("connect", "sessioned", raw) == assignment
         raw = WRITTEN[f"connect subscription {version}"]
-        assert subscription_json("connect", "sessioned", raw) == {
-            "version": version,
-            "url": "http://w1:8083/",
-            "config-offset": 7,
-            "allocation": assignment,
-        }
+        allocated = {"version": version, **WORKER, "allocation": assignment}
+        assert subscription_json("connect", "sessioned", raw) == allocated
         raw = WRITTEN[f"connect subscription without assignment {version}"]
         assert (subscription_json("connect", None, raw) or {})["allocation"] is None
-
-    def test_a_worker_of_another_protocol_is_understood(self) -> None:
-        """ConnectProtocolCompatibilityTest: eager bytes read by cooperative workers and back."""
-        for version in (0, 1, 2):
-            subscription = subscription_json(
-                "connect", "", WRITTEN[f"connect subscription {version}"]
-            )
-            assert subscription is not None
-            assert (subscription["url"], subscription["config-offset"]) == ("http://w1:8083/", 7)
 
     def test_an_allocation_that_is_none_stays_as_it_is(self) -> None:
         raw = WRITTEN["connect subscription 1"][:-72] + b"\0"
@@ -140,9 +126,11 @@ class TestStreams:
     @pytest.mark.parametrize("version", [0, 12, -1])
     def test_another_version_stays_as_it_is(self, version: int) -> None:
         raw = version.to_bytes(4, "big", signed=True) + WRITTEN["SubscriptionInfo 11"][4:]
-        whole = encode_subscription({"topics": [], "userData": raw})
-        subscription = subscription_json("consumer", "stream", whole)
-        assert isinstance((subscription or {})["userData"], str)
+        assert isinstance(subscription_of("stream", raw)["userData"], str)
+
+
+STICKY = "00000001000174000000020000000000000001"
+PREVIOUS = [{"topic": "t", "partitions": [0, 1]}]
 
 
 class TestConsumer:
@@ -164,19 +152,8 @@ class TestConsumer:
         ("protocol", "user_data", "expected"),
         [
             # As StickyAssignor writes it: [{t, [0, 1]}], then generation 9; and without, as before.
-            (
-                "sticky",
-                "000000010001740000000200000000000000010000" + "0009",
-                {
-                    "previous_assignment": [{"topic": "t", "partitions": [0, 1]}],
-                    "generation": 9,
-                },
-            ),
-            (
-                "sticky",
-                "00000001000174000000020000000000000001",
-                {"previous_assignment": [{"topic": "t", "partitions": [0, 1]}]},
-            ),
+            ("sticky", f"{STICKY}00000009", {"previous_assignment": PREVIOUS, "generation": 9}),
+            ("sticky", STICKY, {"previous_assignment": PREVIOUS}),
             ("cooperative-sticky", "00000009", {"generation": 9}),
             ("cooperative-sticky", "0009", "AAk="),
             ("sticky", "ff", "/w=="),
@@ -185,17 +162,13 @@ class TestConsumer:
         ],
     )
     def test_user_data(self, protocol: str, user_data: str, expected: object) -> None:
-        raw = encode_subscription({"topics": [], "userData": bytes.fromhex(user_data)})
-        assert (subscription_json("consumer", protocol, raw) or {})["userData"] == expected
+        assert subscription_of(protocol, bytes.fromhex(user_data))["userData"] == expected
 
 
-@pytest.mark.parametrize("protocol_type", ["", "consumer", "connect", "sr"])
-def test_no_bytes_have_no_json(protocol_type: str) -> None:
-    assert subscription_json(protocol_type, None, None) is None
-    assert assignment_json(protocol_type, None, b"") is None
-
-
-def test_other_protocol_types_are_not_read() -> None:
+def test_no_bytes_and_other_protocol_types_have_no_json() -> None:
+    for protocol_type in ("", "consumer", "connect", "sr"):
+        assert subscription_json(protocol_type, None, None) is None
+        assert assignment_json(protocol_type, None, b"") is None
     raw = encode_subscription({"topics": [], "userData": None})
     assert subscription_json("sr", "v0", raw) is None
     assert assignment_json("sr", "v0", encode_assignment({"assignedPartitions": []})) is None

@@ -56,63 +56,49 @@ BY_COMMIT = Expiry(at_ms=COMMITTED + RETENTION, reason=ExpiryReason.COMMIT)
 BY_EMPTY_GROUP = Expiry(at_ms=EMPTIED + RETENTION, reason=ExpiryReason.EMPTY_GROUP)
 SUBSCRIBED = Expiry(at_ms=None, reason=ExpiryReason.SUBSCRIBED)
 ACTIVE_GROUP = Expiry(at_ms=None, reason=ExpiryReason.ACTIVE_GROUP)
-SHARE_GROUP = Expiry(at_ms=None, reason=ExpiryReason.SHARE_GROUP)
-NO_GROUP = Expiry(at_ms=None, reason=ExpiryReason.NO_GROUP)
-ACTIVE_CONNECT = group(state="Stable", protocol_type="connect", subscribed=None)
-EXPLICIT_MS = 7
-"""The expire timestamp of an offset of an old client."""
-EXPLICIT = Expiry(at_ms=EXPLICIT_MS, reason=ExpiryReason.EXPLICIT)
 
 
 CASES = [
-    (SIMPLE, BY_COMMIT, EXPLICIT),
-    (group(), BY_EMPTY_GROUP, EXPLICIT),
-    (group(state_timestamp_ms=None), BY_COMMIT, EXPLICIT),
-    (group(protocol_type="connect", subscribed=None), BY_EMPTY_GROUP, EXPLICIT),
-    (group(state="Stable", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
-    (group(state="Stable", subscribed=["t", "u"]), SUBSCRIBED, SUBSCRIBED),
-    (group(state="Stable", subscribed=["u"]), BY_COMMIT, EXPLICIT),
-    (group(state="Stable", subscribed=None), ACTIVE_GROUP, ACTIVE_GROUP),
-    (ACTIVE_CONNECT, ACTIVE_GROUP, ACTIVE_GROUP),
-    (group(state="PreparingRebalance"), ACTIVE_GROUP, ACTIVE_GROUP),
-    (group("consumer", "Reconciling", subscribed=["t"]), SUBSCRIBED, SUBSCRIBED),
-    (group("consumer", "Empty"), BY_COMMIT, EXPLICIT),
-    (group("streams", "NotReady", "streams"), BY_COMMIT, EXPLICIT),
-    (group("share", "Empty", "share"), SHARE_GROUP, SHARE_GROUP),
+    (SIMPLE, BY_COMMIT),
+    (group(), BY_EMPTY_GROUP),
+    (group(state_timestamp_ms=None), BY_COMMIT),
+    (group(protocol_type="connect", subscribed=None), BY_EMPTY_GROUP),
+    (group(state="Stable", subscribed=["t"]), SUBSCRIBED),
+    (group(state="Stable", subscribed=["t", "u"]), SUBSCRIBED),
+    (group(state="Stable", subscribed=["u"]), BY_COMMIT),
+    (group(state="Stable", subscribed=None), ACTIVE_GROUP),
+    (group(state="Stable", protocol_type="connect", subscribed=None), ACTIVE_GROUP),
+    (group(state="PreparingRebalance"), ACTIVE_GROUP),
+    (group("consumer", "Reconciling", subscribed=["t"]), SUBSCRIBED),
+    (group("consumer", "Empty"), BY_COMMIT),
+    (group("streams", "NotReady", "streams"), BY_COMMIT),
+    (group("share", "Empty", "share"), Expiry(at_ms=None, reason=ExpiryReason.SHARE_GROUP)),
     # Members without a protocol type make it a type all the same.
-    (group(state="Stable", protocol_type="", subscribed=None), ACTIVE_GROUP, ACTIVE_GROUP),
-    (None, NO_GROUP, NO_GROUP),
+    (group(state="Stable", protocol_type="", subscribed=None), ACTIVE_GROUP),
+    (None, Expiry(at_ms=None, reason=ExpiryReason.NO_GROUP)),
 ]
 
 
-def expiry_of(
-    of: Group | None,
-    semantics: Semantics,
-    *,
-    expire_timestamp_ms: int | None = None,
-    is_pending: bool = False,
-) -> Expiry:
+def expiry_of(state: Group | None, semantics: Semantics, **offset: Any) -> Expiry:
     """The expiry of an offset of topic `t`."""
     return expiry(
-        of,
+        state,
         "t",
+        **{"expire_timestamp_ms": None, "is_pending": False, **offset},
         commit_timestamp_ms=COMMITTED,
-        expire_timestamp_ms=expire_timestamp_ms,
-        is_pending=is_pending,
         retention_ms=RETENTION,
         semantics=semantics,
     )
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
-@pytest.mark.parametrize(("of", "by_retention", "with_expire_timestamp"), CASES)
-def test_by_type_and_state(
-    semantics: Semantics, of: Group | None, by_retention: Expiry, with_expire_timestamp: Expiry
-) -> None:
+@pytest.mark.parametrize(("state", "expected"), CASES)
+def test_by_type_and_state(semantics: Semantics, state: Group | None, expected: Expiry) -> None:
     """As `testOffsetExpiration…` of GroupMetadataManagerTest and `testCleanupExpiredOffsets…`."""
-    assert expiry_of(of, semantics) == by_retention
-    explicit = expiry_of(of, semantics, expire_timestamp_ms=EXPLICIT_MS)
-    assert explicit == with_expire_timestamp
+    assert expiry_of(state, semantics) == expected
+    # The expire timestamp of an old client replaces the retention.
+    explicit = expected if expected.at_ms is None else Expiry(at_ms=7, reason=ExpiryReason.EXPLICIT)
+    assert expiry_of(state, semantics, expire_timestamp_ms=7) == explicit
 
 
 def test_of_an_offset_beside_a_pending_one() -> None:
@@ -123,56 +109,53 @@ def test_of_an_offset_beside_a_pending_one() -> None:
     assert expiry_of(SIMPLE, Semantics.SCALA, is_pending=True) == BY_COMMIT
 
 
-def test_the_view_over_the_tables(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path, log_partitions="4")
-    now = NOW
+def row_of(group_id: str = "g", **fields: Any) -> dict[str, Any]:
+    """A row of a group or of an offset."""
+    return {"group_id": group_id, "log_partition": partition_for(group_id, 4), **fields}
 
-    def offset(group_id: str, topic: str, days: int, **fields: Any) -> dict[str, Any]:
-        return {
-            "group_id": group_id,
-            "log_partition": partition_for(group_id, 4),
-            "topic": topic,
-            "partition": 0,
-            "committed_offset": 5,
-            "commit_timestamp": now - timedelta(days=days),
-            **fields,
-        }
 
+def offset_row(group_id: str = "g", topic: str = "t", **fields: Any) -> dict[str, Any]:
+    return row_of(group_id, topic=topic, partition=0, committed_offset=5, **fields)
+
+
+def tables_of(folder: Path, *offsets: dict[str, Any], **settings: str) -> str:
+    """Tables with these offsets and their groups, except the group `gone`."""
+    tables = create_tables(folder, log_partitions="4", **settings)
+    live = {"group_type": "consumer", "state": "Stable", "subscribed_topics": ["t"]}
+    groups = {row["group_id"] for row in offsets} - {"gone"}
     apply_micro_batch(
         tables,
-        groups=[
-            {"group_id": "simple", "log_partition": partition_for("simple", 4)},
-            {
-                "group_id": "live",
-                "log_partition": partition_for("live", 4),
-                "group_type": "consumer",
-                "state": "Stable",
-                "subscribed_topics": ["t"],
-            },
-        ],
-        group_offsets=[
-            offset("simple", "t", days=6),
-            offset("simple", "p", days=6),
-            offset("live", "t", days=30),
-            offset("live", "u", days=6, expire_timestamp=now + timedelta(hours=1)),
-            offset("gone", "t", days=30),
-        ],
-        pending_offsets=[offset("simple", "p", days=0)],
+        groups=[row_of(name, **(live if name == "live" else {})) for name in sorted(groups)],
+        group_offsets=list(offsets),
         progress=[{"log_partition": n, "next_offset": 9} for n in range(4)],
     )
-    table = Snapshot(TableReader(tables)).expiring_offsets(retention_ms=7 * 86_400_000)
+    return tables
+
+
+def test_the_view_has_the_offsets_that_expire_first_and_may_be_that_of_one_group(
+    tmp_path: Path,
+) -> None:
+    days = timedelta(days=1)
+    tables = tables_of(
+        tmp_path,
+        offset_row("simple", commit_timestamp=NOW - 6 * days),
+        offset_row("live", commit_timestamp=NOW - 30 * days),
+        offset_row("live", "u", commit_timestamp=NOW - 6 * days, expire_timestamp=NOW),
+        offset_row("gone", commit_timestamp=NOW - 30 * days),
+    )
+    snapshot = Snapshot(TableReader(tables))
+    table = snapshot.expiring_offsets(retention_ms=7 * 86_400_000)
 
     assert table.schema == VIEWS["expiring_offsets"]
     columns = ("group_id", "topic", "expires_at", "reason")
     assert list(zip(*(table[name].to_pylist() for name in columns), strict=True)) == [
-        ("live", "u", now + timedelta(hours=1), ExpiryReason.EXPLICIT.value),
-        ("simple", "t", now + timedelta(days=1), ExpiryReason.COMMIT.value),
+        ("live", "u", NOW, ExpiryReason.EXPLICIT.value),
+        ("simple", "t", NOW + days, ExpiryReason.COMMIT.value),
         ("gone", "t", None, ExpiryReason.NO_GROUP.value),
         ("live", "t", None, ExpiryReason.SUBSCRIBED.value),
-        ("simple", "p", None, ExpiryReason.PENDING.value),
     ]
-    of_group = Snapshot(TableReader(tables)).expiring_offsets(retention_ms=1, group_id="gone")
-    assert of_group["group_id"].to_pylist() == ["gone"]
+    rows = snapshot.expiring_offsets(retention_ms=1, group_id="gone")
+    assert rows["group_id"].to_pylist() == ["gone"]
 
 
 TYPES = ("classic", "consumer", "share", "streams")
@@ -228,14 +211,7 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
         expected[str(number)] = expiry(
             None
             if group_type is None
-            else Group(
-                group_id="",
-                group_type=group_type,
-                state=state,
-                protocol_type=protocol or "",
-                state_timestamp_ms=ms(emptied),
-                subscribed_topics=None if topics is None else tuple(topics),
-            ),
+            else group(group_type, state, protocol or "", topics, ms(emptied)),
             "t",
             commit_timestamp_ms=moment_ms(NOW),
             expire_timestamp_ms=ms(explicit),
@@ -244,8 +220,8 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
             semantics=(Semantics.COORDINATOR, Semantics.SCALA)[log_partition],
         )
     tables = {
-        name: pa.Table.from_pylist(of_table, nullable(SCHEMAS[name]))
-        for name, of_table in rows.items()
+        name: pa.Table.from_pylist(table_rows, nullable(SCHEMAS[name]))
+        for name, table_rows in rows.items()
     }
     view = query(in_duckdb(SELECTS["expiring_offsets"], RETENTION), Kept(NOW, tables))
     answers = {
@@ -259,14 +235,9 @@ def test_the_view_and_the_rule_agree_on_every_kind_of_group() -> None:
 @pytest.mark.parametrize("minutes", [2**31 - 1, 1])
 def test_a_retention_of_any_length_is_evaluated(tmp_path: Path, minutes: int) -> None:
     """Clusters that keep offsets for ever have the greatest one."""
-    tables = create_tables(tmp_path, offsets_retention_ms=str(minutes * 60_000))
-    apply_micro_batch(
-        tables,
-        groups=[{"group_id": "g"}],
-        group_offsets=[{"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 5}],
-        progress=[{"next_offset": 9}],
+    reader = TableReader(
+        tables_of(tmp_path, offset_row(), offsets_retention_ms=str(minutes * 60_000))
     )
-    reader = TableReader(tables)
     assert expiries(reader, reader.moment).num_rows == (minutes == 1)
     assert Evaluation.of(reader).lags.num_rows == 1
     assert Snapshot(reader).expiring_offsets().num_rows == 1
@@ -289,16 +260,7 @@ def test_an_external_group_does_not_hide_the_offsets_of_a_group_of_its_name(
 
 
 def test_an_expiry_time_that_no_engine_can_show_is_the_last_one(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path)
     late = datetime(9999, 12, 1, tzinfo=timezone.utc)
-    apply_micro_batch(
-        tables,
-        groups=[{"group_id": "g"}],
-        group_offsets=[
-            {"group_id": "g", "topic": "t", "partition": 0}
-            | {"committed_offset": 5, "commit_timestamp": late}
-        ],
-        progress=[{"next_offset": 9}],
-    )
+    tables = tables_of(tmp_path, offset_row(commit_timestamp=late))
     (row,) = Snapshot(TableReader(tables)).expiring_offsets(31 * 86_400_000).to_pylist()
     assert row["expires_at"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, timezone.utc)

@@ -255,26 +255,6 @@ def test_a_group_metadata_value_replaces_any_group_and_its_tombstone_removes_any
     assert (log.replay.states, log.warnings) == ({}, [])
 
 
-def test_a_classic_group_is_converted_to_a_consumer_group_and_back() -> None:
-    """As `convertToConsumerGroup` writes it, in one batch; the tombstones are those of above."""
-    log = Log()
-    log.add(2, classic("m"))
-    log.add(2, None)
-    log.put(CONSUMER, Part.MEMBER, "m", subscribedTopicNames=["t"])
-    log.put(CONSUMER, Part.GROUP, epoch=4)
-    log.put(CONSUMER, Part.TARGET, "m")
-    log.put(CONSUMER, Part.TARGET_EPOCH, assignmentEpoch=4)
-    log.put(CONSUMER, Part.CURRENT, "m", memberEpoch=4)
-    assert (log.group.state, log.group.group_epoch) == (STABLE, 4)
-    assert log.group.subscribed_topics == ("t",)
-
-    for part in (*LEFT, Part.TARGET_EPOCH, Part.GROUP):
-        log.drop(CONSUMER, part, "m" if part in LEFT else "")
-    log.add(2, classic("m"))
-    assert (log.group.group_type, log.group.generation) == (CLASSIC, 4)
-    assert log.warnings == []
-
-
 def test_an_offset_commit_makes_a_simple_group_of_an_unknown_id_only() -> None:
     log = a_group(CONSUMER)
     log.commit()

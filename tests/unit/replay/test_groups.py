@@ -20,7 +20,6 @@ from coordinator_state.replay.groups import (
     NO_RECORD_OFFSET,
     STABLE,
     AssignedPartition,
-    Group,
     GroupMember,
     simple_group,
 )
@@ -78,21 +77,11 @@ def only_member(value: Json) -> GroupMember:
     return only
 
 
-def test_a_simple_group_is_what_an_offset_commit_makes() -> None:
-    assert simple_group("g") == Group(
-        group_id="g",
-        group_type=CLASSIC,
-        state=EMPTY,
-        protocol_type="",
-        protocol=None,
-        leader=None,
-        generation=0,
-        state_timestamp_ms=None,
-        members=(),
-        record_offset=NO_RECORD_OFFSET,
-        replay_warning=None,
-    )
-    assert simple_group("g").is_simple
+def test_a_simple_group_has_no_protocol_and_no_record() -> None:
+    group = simple_group("g")
+    assert (group.group_type, group.state, group.protocol_type) == (CLASSIC, EMPTY, "")
+    assert (group.members, group.record_offset) == ((), NO_RECORD_OFFSET)
+    assert group.is_simple
     # What the new coordinator writes when the first member joins an unknown id.
     value = group_value(protocolType="", generation=0, protocol=None, leader=None)
     assert classic_group("g", value, 3).is_simple
@@ -111,44 +100,33 @@ def test_read_from_old_group_metadata(version: int) -> None:
     raw = encode_value(RECORD_TYPES[2], version, fields)
     group = classic_group("g", decode_value(RECORD_TYPES[2], raw).fields, 0)
 
-    assert group == Group(
-        group_id="g",
-        group_type=CLASSIC,
-        state=STABLE,
-        protocol_type="consumer",
-        protocol="range",
-        leader="member1",
-        generation=27,
-        state_timestamp_ms=1234 if version >= 2 else None,
-        subscribed_topics=("t", "u"),
-        members=(
-            GroupMember(
-                member_id="member1",
-                group_instance_id="bar" if version >= 3 else None,
-                client_id="clientId",
-                client_host="clientHost",
-                rack_id="r1",
-                # v0 has no rebalance timeout: the session timeout stands for it.
-                rebalance_timeout_ms=30_000 if version >= 1 else 10_000,
-                session_timeout_ms=10_000,
-                subscribed_topics=("t", "u"),
-                assignment=ASSIGNED,
-                subscription_bytes=SUBSCRIPTION,
-                assignment_bytes=ASSIGNMENT,
-            ),
+    assert (group.group_type, group.state, group.generation) == (CLASSIC, STABLE, 27)
+    assert (group.protocol_type, group.protocol, group.leader) == ("consumer", "range", "member1")
+    assert group.state_timestamp_ms == (1234 if version >= 2 else None)
+    assert group.subscribed_topics == ("t", "u")
+    assert group.members == (
+        GroupMember(
+            member_id="member1",
+            group_instance_id="bar" if version >= 3 else None,
+            client_id="clientId",
+            client_host="clientHost",
+            rack_id="r1",
+            # v0 has no rebalance timeout: the session timeout stands for it.
+            rebalance_timeout_ms=30_000 if version >= 1 else 10_000,
+            session_timeout_ms=10_000,
+            subscribed_topics=("t", "u"),
+            assignment=ASSIGNED,
+            subscription_bytes=SUBSCRIPTION,
+            assignment_bytes=ASSIGNMENT,
         ),
-        record_offset=0,
     )
 
 
 def test_load_consumer_group_with_faulty_consumer_protocol() -> None:
     """As `testLoadConsumerGroupWithFaultyConsumerProtocol`: the group is there, its topics not."""
-    group = classic_group("g", group_value(member(subscription=b"")), 0)
-    assert (group.state, group.protocol) == (STABLE, "range")
-    (only,) = group.members
+    only = only_member(group_value(member(subscription=b"")))
     assert (only.subscribed_topics, only.rack_id, only.subscription_bytes) == (None, None, b"")
     assert only.assignment == ASSIGNED
-
     only = only_member(group_value(member(assignment=b"\x00")))
     assert (only.assignment, only.assignment_bytes) == (None, b"\x00")
     assert only.subscribed_topics == ("t", "u")

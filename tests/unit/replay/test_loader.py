@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 import pytest
 from crc32c import crc32c
@@ -22,7 +21,8 @@ from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.groups import CLASSIC, CONSUMER, EMPTY, STABLE, simple_group
 from coordinator_state.replay.loader import LoadWarning
-from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from tests.support.logs.loader_log import (
     ABORT,
     COMMIT,
@@ -42,7 +42,6 @@ from tests.support.logs.loader_log import (
     group_record,
     waiting,
 )
-from tests.support.logs.record_batches import write_message_set
 
 Step = Callable[[Log], object]
 """Appends to a log."""
@@ -50,6 +49,7 @@ Step = Callable[[Log], object]
 Stored = dict[Partition, tuple[int, int, int | None]]
 """By topic and partition: the committed offset, its record offset and its producer id."""
 
+V_4_0, V_4_1, *_ = Release
 FOO_0, FOO_1, BAR_0 = ("foo", 0), ("foo", 1), ("bar", 0)
 PENDING = {("foo", 3): 2312, ("foo", 4): 45512, ("bar", 2): 899212}
 GROUP_TOMBSTONE: KeyAndValue = (group_key(), None)
@@ -71,16 +71,6 @@ def empty_control_batch(log: Log) -> None:
     """An empty batch: the cleaner removed the marker in it."""
     log.control()
     log.next_offset += 1
-
-
-def message_set(magic: int) -> Step:
-    def append(log: Log) -> None:
-        records = commits(COMMITTED, version=1)
-        messages = [(offset, NOW_MS, *record) for offset, record in enumerate(records)]
-        log.raw += write_message_set(messages, magic=magic)
-        log.next_offset += len(messages)
-
-    return append
 
 
 def stored(
@@ -201,13 +191,6 @@ CASES = {
         group=STABLE_GROUP,
         warnings={3: "unknown record type 32767", 4: "unknown record type -1"},
     ),
-    **{
-        f"messages of magic {magic} are plain": Case(
-            steps=[message_set(magic), plain(*commits({FOO_1: None}))],
-            offsets={FOO_0: (23, 0, None), BAR_0: (8992, 2, None)},
-        )
-        for magic in (0, 1)
-    },
     "worked result: a simple group without offsets left": Case(
         steps=[plain(*commits({FOO_0: 1}), *commits({FOO_0: None}))], has_group={COORDINATOR}
     ),
@@ -276,32 +259,19 @@ def announces_one_record_more(log: Log) -> None:
     struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
 
 
-def control(key: bytes | None) -> list[Step]:
-    return [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control((key, b""))]
-
-
 OFFSET_KEY = commits({FOO_0: 0})[0][0]
-BAD: dict[str, tuple[list[Step], str]] = {
-    "null key": ([plain((None, b"x"), *commits({FOO_1: 2}))], "null key"),
+BAD: dict[str, tuple[Step, str]] = {
+    "null key": (plain((None, b"x"), *commits({FOO_1: 2})), "null key"),
     "unsupported version": (
-        [plain((OFFSET_KEY, b"\x00\x05"), *commits({FOO_1: 2}))],
+        plain((OFFSET_KEY, b"\x00\x05"), *commits({FOO_1: 2})),
         "OffsetCommitValue v5 field version at byte 0: unsupported version; known: 0 to 4",
     ),
-    "cut value": (
-        [plain((OFFSET_KEY, b"\x00\x03"), *commits({FOO_1: 2}))],
-        "OffsetCommitValue v3 field offset at byte 2: 8 bytes needed, 0 left",
-    ),
-    "corrupt batch": ([damaged_batch], "CRC-32C"),
-}
-NO_MARKER: dict[bytes | None, str] = {
-    None: "null key",
-    b"\x00\x00\x00": "control record key at byte 2: 2 bytes needed, 1 left",
-    b"\xff\xff\x00\x01": "control record key: negative version -1",
+    "corrupt batch": (damaged_batch, "CRC-32C"),
 }
 REFUSED: dict[str, tuple[list[Step], int, str, dict[Partition, int]]] = {
     **{
-        name: ([plain(*commits({FOO_0: 1})), *steps], 1, reason, {FOO_0: 1, FOO_1: 2})
-        for name, (steps, reason) in BAD.items()
+        name: ([plain(*commits({FOO_0: 1})), step], 1, reason, {FOO_0: 1, FOO_1: 2})
+        for name, (step, reason) in BAD.items()
     },
     # The records before it count.
     "broken record": (
@@ -309,10 +279,10 @@ REFUSED: dict[str, tuple[list[Step], int, str, dict[Partition, int]]] = {
         *(0, "record 1 of 2: ", {FOO_0: 1}),
     ),
     # It ends nothing: the commit before it waits.
-    **{
-        f"control record: {reason}": (control(key), 1, reason, {})
-        for key, reason in NO_MARKER.items()
-    },
+    "control record": (
+        [transactional(1000, *commits({FOO_0: 1})), lambda log: log.control((None, b""))],
+        *(1, "null key", {}),
+    ),
 }
 
 
@@ -355,35 +325,12 @@ def test_a_key_of_type_0_is_the_same_key(semantics: Semantics, version: int) -> 
     log.append(*commits({FOO_0: 2}))
     log.append(*commits({FOO_1: 3}), *commits({FOO_1: None}, record_type=0))
 
-    loader = log.load(semantics, strict=False)
-    assert committed(loader) == {FOO_0: 2}
-    is_refused = version > 0 and semantics is COORDINATOR
     reason = f"unknown record version {version} for 0 type"
-    assert loader.replay_warnings == [LoadWarning(record_offset=0, reason=reason)][:is_refused]
-
-
-@both
-def test_what_a_commit_says(semantics: Semantics) -> None:
-    log = Log()
-    topic_id = UUID("523e709f-f16a-4d78-ab10-04af559458d7")
-    log.append(*commits({FOO_0: 1}, version=4, leaderEpoch=7, topicId=topic_id, metadata="m"))
-    log.append(*commits({FOO_1: 2}, version=4))
-    loader = log.load(semantics)
-
-    # `offset_value` dates a commit by its offset.
-    assert loader.offsets == {
-        OffsetKey(GROUP, *FOO_0): CommittedOffset(
-            committed_offset=1,
-            leader_epoch=7,
-            metadata="m",
-            commit_timestamp_ms=NOW_MS + 1,
-            topic_id="Uj5wn_FqTXirEASvVZRY1w",
-            record_offset=0,
-        ),
-        OffsetKey(GROUP, *FOO_1): CommittedOffset(
-            committed_offset=2, commit_timestamp_ms=NOW_MS + 2, record_offset=1
-        ),
-    }
+    for release in (V_4_0, V_4_1):
+        loader = log.load(semantics, strict=False, release=release)
+        assert committed(loader) == {FOO_0: 2}
+        is_refused = version > 0 and semantics is COORDINATOR and release is V_4_1
+        assert loader.replay_warnings == [LoadWarning(record_offset=0, reason=reason)][:is_refused]
 
 
 def test_offset_fetch_answers_for_the_group_alone() -> None:

@@ -65,12 +65,6 @@ def test_states(group_type: str, steps: list[Step]) -> None:
         assert log.group.state == state
 
 
-def test_a_current_assignment_alone_is_a_member() -> None:
-    log = Log()
-    log.put(CONSUMER, Part.CURRENT, "m", memberEpoch=2)
-    assert log.group.state == RECONCILING
-
-
 @pytest.mark.parametrize(
     ("group_type", "names"),
     [

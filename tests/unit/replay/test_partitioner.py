@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.replay.partitioner import (
-    DEFAULT_LOG_PARTITIONS,
-    java_hash_code,
-    partition_for,
-)
+from coordinator_state.replay.partitioner import java_hash_code, partition_for
 
 VECTORS = [
     ("", 0, 0, 0),
@@ -32,11 +28,6 @@ def test_a_group_lives_where_kafka_looks_for_it(
     assert partition_for(group_id) == partition_for(group_id, 50) == of_50
     assert partition_for(group_id, 7) == of_7
     assert partition_for(group_id, 1) == 0
-
-
-def test_the_default_is_kafkas() -> None:
-    assert DEFAULT_LOG_PARTITIONS == 50
-    assert partition_for("testgroup") == 27
 
 
 def test_a_lone_surrogate_hashes_as_javas_string_of_it() -> None:

@@ -18,12 +18,10 @@ from coordinator_state.replay.groups import (
     SHARE,
     STREAMS,
 )
-from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_text
 from tests.support.logs.group_log import Log, T, only_member
-from tests.support.logs.logs import offset_key, offset_value
 
 V_4_0, V_4_1, V_4_2, V_4_3 = Release
 
@@ -139,14 +137,3 @@ def test_current_assignments(
         assert [assigned.partition for assigned in owned or ()] == partitions
         assert log.reasons == [reason] * bool(reason)
         assert len(member.pending_revocation or ()) == ("partitionsPendingRevocation" in fields)
-
-
-def test_since_4_1_a_key_of_type_0_refuses_a_value_above_version_0() -> None:
-    for release, count in ((V_4_0, 0), (V_4_1, 1)):
-        loader = ReferenceLoader(release=release)
-        loader.replay(
-            record_offset=0,
-            key=offset_key("g", "t", 0, record_type=0),
-            value=offset_value(1, version=3, leaderEpoch=-1),
-        )
-        assert (len(loader.offsets), len(loader.replay_warnings)) == (1, count)
