@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -22,67 +23,215 @@ from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, offset
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
-Step = Callable[[Cluster, int], None]
+Step = Callable[[Cluster, str, int], None]
 Row = dict[str, Any]
-GROUP = "g"
-_EXPANDED_AT_S = 600
+LOOK_S: Final = 60
+ENDS_AT_S: Final = 3_000
+RUN_IS_DOWN: Final = range(1_860, 1_980)
 
 
-def looks(
-    folder: Path, step: Step, until_s: int, every_s: int = 60
-) -> dict[int, tuple[Row, list[Row]]]:
-    """The row of the group, and those of its partitions, at each look.
+def _nothing(_cluster: Cluster, _group: str, _t: int) -> None:
+    pass
 
-    Whoever evaluates again and again has the same rows as who evaluates once, at the last look.
+
+@dataclass(frozen=True)
+class Life:
+    """What happens to a group and to the topic of its name.
+
+    Attributes:
+        sizes: the number of partitions from a second on. Each gets 50 records a step.
+        assigned: how many partitions the only member has from a second on; 0 without a member.
+        commits: the partitions whose log ends are committed in a step.
+        also: what else happens in a step.
+    """
+
+    sizes: Mapping[int, int] = field(default_factory=lambda: {0: 1})
+    assigned: Mapping[int, int] = field(default_factory=lambda: {0: 1})
+    commits: Callable[[int], Collection[int]] = lambda _t: ()
+    also: Step = _nothing
+
+    def step(self, cluster: Cluster, group: str, t: int) -> None:
+        for partition in range(max(size for since, size in self.sizes.items() if since <= t)):
+            cluster.produce(group, 50, partition)
+        generation = 1 + sum(since < t for since in self.assigned)
+        if count := self.assigned.get(t):
+            cluster.members(group, (group, count), generation=generation)
+        elif count == 0:
+            cluster.no_members(group, generation)
+        for partition in self.commits(t):
+            cluster.commit(group, cluster.logs[group, partition].end, partition)
+        self.also(cluster, group, t)
+
+
+def first_two(until_s: int = ENDS_AT_S, pace_s: int = STEP_S) -> Callable[[int], Collection[int]]:
+    return lambda t: range(2) if t < until_s and t % pace_s == 0 else ()
+
+
+def learns(t: int) -> Collection[int]:
+    return range(2 if t <= 840 else 4)
+
+
+def from_300(t: int) -> Collection[int]:
+    return [0] if t >= 300 else []
+
+
+def leader_is_away(cluster: Cluster, group: str, t: int) -> None:
+    log = cluster.logs[group, 2]
+    log.end, log.state = 1_000_000, "unavailable" if t < 120 else "present"
+
+
+def rests_at(end: int) -> Step:
+    """No record is produced to partition 1."""
+
+    def step(cluster: Cluster, group: str, _t: int) -> None:
+        cluster.logs[group, 1].end = end
+
+    return step
+
+
+def chooses_partitions(cluster: Cluster, group: str, t: int) -> None:
+    """`assign()`: the group has no protocol type."""
+    if t == 0:
+        cluster.no_members(group, 0)
+
+
+def has_old_records_and_rebalances(cluster: Cluster, group: str, t: int) -> None:
+    if t == 0:
+        cluster.produce(group, 10_000)
+    elif t == 1_000:
+        members = {member_id_of("app-1", 1): {group: [0]}, member_id_of("a", 2): {}}
+        cluster.assign(group, members, 3)
+
+
+def deletes_its_offset(cluster: Cluster, group: str, t: int) -> None:
+    if t == 300:
+        cluster.commit(group, None)
+
+
+def holds_its_first_commit(cluster: Cluster, group: str, t: int) -> None:
+    if t == 60:
+        cluster.commit(group, 100, producer_id=7)
+
+
+def topic_is_deleted(at_s: int) -> Step:
+    def step(cluster: Cluster, group: str, t: int) -> None:
+        if t == at_s:
+            cluster.logs[group, 0].state = "gone"
+
+    return step
+
+
+GONE_AT_S: Final = 600
+AGAIN_AT_S: Final = 660
+AGAIN: Final = "the topic was deleted and created again at 12:11:00 UTC"
+
+
+def recreated(
+    *, deletes_offsets: bool = False, goes_on: bool = False, early: int | None = None
+) -> Life:
+    """A group that keeps up, until its topic is deleted and created again.
+
+    It goes on a minute later, or commits an offset before the first sample of the new log.
+    """
+
+    def step(cluster: Cluster, group: str, t: int) -> None:
+        log = cluster.logs[group, 0]
+        if t == GONE_AT_S:
+            log.state = "gone"
+            if deletes_offsets:
+                cluster.commit(group, None)
+        elif t == AGAIN_AT_S - STEP_S and early is not None:
+            cluster.commit(group, early)
+        elif t == AGAIN_AT_S:
+            log.state, log.topic_id, log.end = "present", "T2", 50
+        elif goes_on and t > AGAIN_AT_S + 60:
+            cluster.commit(group, log.end - 50)
+
+    return Life(commits=lambda t: [0] if t < GONE_AT_S else [], also=step)
+
+
+EXPANDED: Final = {0: 2, 600: 4}
+LIVES: Final = {
+    "expanded while empty": Life(EXPANDED, {0: 2, 300: 0}, first_two(until_s=300)),
+    "leader was away": Life({0: 3}, {0: 3}, first_two(), leader_is_away),
+    "expanded, fast": Life({0: 2, 1_800: 3}, {0: 2, 1_800: 3}, first_two()),
+    "expanded, slow": Life({0: 2, 1_800: 3}, {0: 2, 1_800: 3}, first_two(pace_s=300)),
+    "expanded": Life(EXPANDED, {0: 2, 840: 4}, learns),
+    "without subscription": Life(EXPANDED, {}, lambda _t: [0], chooses_partitions),
+    "reads a small part": Life({0: 12, 600: 13}, {0: 2}, lambda _t: [0]),
+    "never commits": Life(assigned={0: 0, 300: 1}, also=has_old_records_and_rebalances),
+    "begins": Life({0: 2}, {0: 0, 300: 2}, from_300),
+    "nothing new": Life({0: 1}, {0: 0, 300: 2}, from_300, rests_at(0)),
+    "nothing new after old records": Life({0: 1}, {0: 0, 300: 2}, from_300, rests_at(1_000)),
+    "offset deleted": Life(commits=lambda t: [0] if t < 300 else [], also=deletes_its_offset),
+    "first commit held": Life(also=holds_its_first_commit),
+    "recreated": recreated(),
+    "recreated without offsets": recreated(deletes_offsets=True),
+    "goes on": recreated(goes_on=True),
+    "goes on without offsets": recreated(goes_on=True, deletes_offsets=True),
+    "commits early": recreated(early=40),
+    "commits early past the end": recreated(early=60),
+    "topic deleted": Life(also=topic_is_deleted(300)),
+    "topic deleted in a gap": Life(
+        commits=lambda t: [0] if t < RUN_IS_DOWN.start else [], also=topic_is_deleted(1_920)
+    ),
+}
+
+
+class Look(NamedTuple):
+    """The row of a group at a moment, those of its partitions, and what they are from."""
+
+    group: Row
+    partitions: list[Row]
+    reader: TableReader
+    evaluation: Evaluation
+
+    @property
+    def explanation(self) -> str:
+        """The first evidence for the status."""
+        facts = group_facts(self.reader, self.group["group_id"], at=self.evaluation.at)
+        assert facts is not None
+        first = explain(facts).evidence[0]
+        return f"{first.cause.value}: {first.text}"
+
+
+Looks = Mapping[str, Mapping[int, Look]]
+
+
+@pytest.fixture(scope="module")
+def looks(tmp_path_factory: pytest.TempPathFactory) -> Looks:
+    """The looks at each group, by second.
+
+    Whoever evaluates again and again has the same rows as who evaluates once.
     """
     cluster, known = Cluster(), KnownPaces()
-    for t in range(0, until_s + 1, STEP_S):
-        step(cluster, t)
-        cluster.step(every_s)
-    snapshots = cluster.snapshots(create_tables(folder))
-    rows = {}
-    for t in range(every_s, until_s + 1, every_s):
+    for t in range(0, ENDS_AT_S + 1, STEP_S):
+        for name, life in LIVES.items():
+            life.step(cluster, name, t)
+        cluster.is_run_up = t not in RUN_IS_DOWN
+        cluster.step(LOOK_S)
+    snapshots = cluster.snapshots(create_tables(tmp_path_factory.mktemp("tables")))
+    looks: dict[str, dict[int, Look]] = {name: {} for name in LIVES}
+    for t in (*range(LOOK_S, 1_801, LOOK_S), *range(2_100, ENDS_AT_S + 1, 300)):
         reader = snapshots.reader(moment(t))
         assert reader is not None
         evaluation = Evaluation.of(reader, at=moment(t), known=known)
         lags = evaluation.group_lag()
-        (group,) = evaluation.statuses.to_pylist()
-        rows[t] = group | {"reader": reader}, lags.to_pylist()
-        if t == until_s:
+        if t % 600 == 0:
             assert lags == Evaluation.of(reader, at=moment(t)).group_lag()
-    return rows
-
-
-def explanation(group: Row) -> str:
-    """The first evidence for the row of a group."""
-    facts = group_facts(group["reader"], GROUP, at=group["evaluated_at"])
-    assert facts is not None
-    first = explain(facts).evidence[0]
-    return f"{first.cause.value}: {first.text}"
-
-
-def expand(cluster: Cluster, t: int, records: int = 50) -> None:
-    """Two partitions become four, and records are produced to all of them."""
-    for partition in range(2 if t < _EXPANDED_AT_S else 4):
-        cluster.produce(GROUP, records, partition)
+        for group in evaluation.statuses.to_pylist():
+            name = group["group_id"]
+            partitions = [row for row in lags.to_pylist() if row["group_id"] == name]
+            looks[name][t] = Look(group, partitions, reader, evaluation)
+    return looks
 
 
 def test_all_records_of_a_partition_are_unread_that_is_created_while_the_group_is_empty(
-    tmp_path: Path,
+    looks: Looks,
 ) -> None:
-    def step(cluster: Cluster, t: int) -> None:
-        expand(cluster, t)
-        if t == 0:
-            cluster.members(GROUP, (GROUP, 2))
-        if t < 300:
-            for partition in range(2):
-                cluster.commit(GROUP, cluster.produce(GROUP, 0, partition), partition)
-        elif t == 300:
-            cluster.no_members(GROUP, 2)
-
-    rows = looks(tmp_path, step, 1_200)
-    assert len(rows[_EXPANDED_AT_S - 60][1]) == 2
-    group, partitions = rows[720]
+    rows = looks["expanded while empty"]
+    assert len(rows[540].partitions) == 2
+    group, partitions, *_ = rows[720]
     assert [row["committed_offset"] for row in partitions] == [3_000, 3_000, None, None]
     # Another 50 records in each step, and those of the moment itself.
     unread = 50 * (120 // STEP_S + 1)
@@ -90,241 +239,131 @@ def test_all_records_of_a_partition_are_unread_that_is_created_while_the_group_i
     assert (group["lag"], group["is_lag_lower_bound"]) == (8_500 + 2 * unread, False)
     new = partitions[2]
     assert (new["status"], new["member_id"], new["commit_timestamp"]) == ("WARN", None, None)
-    assert new["uncommitted_since"] == moment(_EXPANDED_AT_S)
+    assert new["uncommitted_since"] == moment(600)
     assert new["reason"] == (
         "no committed offset, and the group has no members: a start with "
         "auto.offset.reset=latest skips its records; 1,250 behind, oldest at least 2 min"
     )
-    assert rows[1_200][1][2]["lag"] == 50 * (600 // STEP_S + 1)
+    assert rows[1_200].partitions[2]["lag"] == 50 * (600 // STEP_S + 1)
 
 
-def test_a_partition_whose_leader_was_away_at_first_is_not_new(tmp_path: Path) -> None:
+def test_a_partition_whose_leader_was_away_at_first_is_not_new(looks: Looks) -> None:
     """It has a million old records, which a consumer that reads from `latest` does not want."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        cluster.logs[GROUP, 2].end = 1_000_000
-        cluster.logs[GROUP, 2].state = "unavailable" if t < 120 else "present"
-        if t == 0:
-            cluster.members(GROUP, (GROUP, 3))
-        for partition in range(2):
-            cluster.commit(GROUP, cluster.produce(GROUP, 50, partition), partition)
-
-    rows = looks(tmp_path, step, 900)
-    assert {group["status"] for t, (group, _) in rows.items() if t > 120} == {"OK"}
+    rows = looks["leader was away"]
+    assert {look.group["status"] for t, look in rows.items() if 120 < t <= 900} == {"OK"}
 
 
-@pytest.mark.parametrize("pace_s", [5, 300])
-def test_a_new_partition_may_wait_as_long_as_those_of_its_group(
-    tmp_path: Path, pace_s: int
-) -> None:
+def test_a_new_partition_may_wait_as_long_as_those_of_its_group(looks: Looks) -> None:
     """A sink that commits every five minutes commits a new partition as rarely."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        for partition in range(2 if t < 1_800 else 3):
-            end = cluster.produce(GROUP, 50, partition)
-            if t % pace_s == 0 and partition < 2:
-                cluster.commit(GROUP, end, partition)
-        if t in (0, 1_800):
-            cluster.members(GROUP, (GROUP, 3 if t else 2), generation=2 if t else 1)
-
-    rows = looks(tmp_path, step, 3_000, every_s=300)
-    new = {t: partitions[2]["status"] for t, (_, partitions) in rows.items() if t > 1_800}
-    slow = {2_100: "OK", 2_400: "OK", 2_700: "OK", 3_000: "STOP"}
-    assert new == (slow if pace_s == 300 else dict.fromkeys(slow, "STOP") | {2_100: "WARN"})
+    statuses = {
+        name: [looks[name][t].partitions[2]["status"] for t in (2_100, 2_400, 2_700, 3_000)]
+        for name in ("expanded, fast", "expanded, slow")
+    }
+    assert statuses == {
+        "expanded, fast": ["WARN", "STOP", "STOP", "STOP"],
+        "expanded, slow": ["OK", "OK", "OK", "STOP"],
+    }
 
 
-def test_a_new_partition_without_records_changes_no_status(tmp_path: Path) -> None:
-    def step(cluster: Cluster, t: int) -> None:
-        expand(cluster, t, records=0)
-        if t == 0:
-            cluster.members(GROUP, (GROUP, 2))
-        for partition in range(2):
-            cluster.commit(GROUP, cluster.produce(GROUP, 0, partition), partition)
-
-    rows = looks(tmp_path, step, 1_200)
-    assert {group["status"] for group, _ in rows.values()} == {"OK"}
-    assert {group["reason"] for group, _ in rows.values()} == {"caught up"}
-    assert [row["lag"] for row in rows[1_200][1]] == [0] * 4
-
-
-def test_members_that_subscribe_to_a_topic_read_its_new_partitions(tmp_path: Path) -> None:
+def test_members_that_subscribe_to_a_topic_read_its_new_partitions(looks: Looks) -> None:
     """They learn of them after four minutes, and commit where they began then."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        expand(cluster, t)
-        if t == 0:
-            cluster.members(GROUP, (GROUP, 2))
-        elif t == _EXPANDED_AT_S + 240:
-            cluster.members(GROUP, (GROUP, 4), generation=2)
-        for partition in range(2 if t <= _EXPANDED_AT_S + 240 else 4):
-            cluster.commit(GROUP, cluster.produce(GROUP, 0, partition), partition)
-
-    rows = looks(tmp_path, step, 1_200)
-    warned = [t for t, (group, _) in rows.items() if group["status"] == "WARN"]
-    assert warned == list(range(_EXPANDED_AT_S, _EXPANDED_AT_S + 241, 60))
-    assert {group["status"] for group, _ in rows.values()} == {"OK", "WARN"}
-    group, partitions = rows[_EXPANDED_AT_S + 180]
+    rows = looks["expanded"]
+    warned = [t for t, look in rows.items() if look.group["status"] == "WARN"]
+    assert warned == [600, 660, 720, 780, 840]
+    assert {look.group["status"] for look in rows.values()} == {"OK", "WARN"}
+    group, partitions, *_ = rows[780]
     assert [row["lag"] for row in partitions] == [0, 0, 1_850, 1_850]
     assert group["reason"].startswith(
-        "g:2: no committed offset, and no member has the partition: a start with "
+        "expanded:2: no committed offset, and no member has the partition: a start with "
         "auto.offset.reset=latest skips its records; 1,850 behind, oldest at least 3 min; the "
         "group: 3,700 behind"
     )
 
 
-def test_a_client_without_subscription_reads_what_it_has_committed(tmp_path: Path) -> None:
-    """`assign()`: the group has no protocol type."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        expand(cluster, t)
-        if t == 0:
-            cluster.no_members(GROUP, 0)
-        cluster.commit(GROUP, cluster.produce(GROUP, 0))
-
-    rows = looks(tmp_path, step, 900)
-    assert [row["partition"] for row in rows[900][1]] == [0]
-    assert rows[900][0]["status"] == "OK"
+def test_a_group_has_no_rows_of_partitions_that_it_does_not_read(looks: Looks) -> None:
+    """A client without subscription, and one of several clients of a large topic."""
+    look = looks["without subscription"][900]
+    assert [row["partition"] for row in look.partitions] == [0]
+    assert look.group["status"] == "OK"
+    small_part = looks["reads a small part"][900].partitions
+    assert [row["partition"] for row in small_part] == [0, 1]
 
 
-def test_a_group_that_reads_a_small_part_of_a_topic_has_no_other_rows(tmp_path: Path) -> None:
-    """Another client has the others; the member of this group commits one of its two."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        for partition in range(12 if t < _EXPANDED_AT_S else 13):
-            cluster.produce(GROUP, 50, partition)
-        if t == 0:
-            cluster.assign(GROUP, {member_id_of("app-0", 0): {GROUP: [0, 1]}}, 1)
-        cluster.commit(GROUP, cluster.produce(GROUP, 0))
-
-    rows = looks(tmp_path, step, 900)
-    assert [row["partition"] for row in rows[900][1]] == [0, 1]
-
-
-def test_the_records_count_that_arrived_since_the_members_were_there(tmp_path: Path) -> None:
+def test_the_records_count_that_arrived_since_the_members_were_there(looks: Looks) -> None:
     """Old records do not count, and a rebalance does not begin the count anew."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        cluster.produce(GROUP, 10_000 if t == 0 else 50)
-        if t == 0:
-            cluster.no_members(GROUP)
-        elif t == 300:
-            cluster.members(GROUP, generation=2)
-        elif t == 1_000:
-            owned = {GROUP: [0]}
-            cluster.assign(GROUP, {member_id_of("app-1", 1): owned, member_id_of("a", 2): {}}, 3)
-
-    rows = looks(tmp_path, step, 1_800)
-    assert {rows[t][0]["status"] for t in (60, 240)} == {"IDLE"}
+    rows = looks["never commits"]
+    assert {rows[t].group["status"] for t in (60, 240)} == {"IDLE"}
     for t in (600, 1_200, 1_800):
-        group, (partition,) = rows[t]
+        group, (partition,), *_ = rows[t]
         assert (group["status"], group["lag"]) == ("STOP" if t > 600 else "WARN", 10 * (t - 300))
         assert partition["is_lag_lower_bound"]
         assert partition["uncommitted_since"] == moment(300)
-    assert rows[1_800][0]["reason"] == (
+    assert rows[1_800].group["reason"] == (
         "no committed offset for 25 min, although a member has the partition; at least 15,000 "
         "behind, oldest 25 min, +10/s"
     )
-    assert explanation(rows[1_800][0]) == (
-        "no_committed_offset: no committed offset of g:0 since 12:05:00 UTC: at least 15,000 behind"
+    assert rows[1_800].explanation == (
+        "no_committed_offset: no committed offset of never commits:0 since 12:05:00 UTC: at least "
+        "15,000 behind"
     )
 
 
-@pytest.mark.parametrize("has_old_records", [False, True])
+@pytest.mark.parametrize("name", ["nothing new", "nothing new after old records"])
 def test_a_group_that_reads_from_the_end_and_has_nothing_new_has_no_lag(
-    tmp_path: Path, *, has_old_records: bool
+    looks: Looks, name: str
 ) -> None:
     """The client commits a partition only after it has read from it."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        cluster.produce(GROUP, 1_000 if t == 0 and has_old_records else 0, 1)
-        end = cluster.produce(GROUP, 50)
-        if t == 0:
-            cluster.no_members(GROUP)
-        elif t == 300:
-            cluster.members(GROUP, (GROUP, 2), generation=2)
-        if t >= 300:
-            cluster.commit(GROUP, end)
-
-    rows = looks(tmp_path, step, 1_200)
-    group, partitions = rows[1_200]
+    group, partitions, *_ = looks[name][1_200]
     assert (group["status"], group["lag"], group["reason"]) == ("OK", 0, "caught up")
     assert [row["lag"] for row in partitions] == [0, 0]
     assert partitions[1]["reason"] == "no commit yet, and no new records"
 
 
-def test_a_deleted_offset_is_counted_from_its_deletion(tmp_path: Path) -> None:
-    def step(cluster: Cluster, t: int) -> None:
-        end = cluster.produce(GROUP, 50)
-        if t == 0:
-            cluster.members(GROUP)
-        if t < 300:
-            cluster.commit(GROUP, end)
-        elif t == 300:
-            cluster.commit(GROUP, None)
-
-    group, (partition,) = looks(tmp_path, step, 1_200)[1_200]
+def test_a_deleted_offset_is_counted_from_its_deletion(looks: Looks) -> None:
+    group, (partition,), *_ = looks["offset deleted"][1_200]
     assert (group["lag"], partition["uncommitted_since"]) == (50 * (900 // STEP_S), moment(300))
 
 
-def test_a_transaction_that_holds_the_first_commits_is_the_cause(tmp_path: Path) -> None:
-    def step(cluster: Cluster, t: int) -> None:
-        cluster.produce(GROUP, 50)
-        if t == 0:
-            cluster.members(GROUP)
-        elif t == 60:
-            cluster.commit(GROUP, 100, producer_id=7)
-
-    group, (partition,) = looks(tmp_path, step, 600)[600]
+def test_a_transaction_that_holds_the_first_commits_is_the_cause(looks: Looks) -> None:
+    group, (partition,), *_ = looks["first commit held"][600]
     assert (group["status"], partition["pending_offset"]) == ("PENDING", 100)
     assert group["reason"].startswith("commits held for 9 min by an open transaction of producer 7")
 
 
+def test_alert_rules_count_unread_records_and_say_at_least(looks: Looks) -> None:
+    """A partition without a commit has no age of its last commit, so that is not unknown."""
+    rules = rules_without_sinks(
+        'rules:\n- {name: behind, groups: begins, lag: "> 2000"}\n'
+        '- {name: old, groups: begins, commit_age: "> 1m"}\n'
+    )
+    evaluation = looks["begins"][600].evaluation
+    findings = [list(condition_findings(rule, evaluation)) for rule in rules.rules]
+    assert [[finding.reason for finding in each] for each in findings] == [
+        ["lag is at least 3000 (> 2000)"],
+        [],
+    ]
+
+
 # --- topics that were deleted and created again
 
-_GONE_AT_S, _AGAIN_AT_S = 600, 660
 
-
-def recreate(cluster: Cluster, t: int, *, deletes_offsets: bool) -> int:
-    """A group that keeps up, until its topic is deleted and created again; gives the log end."""
-    log = cluster.logs[GROUP, 0]
-    if t == 0:
-        cluster.members(GROUP)
-    if t == _GONE_AT_S:
-        log.state = "gone"
-        if deletes_offsets:
-            cluster.commit(GROUP, None)
-    elif t == _AGAIN_AT_S:
-        log.state, log.topic_id, log.end = "present", "T2", 0
-    end = cluster.produce(GROUP, 50)
-    if t < _GONE_AT_S:
-        cluster.commit(GROUP, end)
-    return end
-
-
-AGAIN = "the topic was deleted and created again at 12:11:00 UTC"
-
-
-def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_one(tmp_path: Path) -> None:
+def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_one(looks: Looks) -> None:
     """The members never commit again."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        recreate(cluster, t, deletes_offsets=False)
-
-    rows = looks(tmp_path, step, 2_400)
-    assert {rows[t][0]["status"] for t in range(60, 600, 60)} == {"OK"}
-    group, (partition,) = rows[630 + 30 + 60]
-    assert partition["recreated_at"] == partition["uncommitted_since"] == moment(_AGAIN_AT_S)
+    rows = looks["recreated"]
+    assert {rows[t].group["status"] for t in range(60, 600, 60)} == {"OK"}
+    group, (partition,), *_ = rows[720]
+    assert partition["recreated_at"] == partition["uncommitted_since"] == moment(AGAIN_AT_S)
     assert (partition["committed_offset"], partition["lag"]) == (6_000, 50 * 13)
     assert (group["status"], group["reason"]) == (
         "OUT_OF_RANGE",
         f"{AGAIN}; committed offset 6,000 is of the deleted topic, but the log ends at 650: a "
         "consumer that starts there resets it (auto.offset.reset)",
     )
-    assert explanation(group) == (
-        f"topic_recreated: {AGAIN.replace('the topic', 'topic g')}; committed offset 6,000 of g:0 "
-        "is of the deleted topic, log end 650"
+    assert rows[720].explanation == (
+        f"topic_recreated: {AGAIN.replace('the topic', 'topic recreated')}; committed offset "
+        "6,000 of recreated:0 is of the deleted topic, log end 650"
     )
-    group, (partition,) = rows[2_400]
+    group, (partition,), *_ = rows[2_400]
     assert (partition["committed_offset"], partition["lag"]) == (6_000, 50 * (1_740 // 5 + 1))
     assert (group["status"], group["reason"]) == (
         "STOP",
@@ -334,102 +373,62 @@ def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_one(tmp_path: Pa
     )
 
 
-def test_members_that_do_not_commit_in_a_recreated_topic(tmp_path: Path) -> None:
+def test_members_that_do_not_commit_in_a_recreated_topic(looks: Looks) -> None:
     """The broker deletes the offsets of the deleted topic."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        recreate(cluster, t, deletes_offsets=True)
-
-    rows = looks(tmp_path, step, 1_200)
-    assert rows[_GONE_AT_S + 0][0]["status"] == "TOPIC_GONE"
-    group, (partition,) = rows[1_200]
-    assert partition["recreated_at"] == partition["uncommitted_since"] == moment(_AGAIN_AT_S)
+    rows = looks["recreated without offsets"]
+    assert rows[GONE_AT_S].group["status"] == "TOPIC_GONE"
+    group, (partition,), *_ = rows[1_200]
+    assert partition["recreated_at"] == partition["uncommitted_since"] == moment(AGAIN_AT_S)
     assert (partition["committed_offset"], partition["lag"]) == (None, 50 * (540 // 5 + 1))
     assert group["status"] == "STOP"
     assert group["reason"].startswith(f"{AGAIN}; no committed offset since, although a member has")
-    assert explanation(group) == (
-        f"topic_recreated: {AGAIN.replace('the topic', 'topic g')}; no committed offset since"
-    )
+    assert rows[1_200].explanation.endswith("; no committed offset since")
 
 
-@pytest.mark.parametrize("deletes_offsets", [False, True])
-def test_a_group_that_goes_on_in_a_recreated_topic_is_ok(
-    tmp_path: Path, *, deletes_offsets: bool
-) -> None:
+@pytest.mark.parametrize("name", ["goes on", "goes on without offsets"])
+def test_a_group_that_goes_on_in_a_recreated_topic_is_ok(looks: Looks, name: str) -> None:
     """It commits a minute later, below its offset of the deleted topic: that is no rewind."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        end = recreate(cluster, t, deletes_offsets=deletes_offsets)
-        if t > _AGAIN_AT_S + 60:
-            cluster.commit(GROUP, end - 50)
-
-    rows = looks(tmp_path, step, 1_800)
-    for t in range(_AGAIN_AT_S + 120, 1_801, 60):
-        group, (partition,) = rows[t]
+    for t in range(AGAIN_AT_S + 120, 1_801, 60):
+        group, (partition,), *_ = looks[name][t]
         assert (group["status"], group["lag"]) == ("OK", 50), (t, group["reason"])
-        # The tombstone is an event like another.
-        causes = {"caught_up", "status", *(["offset_deleted"] if deletes_offsets else [])}
-        assert explanation(group).partition(":")[0] in causes
-        assert partition["recreated_at"] is None
-        assert partition["uncommitted_since"] is None
+        assert (partition["recreated_at"], partition["uncommitted_since"]) == (None, None)
+    # The tombstone is an event like another.
+    causes = {"caught_up", "status", *(["offset_deleted"] if "without" in name else [])}
+    for t in (AGAIN_AT_S + 120, 1_800):
+        assert looks[name][t].explanation.partition(":")[0] in causes
 
 
 @pytest.mark.parametrize(
-    ("offset", "recreated_at", "status"),
-    [(40, None, "UNKNOWN"), (60, moment(_AGAIN_AT_S), "STOP")],
-    ids=["in the new log", "past its first end"],
+    ("name", "unread", "recreated_at", "status"),
+    [
+        ("commits early", 50 * 109 - 40, None, "UNKNOWN"),
+        ("commits early past the end", 50 * 109, moment(AGAIN_AT_S), "STOP"),
+    ],
 )
 def test_a_commit_in_a_recreated_topic_before_its_first_sample(
-    tmp_path: Path, offset: int, recreated_at: datetime | None, status: str
+    looks: Looks, name: str, unread: int, recreated_at: datetime | None, status: str
 ) -> None:
     """The topic is created, and the group commits, shortly before the first sample."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        recreate(cluster, t, deletes_offsets=False)
-        if t == _AGAIN_AT_S - STEP_S:
-            cluster.commit(GROUP, offset)
-
-    group, (partition,) = looks(tmp_path, step, 1_200)[1_200]
+    group, (partition,), *_ = looks[name][1_200]
     assert (group["status"], partition["recreated_at"]) == (status, recreated_at)
-    assert partition["lag"] == 50 * (540 // 5 + 1) - (offset if recreated_at is None else 0)
+    assert partition["lag"] == unread
 
 
-def test_members_of_a_deleted_topic_have_a_row(tmp_path: Path) -> None:
-    def step(cluster: Cluster, t: int) -> None:
-        cluster.produce(GROUP, 50)
-        if t == 0:
-            cluster.members(GROUP)
-        elif t == 300:
-            cluster.logs[GROUP, 0].state = "gone"
+def test_members_of_a_deleted_topic_have_a_row(looks: Looks) -> None:
+    group, (partition,), *_ = looks["topic deleted"][360]
+    assert group["status"] == "TOPIC_GONE"
+    assert group["reason"] == "the topic was deleted by 12:05:00 UTC; a member has it assigned"
+    assert (partition["lag"], partition["gone_since"]) == (None, moment(300))
 
-    group, (partition,) = looks(tmp_path, step, 360)[360]
-    assert (group["status"], partition["lag"], partition["topic_state"]) == (
-        *("TOPIC_GONE", None),
-        "gone",
+
+def test_the_time_of_a_deletion_is_known_after_a_gap(looks: Looks) -> None:
+    """`run` is stopped when the topic is deleted, and evaluates later."""
+    look = looks["topic deleted in a gap"][ENDS_AT_S]
+    assert look.partitions[0]["gone_since"] == moment(RUN_IS_DOWN.stop)
+    assert look.group["reason"] == (
+        "the topic was deleted by 12:33:00 UTC; committed offset 18,600 remains"
     )
-    assert partition["gone_since"] == moment(300)
-    assert group["reason"] == ("the topic was deleted by 12:05:00 UTC; a member has it assigned")
-
-
-def test_the_time_of_a_deletion_is_known_for_days_and_after_a_gap(tmp_path: Path) -> None:
-    """`run` is stopped when the topic is deleted, and evaluates much later."""
-
-    def step(cluster: Cluster, t: int) -> None:
-        end = cluster.produce(GROUP, 50)
-        if t == 0:
-            cluster.members(GROUP)
-        cluster.is_run_up = not 120 <= t < 240
-        if t < 120:
-            cluster.commit(GROUP, end)
-        elif t == 180:
-            cluster.logs[GROUP, 0].state = "gone"
-
-    group, (partition,) = looks(tmp_path, step, 3_600, every_s=1_200)[3_600]
-    assert (group["status"], partition["gone_since"]) == ("TOPIC_GONE", moment(240))
-    assert (
-        group["reason"] == "the topic was deleted by 12:04:00 UTC; committed offset 1,200 remains"
-    )
-    assert explanation(group).startswith("topic_deleted: topic g was deleted by 12:04:00 UTC; ")
+    assert look.explanation.startswith("topic_deleted: topic topic deleted in a gap was deleted by")
 
 
 def test_samples_of_the_past_show_that_a_partition_was_empty(tmp_path: Path) -> None:
@@ -451,28 +450,3 @@ def test_samples_of_the_past_show_that_a_partition_was_empty(tmp_path: Path) -> 
     row = Evaluation.of(TableReader(tables), at=NOW).group_lag().to_pylist()[1]
     assert (row["partition"], row["lag"], row["is_lag_lower_bound"]) == (1, 40, False)
     assert (row["status"], row["uncommitted_since"]) == ("WARN", at(120))
-
-
-def test_alert_rules_count_unread_records_and_say_at_least(tmp_path: Path) -> None:
-    """A partition without a commit has no age of its last commit, so that is not unknown."""
-    cluster = Cluster()
-    for t in range(0, 601, STEP_S):
-        if t == 0:
-            cluster.no_members(GROUP)
-        elif t == 300:
-            cluster.members(GROUP, (GROUP, 2), generation=2)
-        if t >= 300:
-            cluster.commit(GROUP, cluster.produce(GROUP, 0))
-        cluster.produce(GROUP, 50, 1)
-        cluster.step()
-    reader = cluster.snapshots(create_tables(tmp_path)).reader(moment(600))
-    assert reader is not None
-    evaluation = Evaluation.of(reader, at=moment(600))
-    rules = rules_without_sinks(
-        'rules:\n- {name: behind, lag: "> 2000"}\n- {name: old, commit_age: "> 1m"}\n'
-    )
-    findings = [list(condition_findings(rule, evaluation)) for rule in rules.rules]
-    assert [[finding.reason for finding in each] for each in findings] == [
-        ["lag is at least 3000 (> 2000)"],
-        [],
-    ]

@@ -6,9 +6,9 @@ import logging
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import pytest
 from deltalake import write_deltalake
@@ -23,14 +23,10 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from tests.support.tables.every_table import create
 from tests.support.tables.sampled import metric, sampling_of
-from tests.support.tables.tables_folder import (
-    apply_micro_batch,
-    create_tables,
-    with_defaults,
-    write_rows,
-)
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 AT = TopicPartition("t", 0)
+PLACE: Row = {"topic": "t", "partition": 0}
 PROGRESS = [{"log_partition": 0}]
 OWN = "__consumer_offsets:0"
 
@@ -50,22 +46,54 @@ def present(end: int, at: TopicPartition = AT) -> LogOffsets:
     )
 
 
+def ending_at(*ends: int) -> Answer:
+    """Each sample finds the log with the next of these ends."""
+    left = iter(ends)
+    return lambda _: [present(next(left))]
+
+
+def always(*logs: LogOffsets) -> Answer:
+    return lambda _: [*logs]
+
+
+def unanswered(*_: object) -> NoReturn:
+    raise TimeoutError("nobody answers")
+
+
+def member(*partitions: int) -> Row:
+    places = [PLACE | {"partition": partition} for partition in partitions]
+    return {"group_id": "g", "member_id": "m", "assignment": places}
+
+
+def offset(committed: int, topic: str = "t") -> Row:
+    at = {"topic": topic, "committed_offset": committed}
+    return PLACE | at | {"group_id": f"at {committed}"}
+
+
+def earlier(seconds_ago: float, end: int = 9, **fields: Any) -> Row:
+    """A sample of an earlier run."""
+    sampled_at = datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)
+    return PLACE | {"log_end_offset": end, "sampled_at": sampled_at, **fields}
+
+
 class Sampled:
     """The sampling of a folder, whose client has an answer; and the logs that it asked for."""
 
-    def __init__(
-        self, tables: str, monkeypatch: pytest.MonkeyPatch, answer: Answer = lambda _: []
-    ) -> None:
+    def __init__(self, tables: str, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
         self.tables = tables
         self.sampling = sampling_of(tables)
-        self.client = self.sampling._client
         self.asked: list[set[str]] = []
+        self._monkeypatch = monkeypatch
         self._answer = answer
         self.ends_ago: list[tuple[float, int]] = []
         """The seconds ago since which the log has an end; no end is known of earlier times."""
         self.asked_ago: list[list[float]] = []
-        monkeypatch.setattr(self.client, "sample", self._sample)
-        monkeypatch.setattr(self.client, "past_ends", self._past_ends)
+        self.let_client(sample=self._sample, past_ends=self.past_ends)
+
+    def let_client(self, **methods: Callable[..., Any]) -> None:
+        """Replace methods of the client."""
+        for name, method in methods.items():
+            self._monkeypatch.setattr(self.sampling._client, name, method)
 
     def _sample(
         self, partitions: frozenset[TopicPartition], *, whole_topics: bool
@@ -74,7 +102,7 @@ class Sampled:
         self.asked.append({f"{at.topic}:{at.partition}" for at in partitions})
         return self._answer(partitions)
 
-    def _past_ends(
+    def past_ends(
         self, partitions: list[TopicPartition], timestamps_ms: list[int]
     ) -> list[dict[TopicPartition, int | None]]:
         now_ms = datetime.now(timezone.utc).timestamp() * 1_000
@@ -94,60 +122,66 @@ class Sampled:
     def metric(self, name: str, **labels: str) -> float | None:
         return metric(self.sampling, name, **labels)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         rows = TableReader(self.tables).read("log_offsets").sort_by("sampled_at")
         return list(rows.to_pylist())
 
     def ends(self) -> list[int]:
         return sorted(row["log_end_offset"] for row in self.rows())
 
+    def end_markers(self) -> list[tuple[int, int | None]]:
+        return [(row["log_end_offset"], row["end_markers"]) for row in self.rows()]
 
-def growing_log() -> Answer:
-    """Each sample finds the log one record longer than the one before, from 1 on."""
-    ends = count(1)
-    return lambda _: [present(next(ends))]
+
+SampledWith = Callable[..., Sampled]
+
+
+@pytest.fixture
+def sampled_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampledWith:
+    """Sample into new tables with these rows, and these samples of an earlier run."""
+
+    def create_sampled(
+        answer: Answer = lambda _: [], *samples: Row, log_partitions: int = 1, **rows: list[Row]
+    ) -> Sampled:
+        tables = create_tables(tmp_path / "sampled", log_partitions=str(log_partitions))
+        if samples:
+            write_rows(tables, "log_offsets", [*samples])
+        if rows:
+            apply_micro_batch(tables, progress=PROGRESS, **rows)
+        return Sampled(tables, monkeypatch, answer)
+
+    return create_sampled
 
 
 # --- which logs ----------------------------------------------------------------------------------
 
 
-def test_assigned_partitions_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assigned_partitions_are_sampled(sampled_with: SampledWith) -> None:
     """New records in its partitions show that a member never commits."""
-    sampled = Sampled(create_tables(tmp_path), monkeypatch)
-    for assignment in ([1, 2], [2], []):
-        places = [{"topic": "t", "partition": partition} for partition in assignment]
-        member = {"group_id": "g", "member_id": "m", "assignment": places}
-        apply_micro_batch(sampled.tables, progress=PROGRESS, group_members=[member])
+    sampled = sampled_with()
+    for assigned in ([1, 2], [2], []):
+        apply_micro_batch(sampled.tables, progress=PROGRESS, group_members=[member(*assigned)])
         sampled.sample()
     assert sampled.asked == [{OWN, "t:1", "t:2"}, {OWN, "t:2"}, {OWN}]
 
 
 def test_a_new_folder_samples_the_log_partitions_before_it_has_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
     """How far the tables are behind after a single load is then known."""
-    sampled = Sampled(create_tables(tmp_path, log_partitions="3"), monkeypatch)
+    sampled = sampled_with(log_partitions=3)
     sampled.sample()
     assert sampled.asked == [{f"__consumer_offsets:{number}" for number in range(3)}]
 
 
 def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of them is renewed once a minute; until then the old one holds."""
-    offset = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}
-    sampled = Sampled(create_tables(tmp_path), monkeypatch)
-    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[offset])
+    sampled = sampled_with(group_offsets=[offset(1)])
     sampled.sampling.of_all_topics = True
     answers = iter([{AT, TopicPartition("t", 1)}, None, {TopicPartition("unread", 0)}])
-
-    def partitions() -> frozenset[TopicPartition]:
-        listed = next(answers)
-        if listed is None:
-            raise TimeoutError("nobody answers")
-        return frozenset(listed)
-
-    monkeypatch.setattr(sampled.client, "partitions", partitions)
+    sampled.let_client(partitions=lambda: frozenset(next(answers) or unanswered()))
     for seconds in (0, 59, 61, 123):
         monkeypatch.setattr("streaming.run.sampling.time.monotonic", lambda now=seconds: now)
         sampled.sample()
@@ -159,44 +193,30 @@ def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
 
 
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
-    ends = iter([9, 9, 9, 30_000, 30_000, 9, 9])
-    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(next(ends))])
-    offset = {"topic": "t", "partition": 0}
-    apply_micro_batch(
-        sampled.tables,
-        progress=PROGRESS,
-        # 9 is at the end, 4 further from it than 8; nothing is near 30,000.
-        group_offsets=[
-            {**offset, "committed_offset": committed, "group_id": f"at {committed}"}
-            for committed in (4, 8, 9)
-        ],
-    )
+    # 9 is at the end, 4 further from it than 8; nothing is near 30,000.
+    offsets = [offset(committed) for committed in (4, 8, 9)]
+    sampled = sampled_with(ending_at(9, 9, 9, 30_000, 30_000, 9, 9), group_offsets=offsets)
     asked: list[Any] = []
 
     def end_markers(places: Any) -> dict[TopicPartition, int]:
         if places:
             asked.append(dict(places))
-        if len(asked) > 1:
-            raise TimeoutError("nobody answers")
-        return dict.fromkeys(places, 1)
+        return dict.fromkeys(places, 1) if len(asked) <= 1 else unanswered()
 
-    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    sampled.let_client(end_markers=end_markers)
     sampled.sample(7)
     assert asked == [{AT: (8, 9)}] * 2
-    samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
-    assert samples == [(9, None), (9, 1), (9, 1), (30_000, None), (30_000, None), (9, None)]
+    assert sampled.end_markers() == [
+        *((9, None), (9, 1), (9, 1)),
+        *((30_000, None), (30_000, None), (9, None)),
+    ]
 
 
-def test_the_lag_ends_at_the_last_record_of_an_idle_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lag_ends_at_the_last_record_of_an_idle_log(sampled_with: SampledWith) -> None:
     """A group that is behind when the log becomes idle reads on to the last record."""
-    ends = [100, 100, 100, 130, 130, 130]
-    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(ends.pop(0))])
-    offset = {"topic": "t", "partition": 0, "group_id": "g", "committed_offset": 40}
-    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[offset])
+    sampled = sampled_with(ending_at(100, 100, 100, 130, 130, 130), group_offsets=[offset(40)])
     asked: list[Any] = []
     # Ten records and fifty aborted ones; later thirty that are aborted, too.
     markers = {(40, 100): 50, (100, 130): 30}
@@ -205,97 +225,80 @@ def test_the_lag_ends_at_the_last_record_of_an_idle_log(
         asked.extend(places.values())
         return {at: markers[place] for at, place in places.items()}
 
-    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    sampled.let_client(end_markers=end_markers)
     sampled.sample(6)
     assert asked == [(40, 100), (100, 130)]
-    samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
-    assert [*dict.fromkeys(samples)] == [(100, None), (100, 50), (130, None), (130, 80)]
+    samples = [*dict.fromkeys(sampled.end_markers())]
+    assert samples == [(100, None), (100, 50), (130, None), (130, 80)]
 
 
 def test_an_end_that_takes_too_many_fetches_is_read_again_once_the_group_is_nearer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
-    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(9_000)])
-    offset = {"topic": "t", "partition": 0, "group_id": "g"}
+    sampled = sampled_with(always(present(9_000)))
     asked: list[Any] = []
 
     def end_markers(places: Any) -> dict[TopicPartition, int]:
         asked.extend(places.values())
         return {at: 7 for at, (first, _) in places.items() if first > 8_000}
 
-    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
-    for committed_offset in (1_000, 1_000, 4_999, 5_000, 8_500, 8_993):
-        row = {**offset, "committed_offset": committed_offset}
+    sampled.let_client(end_markers=end_markers)
+    for committed in (1_000, 1_000, 4_999, 5_000, 8_500, 8_993):
+        row = PLACE | {"group_id": "g", "committed_offset": committed}
         apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[row])
-        sampled.sample(1)
+        sampled.sample()
     assert asked == [(1_000, 9_000), (5_000, 9_000), (8_500, 9_000)]
     assert sampled.rows()[-1]["end_markers"] == 7
 
 
 def test_the_end_of_a_log_is_looked_at_for_a_member_that_never_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
     """It waits behind aborted records: a `read_committed` consumer gets none of them."""
-    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(60)])
-    assignment = [{"topic": "t", "partition": 0}]
-    member = {"group_id": "g", "member_id": "m", "assignment": assignment}
-    apply_micro_batch(sampled.tables, progress=PROGRESS, group_members=[member])
+    sampled = sampled_with(always(present(60)), group_members=[member(0)])
     now = datetime.now(timezone.utc)
     unread = {"uncommitted_since": now, "log_end_offset": 60, "lag": 50}
     row = {"group_type": "classic", "group_state": "Stable", "commit_age_ms": 0, "status": "OK"}
     row |= {"group_id": "g", "reason": "", "evaluated_at": now, "commit_timestamp": now}
-    write_rows(sampled.tables, "group_lag", [assignment[0] | row | unread])
+    write_rows(sampled.tables, "group_lag", [PLACE | row | unread])
     asked: list[Any] = []
 
     def end_markers(places: Any) -> dict[TopicPartition, int]:
         asked.append(dict(places))
         return dict.fromkeys(places, 50)
 
-    monkeypatch.setattr(sampled.client, "end_markers", end_markers)
+    sampled.let_client(end_markers=end_markers)
     sampled.sample(3)
     assert asked == [{AT: (10, 60)}]
-    assert [row["end_markers"] for row in sampled.rows()] == [None, 50]
+    assert sampled.end_markers() == [(60, None), (60, 50)]
 
 
 def test_a_later_run_knows_the_ends_that_retention_has_deleted_since(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
-    tables = create_tables(tmp_path)
-    sample = {"topic": "t", "partition": 0, "topic_id": "T", "log_end_offset": 9}
-    earlier = {"sampled_at": datetime.now(timezone.utc) - timedelta(days=1), "end_markers": 2}
-    write_rows(tables, "log_offsets", [with_defaults("log_offsets", sample | earlier)])
-    ends = iter([9, 9, 10, 10])
-    sampled = Sampled(tables, monkeypatch, lambda _: [present(next(ends))])
-    offset = {"topic": "t", "partition": 0, "committed_offset": 7, "group_id": "g"}
-    apply_micro_batch(tables, progress=PROGRESS, group_offsets=[offset])
-    monkeypatch.setattr(sampled.client, "end_markers", lambda _: {})
+    sample = earlier(86_400, end_markers=2)
+    sampled = sampled_with(ending_at(9, 9, 10, 10), sample, group_offsets=[offset(7)])
+    sampled.let_client(end_markers=lambda _: {})
     sampled.ends_ago = [(100_000, 9)]
     sampled.sample(4)
-    samples = [(row["log_end_offset"], row["end_markers"]) for row in sampled.rows()]
-    assert [*dict.fromkeys(samples)] == [(9, 2), (10, None)]
+    assert [*dict.fromkeys(sampled.end_markers())] == [(9, 2), (10, None)]
 
 
 def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sampled_with: SampledWith, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged, sound = TopicPartition("damaged", 0), TopicPartition("sound", 0)
     # It is read twice, because the log has grown in between.
     ends = iter([9, 9, 9, 20, 9, 9, 9, 9])
-    sampled = Sampled(
-        create_tables(tmp_path),
-        monkeypatch,
+    sampled = sampled_with(
         lambda _: [present(end, at) for end in [next(ends)] for at in (damaged, sound)],
+        group_offsets=[offset(8, at.topic) for at in (damaged, sound)],
     )
-    offset = {"group_id": "g", "partition": 0, "committed_offset": 8}
-    offsets = [{**offset, "topic": at.topic} for at in (damaged, sound)]
-    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=offsets)
     answers: dict[TopicPartition, Any] = {
         damaged: CorruptRecordBatch("no such magic", position=16),
         sound: 1,
     }
-    monkeypatch.setattr(
-        sampled.client, "end_markers", lambda places: {at: answers[at] for at in places}
-    )
+    sampled.let_client(end_markers=lambda places: {at: answers[at] for at in places})
     caplog.set_level(logging.WARNING, "streaming.run.sampling")
     sampled.sample(6)
     (line,) = (record.getMessage() for record in caplog.records)
@@ -314,20 +317,11 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
 # --- moments without samples ---------------------------------------------------------------------
 
 
-def sampled_before(tables: str, age: timedelta, end: int) -> None:
-    """A sample of an earlier run."""
-    sample = {"topic": "t", "partition": 0, "topic_id": "T", "log_end_offset": end}
-    at = {"sampled_at": datetime.now(timezone.utc) - age}
-    write_rows(tables, "log_offsets", [with_defaults("log_offsets", sample | at)])
-
-
 def test_the_log_ends_of_the_time_without_a_run_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sampled_with: SampledWith, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "streaming.run.missed_sampling")
-    tables = create_tables(tmp_path)
-    sampled_before(tables, timedelta(minutes=10), 9)
-    sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
+    sampled = sampled_with(always(present(30)), earlier(600))
     sampled.ends_ago = [(1_000, 9), (400, 20), (200, 30)]
     sampled.sample(2)
     (ages,) = sampled.asked_ago
@@ -336,10 +330,9 @@ def test_the_log_ends_of_the_time_without_a_run_are_asked_for(
     assert 590 < ages[-1] < 606
     assert 118 <= len(ages) - 1 <= 121
     now = datetime.now(timezone.utc)
-    rows = [
-        (row["log_end_offset"], (now - row["sampled_at"]).total_seconds()) for row in sampled.rows()
-    ]
-    by_end = {end: [age for other, age in rows if other == end] for end in (9, 20, 30)}
+    by_end: dict[int, list[float]] = {9: [], 20: [], 30: []}
+    for row in sampled.rows():
+        by_end[row["log_end_offset"]].append((now - row["sampled_at"]).total_seconds())
     assert 390 < min(by_end[9]) < 410
     assert 390 < max(by_end[20]) < 401
     assert 190 < min(by_end[20]) < 210
@@ -348,109 +341,65 @@ def test_the_log_ends_of_the_time_without_a_run_are_asked_for(
     assert re.match("asked for the ends of 1 logs since .*, at 1[12]", line)
 
 
-def test_all_logs_of_an_earlier_run_are_asked_for_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_logs_of_an_earlier_run_are_asked_for_together(sampled_with: SampledWith) -> None:
     """A log that does not change has a sample once a minute, each at its own second."""
-    tables, now = create_tables(tmp_path), datetime.now(timezone.utc)
-    samples = [
-        {"topic": "t", "partition": number, "topic_id": "T", "log_end_offset": 9}
-        | {"sampled_at": now - timedelta(seconds=600 + 7 * number)}
-        for number in range(8)
-    ]
-    write_rows(tables, "log_offsets", [with_defaults("log_offsets", each) for each in samples])
+    samples = [earlier(600 + 7 * number, partition=number) for number in range(8)]
     logs = [present(9, TopicPartition("t", number)) for number in range(8)]
-    sampled = Sampled(tables, monkeypatch, lambda _: logs)
+    sampled = sampled_with(always(*logs), *samples)
     sampled.ends_ago = [(100_000, 9)]
     sampled.sample()
     assert len(sampled.asked_ago) == 1
 
 
 def test_the_log_ends_before_the_first_sample_are_asked_for_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
-    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(30)])
+    sampled = sampled_with(always(present(30)))
     sampled.ends_ago = [(86_400, 20)]
     sampled.sample(2)
     assert len(sampled.asked_ago) == 1
     assert sampled.ends()[0] == 20
 
 
-def test_a_gap_stays_one_if_the_brokers_do_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = create_tables(tmp_path)
-    sampled_before(tables, timedelta(minutes=10), 9)
-    sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
-
-    def past_ends(*_: Any) -> None:
-        asked.append(1)
-        raise TimeoutError("nobody answers")
-
-    asked: list[int] = []
-    monkeypatch.setattr(sampled.client, "past_ends", past_ends)
+def test_a_gap_stays_one_if_the_brokers_do_not_answer(sampled_with: SampledWith) -> None:
+    sampled = sampled_with(always(present(30)), earlier(600))
+    past_ends = Mock(side_effect=unanswered)
+    sampled.let_client(past_ends=past_ends)
     sampled.sample(12)
-    assert len(asked) == 10
-    rows = sampled.rows()
-    assert [*dict.fromkeys((row["state"], row["log_end_offset"]) for row in rows)] == [
-        *(("present", 9), ("unavailable", None), ("present", 30))
-    ]
+    assert past_ends.call_count == 10
+    rows = [(row["state"], row["log_end_offset"]) for row in sampled.rows()]
+    assert [*dict.fromkeys(rows)] == [("present", 9), ("unavailable", None), ("present", 30)]
     assert sampled.metric("sampling_total", outcome="done") == 12
 
 
-def test_a_gap_is_asked_for_again_once_the_brokers_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = create_tables(tmp_path)
-    sampled_before(tables, timedelta(minutes=10), 9)
-    sampled = Sampled(tables, monkeypatch, lambda _: [present(30)])
+def test_a_gap_is_asked_for_again_once_the_brokers_answer(sampled_with: SampledWith) -> None:
+    sampled = sampled_with(always(present(30)), earlier(600))
     sampled.ends_ago = [(1_000, 9), (400, 20), (200, 30)]
-    answer, failures = sampled.client.past_ends, [TimeoutError("nobody answers")] * 2
-
-    def past_ends(*question: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return answer(*question)
-
-    monkeypatch.setattr(sampled.client, "past_ends", past_ends)
+    methods = iter([unanswered, unanswered, sampled.past_ends])
+    sampled.let_client(past_ends=lambda *question: next(methods)(*question))
     sampled.sample(4)
     assert set(sampled.ends()) == {9, 20, 30}
     assert len(sampled.asked_ago) == 1
 
 
-def test_a_log_with_timestamps_of_the_future_is_not_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampled = Sampled(create_tables(tmp_path), monkeypatch, lambda _: [present(30)])
-    monkeypatch.setattr(
-        sampled.client, "past_ends", lambda logs, asked: [dict.fromkeys(logs, 7)] * len(asked)
-    )
+def test_a_log_with_timestamps_of_the_future_is_not_asked_for(sampled_with: SampledWith) -> None:
+    sampled = sampled_with(always(present(30)))
+    sampled.let_client(past_ends=lambda logs, asked: [dict.fromkeys(logs, 7)] * len(asked))
     sampled.sample()
     assert sampled.ends() == [30]
 
 
 def test_a_log_that_an_earlier_run_has_sampled_is_not_asked_for_its_first_days(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled_with: SampledWith,
 ) -> None:
     """A group has left the topic before the restart, and reads it again."""
-    tables, now = create_tables(tmp_path), datetime.now(timezone.utc)
-    samples = [
-        {"topic": topic, "partition": 0, "topic_id": "T", "log_end_offset": 9, "sampled_at": at}
-        for topic, at in (("t", now - timedelta(hours=1)), ("other", now - timedelta(seconds=5)))
-    ]
-    write_rows(tables, "log_offsets", [with_defaults("log_offsets", each) for each in samples])
-    new = TopicPartition("new", 0)
-    sampled = Sampled(tables, monkeypatch, lambda _: [present(30), present(30, new)])
-    asked: list[set[TopicPartition]] = []
-    answer = sampled.client.past_ends
-
-    def past_ends(logs: Any, timestamps_ms: list[int]) -> Any:
-        asked.append(set(logs))
-        return answer(logs, timestamps_ms)
-
-    monkeypatch.setattr(sampled.client, "past_ends", past_ends)
+    logs = always(present(30), present(30, TopicPartition("new", 0)))
+    sampled = sampled_with(logs, earlier(3_600), earlier(5, topic="other"))
+    past_ends = Mock(side_effect=sampled.past_ends)
+    sampled.let_client(past_ends=past_ends)
     sampled.sample()
-    assert asked == [{new}]
+    ((asked, _),) = (call.args for call in past_ends.call_args_list)
+    assert [*asked] == [TopicPartition("new", 0)]
 
 
 # --- failures ------------------------------------------------------------------------------------
@@ -464,7 +413,7 @@ def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sampled:
     """The sampling of a log that grows."""
     folder = str(tmp_path / "tables")
     create(folder)
-    return Sampled(folder, monkeypatch, growing_log())
+    return Sampled(folder, monkeypatch, ending_at(*range(1, 20)))
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
