@@ -28,6 +28,8 @@ from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.lag.evaluation import Evaluation
+from streaming.lag.paces import KnownPaces
 from streaming.local.scenario.memory_tables import EMPTY_TABLES, MemoryReader
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -298,6 +300,17 @@ class Snapshots:
         reader = MemoryReader(self, {**EMPTY_TABLES, **snapshot.state, **history}, at)
         reader.tables = self.tables
         return reader
+
+    def evaluation(self, seconds: float, known: KnownPaces | None = None) -> Evaluation:
+        """Lag and status so many seconds after the beginning."""
+        reader = self.reader(moment(seconds))
+        assert reader is not None, f"no micro-batch before {seconds} s"
+        return Evaluation.of(reader, at=moment(seconds), known=known or KnownPaces())
+
+    def statuses(self, seconds: float, known: KnownPaces | None = None) -> dict[str, Row]:
+        """The rows of `group_status` by group."""
+        rows = self.evaluation(seconds, known).statuses.to_pylist()
+        return {row["group_id"]: row for row in rows}
 
     @property
     def properties(self) -> Mapping[str, str]:

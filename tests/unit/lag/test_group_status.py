@@ -16,7 +16,7 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_statuses import group_statuses
 from streaming.lag.group_verdicts import silent_facts
 from streaming.tables.reader import TableReader
-from tests.support.tables.incident_tables import STEP_S, Cluster, moment
+from tests.support.tables.incident_tables import STEP_S, Cluster
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
@@ -71,13 +71,8 @@ def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: P
         cluster.commit("slow", end - 400 - max(t, 0), 1)
         cluster.step()
     snapshots = cluster.snapshots(create_tables(tmp_path / "slow"))
-    reasons = []
-    for seconds in (0, 300):
-        reader = snapshots.reader(moment(seconds))
-        assert reader is not None
-        (row,) = Evaluation.of(reader, at=moment(seconds)).statuses.to_pylist()
-        reasons.append((row["status"], row["reason"]))
-    assert reasons == [
+    rows = [snapshots.statuses(seconds)["slow"] for seconds in (0, 300)]
+    assert [(row["status"], row["reason"]) for row in rows] == [
         ("OK", "400 behind, oldest 4 s"),
         (
             "WARN",
@@ -97,17 +92,11 @@ def test_growth_ends_a_minute_after_the_producers_do(tmp_path: Path) -> None:
             cluster.commit("g", end)
         cluster.step()
     snapshots = cluster.snapshots(create_tables(tmp_path))
-    reasons = {}
-    for t in (600, 640, 670, 800):
-        reader = snapshots.reader(moment(t))
-        assert reader is not None
-        (row,) = Evaluation.of(reader, at=moment(t)).statuses.to_pylist()
-        assert row["status"] == "STOP"
-        reasons[t] = row["reason"].rpartition("oldest ")[2], row["trend"]
-    assert reasons[600] == ("5.1 min, +10/s", "growing")
-    assert reasons[640][1] == "growing"
-    assert reasons[670] == ("6.2 min", "steady")
-    assert reasons[800] == ("8.4 min", "steady")
+    rows = {t: snapshots.statuses(t)["g"] for t in (600, 640, 670, 800)}
+    assert {row["status"] for row in rows.values()} == {"STOP"}
+    assert [row["trend"] for row in rows.values()] == ["growing", "growing", "steady", "steady"]
+    oldest = [rows[t]["reason"].rpartition("oldest ")[2] for t in (600, 670, 800)]
+    assert oldest == ["5.1 min, +10/s", "6.2 min", "8.4 min"]
 
 
 SILENT = "no committed offset for 5 min, although a member has the partition"

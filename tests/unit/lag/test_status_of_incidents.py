@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -23,20 +23,29 @@ from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment
 from tests.support.tables.tables_folder import create_tables
 
-Step = Callable[[Cluster, str, int], None]
+Step = Callable[[Cluster, str, int, int], None]
 
 
 class Incident(NamedTuple):
-    """What happens, in words for docs/status.md, and a step of it."""
+    """What happens, in words for docs/status.md, and a step of it, after records were produced.
+
+    A step has the cluster, the group, the seconds, and the log end of partition 0.
+    """
 
     text: str
     step: Step
     partitions: int = 1
     """Those of the only member; 0 without a member at first."""
+    records: Callable[[int], int] = lambda _t: _RECORDS
 
     @property
     def group_id(self) -> str:
         return self.step.__name__.replace("_", "-")
+
+    def happen(self, cluster: Cluster, t: int) -> None:
+        if t == -WELL_S and self.partitions:
+            cluster.members(self.group_id, (self.group_id, self.partitions))
+        self.step(cluster, self.group_id, t, cluster.produce(self.group_id, self.records(t)))
 
 
 WELL_S: Final = 600
@@ -45,91 +54,72 @@ _UNREAD: Final = 20
 _SESSION_TIMEOUT_S: Final = 45
 
 
-def _reads(
-    cluster: Cluster,
-    group_id: str,
-    partition: int = 0,
-    *,
-    t: int = 0,
-    stops_at: int | None = None,
-) -> None:
-    """The group reads almost all records, and from `stops_at` on none."""
-    end = cluster.produce(group_id, _RECORDS, partition)
-    unread = 0 if stops_at is None else max(t - stops_at, 0) * 100
-    cluster.commit(group_id, end - _UNREAD - unread, partition)
-
-
-def aborts(cluster: Cluster, group_id: str, t: int) -> None:
-    end = cluster.produce(group_id, _RECORDS)
+def aborts(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     cluster.commit(group_id, end - _UNREAD, producer_id=1)
     cluster.end_transaction(1, aborts=t > 0)
 
 
-def held(cluster: Cluster, group_id: str, t: int) -> None:
-    end = cluster.produce(group_id, _RECORDS)
+def held(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     if t <= STEP_S:
         cluster.commit(group_id, end - _UNREAD, producer_id=2)
     if t <= 0:
         cluster.end_transaction(2)
 
 
-def held_again(cluster: Cluster, group_id: str, t: int) -> None:
+def held_again(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     """The application goes on to commit in the transaction."""
-    end = cluster.produce(group_id, _RECORDS)
     cluster.commit(group_id, end - _UNREAD, producer_id=3)
     if t <= 0:
         cluster.end_transaction(3)
 
 
-def behind_a_transaction(cluster: Cluster, group_id: str, t: int) -> None:
+def behind_a_transaction(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     log = cluster.logs[group_id, 0]
     if t == STEP_S:
-        log.open_at = log.end
-    end = cluster.produce(group_id, _RECORDS)
+        log.open_at = end - _RECORDS
     cluster.commit(group_id, end if log.open_at is None else log.open_at)
 
 
-def repeats(cluster: Cluster, group_id: str, t: int) -> None:
-    _reads(cluster, group_id, stops_at=0, t=t)
+def repeats(cluster: Cluster, group_id: str, t: int, end: int) -> None:
+    cluster.commit(group_id, end - _UNREAD - max(t, 0) * 100)
 
 
-def one_stuck(cluster: Cluster, group_id: str, t: int) -> None:
-    for partition in range(12):
-        _reads(cluster, group_id, partition, t=t, stops_at=0 if partition == 3 else None)
+def one_stuck(cluster: Cluster, group_id: str, t: int, end: int) -> None:
+    cluster.commit(group_id, end - _UNREAD)
+    for partition in range(1, 12):
+        end = cluster.produce(group_id, _RECORDS, partition)
+        unread = max(t, 0) * 100 if partition == 3 else 0
+        cluster.commit(group_id, end - _UNREAD - unread, partition)
 
 
-def paused(cluster: Cluster, group_id: str, t: int) -> None:
+def paused(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     """The clients of librdkafka commit a partition only after they read from it."""
     other = f"{group_id}-b"
     if t == -WELL_S:
         cluster.members(group_id, (group_id, 1), (other, 1))
-    _reads(cluster, group_id)
+    cluster.commit(group_id, end - _UNREAD)
     end = cluster.produce(other, _RECORDS)
     if t <= 0:
         cluster.commit(group_id, end - _UNREAD, topic=other)
 
 
-def killed(cluster: Cluster, group_id: str, t: int) -> None:
-    end = cluster.produce(group_id, _RECORDS)
+def killed(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     if t <= 0:
         cluster.commit(group_id, end - _UNREAD)
     if t == _SESSION_TIMEOUT_S:
         cluster.no_members(group_id, 2)
 
 
-def never_commits(cluster: Cluster, group_id: str, t: int) -> None:
-    cluster.produce(group_id, _RECORDS)
+def never_commits(cluster: Cluster, group_id: str, t: int, _end: int) -> None:
     if t == STEP_S:
         cluster.members(group_id)
 
 
-def slow(cluster: Cluster, group_id: str, t: int) -> None:
-    end = cluster.produce(group_id, _RECORDS)
+def slow(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     cluster.commit(group_id, end - _UNREAD - max(t, 0) * 50)
 
 
-def reset(cluster: Cluster, group_id: str, t: int) -> None:
-    end = cluster.produce(group_id, _RECORDS)
+def reset(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     if t <= 0:
         cluster.commit(group_id, end - _UNREAD)
     elif t == STEP_S:
@@ -141,43 +131,38 @@ def reset(cluster: Cluster, group_id: str, t: int) -> None:
         cluster.commit(group_id, min(t * 200, end - _UNREAD))
 
 
-def rebalances(cluster: Cluster, group_id: str, t: int) -> None:
-    _reads(cluster, group_id)
+def rebalances(cluster: Cluster, group_id: str, t: int, end: int) -> None:
+    cluster.commit(group_id, end - _UNREAD)
     if t > 0 and t % 10 == 0:
         cluster.members(group_id, generation=1 + t // 10)
 
 
-def loses(cluster: Cluster, group_id: str, t: int) -> None:
+def loses(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     """Records are deleted after five minutes; the group reads a fifth of them."""
-    log = cluster.logs[group_id, 0]
-    end = cluster.produce(group_id, _RECORDS)
-    log.start = max(end - 30_000, 0)
+    cluster.logs[group_id, 0].start = max(end - 30_000, 0)
     cluster.commit(group_id, end - _UNREAD - max(t, 0) * 80)
 
 
-def topic_deleted(cluster: Cluster, group_id: str, t: int) -> None:
+def topic_deleted(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     if t <= 0:
-        _reads(cluster, group_id)
+        cluster.commit(group_id, end - _UNREAD)
     elif t == STEP_S:
         cluster.logs[group_id, 0].state = "gone"
 
 
-def shares(cluster: Cluster, group_id: str, t: int) -> None:
+def shares(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     """The share coordinator goes on to write the delivery state, but the start offset rests."""
-    end = cluster.produce(group_id, _RECORDS)
     if t == -WELL_S:
         cluster.share_group(group_id)
     cluster.acknowledge(group_id, end - _UNREAD - max(t, 0) // STEP_S * _RECORDS)
 
 
-def no_production(cluster: Cluster, group_id: str, t: int) -> None:
-    end = cluster.produce(group_id, _RECORDS if t <= 0 else 0)
+def no_production(cluster: Cluster, group_id: str, _t: int, end: int) -> None:
     cluster.commit(group_id, end)
 
 
-def rolls(cluster: Cluster, group_id: str, t: int) -> None:
+def rolls(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     """A deployment: no member for 30 seconds."""
-    end = cluster.produce(group_id, _RECORDS)
     if not 0 < t <= 30:
         cluster.commit(group_id, end - _UNREAD)
     elif t == STEP_S:
@@ -186,16 +171,14 @@ def rolls(cluster: Cluster, group_id: str, t: int) -> None:
         cluster.members(group_id, generation=3)
 
 
-def assigns(cluster: Cluster, group_id: str, t: int) -> None:
-    """A consumer with assign() is no member; producers write now and then."""
-    end = cluster.produce(group_id, 0)
-    cluster.produce(group_id, _RECORDS if t % 60 == 0 else 0)
+def assigns(cluster: Cluster, group_id: str, t: int, end: int) -> None:
+    """A consumer with assign() is no member; producers write now and then, after its commit."""
     cluster.commit(group_id, end)
+    cluster.produce(group_id, _RECORDS if t % 60 == 0 else 0)
 
 
-def commits_once(cluster: Cluster, group_id: str, t: int) -> None:
+def commits_once(cluster: Cluster, group_id: str, t: int, end: int) -> None:
     """A new group: the second commit comes after two minutes."""
-    end = cluster.produce(group_id, _RECORDS)
     if t == STEP_S:
         cluster.members(group_id)
     if t > 0 and t % 120 == STEP_S:
@@ -218,9 +201,18 @@ INCIDENTS: Final = (
     Incident("Records are deleted before the group reads them", loses),
     Incident("The topic is deleted", topic_deleted),
     Incident("A share group releases records for ever", shares, partitions=0),
-    Incident("No incident: producers stop", no_production),
+    Incident(
+        "No incident: producers stop",
+        no_production,
+        records=lambda t: _RECORDS if t <= 0 else 0,
+    ),
     Incident("No incident: a deployment takes 30 s", rolls),
-    Incident("No incident: a consumer with `assign()`, little traffic", assigns, partitions=0),
+    Incident(
+        "No incident: a consumer with `assign()`, little traffic",
+        assigns,
+        partitions=0,
+        records=lambda _t: 0,
+    ),
     Incident("No incident: a new group commits every 2 min", commits_once, partitions=0),
 )
 
@@ -281,9 +273,7 @@ def _snapshots(folder: Path, step: Callable[[Cluster, int], None]) -> Snapshots:
 
 def incidents_happen(cluster: Cluster, t: int) -> None:
     for incident in INCIDENTS:
-        if t == -WELL_S and incident.partitions:
-            cluster.members(incident.group_id, (incident.group_id, incident.partitions))
-        incident.step(cluster, incident.group_id, t)
+        incident.happen(cluster, t)
 
 
 def run_is_down(cluster: Cluster, t: int) -> None:
@@ -291,7 +281,7 @@ def run_is_down(cluster: Cluster, t: int) -> None:
     cluster.is_run_up = not 0 < t <= 180
     if t == -WELL_S:
         cluster.members("well")
-    _reads(cluster, "well")
+    cluster.commit("well", cluster.produce("well", _RECORDS) - _UNREAD)
 
 
 def our_statuses(reader: TableReader, *, at: datetime) -> pa.Table:
@@ -401,19 +391,15 @@ def test_a_partition_that_stays_behind_keeps_its_group_in_trouble(tmp_path: Path
         cluster.step()
     snapshots = cluster.snapshots(create_tables(tmp_path))
 
-    def rows_at(seconds: int) -> dict[str, dict[str, Any]]:
-        reader = snapshots.reader(moment(seconds))
-        assert reader is not None
-        rows = Evaluation.of(reader, at=moment(seconds)).statuses.to_pylist()
-        return {row["group_id"]: row for row in rows}
-
     for seconds in _left_moments():
-        rows = rows_at(seconds)
+        rows = snapshots.statuses(seconds)
         for group_id in LEFT_GROUPS:
             row = rows[group_id]
             verdict = f"{group_id} at {seconds} s: {row['status']} {row['reason']}"
             assert row["status"] in {"STOP", "STALL"}, verdict
             assert row["partition"] == 1 or seconds <= int(group_id.partition("-")[2]), verdict
     # The group is well when the partition moves.
-    statuses = {group_id: row["status"] for group_id, row in rows_at(LEFT_LASTS_S).items()}
+    statuses = {
+        group_id: row["status"] for group_id, row in snapshots.statuses(LEFT_LASTS_S).items()
+    }
     assert statuses == dict.fromkeys(LEFT_GROUPS, "OK")

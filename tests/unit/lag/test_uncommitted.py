@@ -183,12 +183,13 @@ class Look(NamedTuple):
 
     group: Row
     partitions: list[Row]
-    reader: TableReader
+    reader: TableReader | None
     evaluation: Evaluation
 
     @property
     def explanation(self) -> str:
         """The first evidence for the status."""
+        assert self.reader is not None
         facts = group_facts(self.reader, self.group["group_id"], at=self.evaluation.at)
         assert facts is not None
         first = explain(facts).evidence[0]
@@ -213,12 +214,10 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> Looks:
     snapshots = cluster.snapshots(create_tables(tmp_path_factory.mktemp("tables")))
     looks: dict[str, dict[int, Look]] = {name: {} for name in LIVES}
     for t in (*range(LOOK_S, 1_801, LOOK_S), *range(2_100, ENDS_AT_S + 1, 300)):
-        reader = snapshots.reader(moment(t))
-        assert reader is not None
-        evaluation = Evaluation.of(reader, at=moment(t), known=known)
+        evaluation, reader = snapshots.evaluation(t, known), snapshots.reader(moment(t))
         lags = evaluation.group_lag()
         if t % 600 == 0:
-            assert lags == Evaluation.of(reader, at=moment(t)).group_lag()
+            assert lags == snapshots.evaluation(t).group_lag()
         for group in evaluation.statuses.to_pylist():
             name = group["group_id"]
             partitions = [row for row in lags.to_pylist() if row["group_id"] == name]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -60,16 +63,44 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
     return cluster.snapshots(create_tables(tmp_path_factory.mktemp("tables")))
 
 
-_evaluations: dict[float, Evaluation] = {}
-"""Several tests keep the evaluations of the same moments."""
+EvaluationAt = Callable[[float], Evaluation]
 
 
-def evaluation_at(snapshots: Snapshots, seconds: float) -> Evaluation:
-    if seconds not in _evaluations:
-        reader = snapshots.reader(moment(seconds))
-        assert reader is not None
-        _evaluations[seconds] = Evaluation.of(reader, at=moment(seconds))
-    return _evaluations[seconds]
+@pytest.fixture(scope="module")
+def evaluation_at(snapshots: Snapshots) -> EvaluationAt:
+    """Several tests keep the evaluations of the same moments."""
+    return cache(snapshots.evaluation)
+
+
+@pytest.fixture
+def tables(empty_tables: str, tmp_path: Path) -> str:
+    return str(copytree(empty_tables, tmp_path / "tables"))
+
+
+def kept_in(tables: str, **options: Any) -> StatusEvaluation:
+    """The evaluation of a `run` that begins."""
+    return StatusEvaluation(open_for_writing(tables, "test"), **options)
+
+
+def gaps(tables: str) -> Sequence[EvaluationGap]:
+    return gaps_of(properties_of(tables, GROUP_STATUS))
+
+
+def nothing(empty_tables: str, seconds: float) -> Evaluation:
+    """The evaluation of no groups."""
+    return Evaluation.of(TableReader(empty_tables), at=moment(seconds))
+
+
+def periods_of(
+    tables: str, group_id: str, since: float, until: float
+) -> list[tuple[str | None, bool, float]]:
+    """The statuses of a group, whether each is known, and the seconds when it ends."""
+    reader = TableReader(tables)
+    history = status_history(reader, group_id, since=moment(since), until=moment(until))
+    return [
+        (period.status, period.is_known, (period.end - moment(0)).total_seconds())
+        for period in history.periods
+    ]
 
 
 def rows_of(tables: str, table: Table) -> list[Row]:
@@ -154,26 +185,25 @@ def crash_at(numbers: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> set[int
     ids=str,
 )
 def test_the_tables_have_each_evaluation_and_every_change_once(
-    snapshots: Snapshots,
-    tmp_path: Path,
+    evaluation_at: EvaluationAt,
+    tables: str,
+    empty_tables: str,
     crashes: Sequence[int],
     has_feed: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also if the process is killed before or after a write; the numbers count both."""
-    tables = create_tables(tmp_path / "tables")
     writer = open_for_writing(tables, "test")
     if has_feed:
         for table in JUDGED_TABLES:
             set_properties(writer.epoch, table, {CHANGE_DATA_FEED: "true"})
     left = crash_at(crashes, monkeypatch)
     kept = StatusEvaluation(writer)
-    nothing = TableReader(create_tables(tmp_path / "nothing"))
     evaluations = [
-        *(evaluation_at(snapshots, seconds) for seconds in (-120, -90)),
+        *map(evaluation_at, (-120, -90)),
         # All groups are deleted, and come back.
-        Evaluation.of(nothing, at=moment(-75)),
-        *(evaluation_at(snapshots, seconds) for seconds in SECONDS),
+        nothing(empty_tables, -75),
+        *map(evaluation_at, SECONDS),
     ]
     is_kept = []
     for evaluation in evaluations:
@@ -214,48 +244,33 @@ def test_the_tables_have_each_evaluation_and_every_change_once(
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
-    snapshots: Snapshots, tmp_path: Path, is_restarted: bool, monkeypatch: pytest.MonkeyPatch
+    evaluation_at: EvaluationAt, tables: str, is_restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = create_tables(tmp_path / "tables")
-    writer = open_for_writing(tables, "test")
-    kept = StatusEvaluation(writer)
+    kept = kept_in(tables)
     for seconds in (-120, -60, 0):
-        kept.keep(evaluation_at(snapshots, seconds))
+        kept.keep(evaluation_at(seconds))
     if is_restarted:
-        kept = StatusEvaluation(writer)
         # The gap is written before the rows that end it.
         crash_at([0], monkeypatch)
         with pytest.raises(Crash):
-            kept.keep(evaluation_at(snapshots, 150))
-        kept = StatusEvaluation(writer)
+            StatusEvaluation(kept.writer).keep(evaluation_at(150))
+        kept = StatusEvaluation(kept.writer)
     for seconds in (180, 240):
-        kept.keep(evaluation_at(snapshots, seconds))
-    reader = TableReader(tables)
+        kept.keep(evaluation_at(seconds))
 
-    def periods_of(group_id: str, since: float, until: float) -> list[tuple[object, ...]]:
-        history = status_history(reader, group_id, since=moment(since), until=moment(until))
-        return [
-            (period.status, period.is_known, (period.end - moment(0)).total_seconds())
-            for period in history.periods
-        ]
-
-    unknown = (None, False)
     # `pays` stopped and went on meanwhile.
-    assert periods_of("pays", -600, 300) == [
-        (*unknown, -120.0),
-        ("OK", True, 0.0),
-        (*unknown, 180.0),
-        ("OK", True, 300.0),
+    assert periods_of(tables, "pays", -600, 300) == [
+        *((None, False, -120), ("OK", True, 0)),
+        *((None, False, 180), ("OK", True, 300)),
     ]
-    assert periods_of("new", -60, 240) == [
-        (None, True, 0.0),
-        (*unknown, 180.0),
-        ("OK", True, 240.0),
+    assert periods_of(tables, "new", -60, 240) == [
+        *((None, True, 0), (None, False, 180), ("OK", True, 240)),
     ]
     # Nothing changed in these spans.
-    assert periods_of("pays", -30, -10) == [("OK", True, -10.0)]
-    assert periods_of("nobody", 190, 230) == [(None, True, 230.0)]
-    assert periods_of("pays", 190, 500)[-1] == (*unknown, 500.0)
+    assert periods_of(tables, "pays", -30, -10) == [("OK", True, -10)]
+    assert periods_of(tables, "nobody", 190, 230) == [(None, True, 230)]
+    assert periods_of(tables, "pays", 190, 500)[-1] == (None, False, 500)
+    reader = TableReader(tables)
     (change,) = status_history(reader, "rests", since=moment(-60), until=moment(300)).changes
     assert (change.at, change.before, change.after) == (moment(0), "OK", "IDLE")
     # It appeared, or was there before.
@@ -263,7 +278,7 @@ def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
 
 
 @pytest.mark.parametrize(
-    ("moments", "gaps"),
+    ("moments", "gaps_then"),
     [
         # Every minute and a half.
         ((-90, 0, 90), [(None, -90)]),
@@ -276,63 +291,59 @@ def test_the_statuses_between_two_evaluations_far_apart_are_not_known(
     ],
 )
 def test_a_wrong_clock_makes_no_gap(
-    snapshots: Snapshots,
-    tmp_path: Path,
+    evaluation_at: EvaluationAt,
+    tables: str,
     moments: Sequence[int],
-    gaps: Sequence[tuple[int | None, int]],
+    gaps_then: Sequence[tuple[int | None, int]],
 ) -> None:
-    tables = create_tables(tmp_path / "tables")
-    kept = StatusEvaluation(open_for_writing(tables, "test"))
+    kept = kept_in(tables)
     for seconds in moments:
-        kept.keep(evaluation_at(snapshots, seconds))
-    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [
-        (BEGINNING if begin is None else moment(begin), moment(end)) for begin, end in gaps
+        kept.keep(evaluation_at(seconds))
+    assert gaps(tables) == [
+        (BEGINNING if begin is None else moment(begin), moment(end)) for begin, end in gaps_then
     ]
 
 
 @pytest.mark.parametrize("crashes", [(), range(1, 80, 2), range(0, 80, 3)], ids=str)
 def test_changes_that_were_recorded_while_the_clock_was_ahead_contradict_no_other(
-    snapshots: Snapshots,
-    tmp_path: Path,
+    evaluation_at: EvaluationAt,
+    tables: str,
     crashes: Sequence[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither when the clock is right again, nor when it has come to their time."""
-    tables = create_tables(tmp_path / "tables")
-    writer = open_for_writing(tables, "test")
     left = crash_at(crashes, monkeypatch)
-    kept = StatusEvaluation(writer)
+    kept = kept_in(tables)
     # `pays` stops at 60, and goes on at 120; it was ahead twice.
     for number, seconds in enumerate((-120, -60, 60, -30, 0, 300, 30, 90, 240, 330)):
-        evaluation = evaluation_at(snapshots, seconds)
+        evaluation = evaluation_at(seconds)
         if number == 8:
             left.clear()
         try:
             kept.keep(evaluation)
         except Crash:
-            kept = StatusEvaluation(writer)
+            kept = StatusEvaluation(kept.writer)
             continue
         assert_kept(tables, evaluation)
         ahead = {moment(60), moment(300)}
         assert list(contradictions(TableReader(tables), evaluation.at, ahead)) == []
         if number % 3 == 0:
-            kept = StatusEvaluation(writer)
+            kept = StatusEvaluation(kept.writer)
 
 
 def test_a_status_begins_where_it_began_before_a_restart(
-    snapshots: Snapshots, tmp_path: Path
+    evaluation_at: EvaluationAt, tables: str
 ) -> None:
     """`run` is stopped for four minutes; its first evaluation knows nothing as yet.
 
     The group stops at 0 s, is `STOP` at 60 s, and goes on at 120 s.
     """
-    tables = create_tables(tmp_path)
 
     def keep(*moments: float, unknown: Sequence[float] = ()) -> dict[str, Row]:
         """A `run` that begins, and ends after these moments."""
-        kept = StatusEvaluation(open_for_writing(tables, "test"))
+        kept = kept_in(tables)
         for seconds in moments:
-            evaluation = evaluation_at(snapshots, seconds)
+            evaluation = evaluation_at(seconds)
             if seconds in unknown:
                 stale = pa.repeat("UNKNOWN", evaluation.statuses.num_rows)
                 evaluation.statuses = with_columns(evaluation.statuses, {"status": stale})
@@ -359,73 +370,55 @@ def test_a_status_begins_where_it_began_before_a_restart(
 
 
 def test_evaluations_as_far_apart_as_the_interval_says_leave_no_gap(
-    snapshots: Snapshots, tmp_path: Path
+    evaluation_at: EvaluationAt, tables: str
 ) -> None:
-    tables = create_tables(tmp_path / "tables")
-    kept = StatusEvaluation(open_for_writing(tables, "test"), interval_s=180)
+    kept = kept_in(tables, interval_s=180)
     for seconds in (-120, 60, 240):
-        kept.keep(evaluation_at(snapshots, seconds))
-    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(-120))]
+        kept.keep(evaluation_at(seconds))
+    assert gaps(tables) == [(BEGINNING, moment(-120))]
 
 
 def test_before_a_change_whose_day_is_deleted_nothing_is_known(
-    snapshots: Snapshots, tmp_path: Path
+    evaluation_at: EvaluationAt, tables: str
 ) -> None:
-    tables = create_tables(tmp_path / "tables")
-    kept = StatusEvaluation(open_for_writing(tables, "test"))
+    kept = kept_in(tables)
     for seconds in (-60, 0, 60):
-        kept.keep(evaluation_at(snapshots, seconds))
+        kept.keep(evaluation_at(seconds))
     DeltaTable(STATUS_CHANGES.path(tables)).delete()
-    history = status_history(TableReader(tables), "rests", since=moment(-30), until=moment(60))
-    assert [(period.status, period.end) for period in history.periods] == [
-        (None, moment(0)),
-        ("IDLE", moment(60)),
-    ]
-    assert not history.periods[0].is_known
+    assert periods_of(tables, "rests", -30, 60) == [(None, False, 0), ("IDLE", True, 60)]
 
 
 def test_without_groups_the_time_of_the_evaluation_is_kept(
-    snapshots: Snapshots, tmp_path: Path
+    evaluation_at: EvaluationAt, tables: str, empty_tables: str
 ) -> None:
-    tables = create_tables(tmp_path / "tables")
-    writer = open_for_writing(tables, "test")
-    nothing = TableReader(create_tables(tmp_path / "nothing"))
-    kept = StatusEvaluation(writer)
-    kept.keep(evaluation_at(snapshots, 0))
+    kept = kept_in(tables)
+    kept.keep(evaluation_at(0))
     for seconds in range(30, 631, 30):
-        kept.keep(Evaluation.of(nothing, at=moment(seconds)))
-    StatusEvaluation(writer).keep(Evaluation.of(nothing, at=moment(660)))
-    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(0))]
-    history = status_history(TableReader(tables), "pays", since=moment(0), until=moment(660))
-    assert [(period.status, period.is_known, period.end) for period in history.periods] == [
-        ("OK", True, moment(30)),
-        (None, True, moment(660)),
-    ]
+        kept.keep(nothing(empty_tables, seconds))
+    StatusEvaluation(kept.writer).keep(nothing(empty_tables, 660))
+    assert gaps(tables) == [(BEGINNING, moment(0))]
+    assert periods_of(tables, "pays", 0, 660) == [("OK", True, 30), (None, True, 660)]
 
 
 def test_rows_of_an_earlier_release_say_nothing_of_gaps(
-    snapshots: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluation_at: EvaluationAt, tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = create_tables(tmp_path / "tables")
-    writer = open_for_writing(tables, "test")
     with monkeypatch.context() as earlier:
         earlier.setattr(StatusEvaluation, "_record_gap", lambda *_: False)
-        StatusEvaluation(writer).keep(evaluation_at(snapshots, 0))
-    StatusEvaluation(writer).keep(evaluation_at(snapshots, 60))
-    assert gaps_of(properties_of(tables, GROUP_STATUS)) == [(BEGINNING, moment(60))]
+        kept_in(tables).keep(evaluation_at(0))
+    kept_in(tables).keep(evaluation_at(60))
+    assert gaps(tables) == [(BEGINNING, moment(60))]
 
 
 def test_of_too_many_gaps_the_oldest_are_one() -> None:
-    gaps: Sequence[EvaluationGap] = []
+    kept: Sequence[EvaluationGap] = []
     for number in range(150):
-        gaps = with_gap(gaps, EvaluationGap(moment(number), moment(number + 0.5)))
-    assert len(gaps) == 100
-    assert gaps[0] == (moment(0), moment(50.5))
-    assert with_gap(gaps, EvaluationGap(moment(148.2), moment(200)))[-1] == (
-        moment(148),
-        moment(200),
-    )
-    assert gaps_of({PROPERTY_NOT_EVALUATED: gaps_text(gaps)}) == gaps
+        kept = with_gap(kept, EvaluationGap(moment(number), moment(number + 0.5)))
+    assert len(kept) == 100
+    assert kept[0] == (moment(0), moment(50.5))
+    longer = with_gap(kept, EvaluationGap(moment(148.2), moment(200)))
+    assert longer[-1] == (moment(148), moment(200))
+    assert gaps_of({PROPERTY_NOT_EVALUATED: gaps_text(kept)}) == kept
 
 
 def test_the_interval_grows_with_the_duration_and_metrics_have_both(
