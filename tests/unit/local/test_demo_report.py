@@ -20,29 +20,18 @@ OFFSET = {"committed_offset": 7, "leader_epoch": 0, "metadata": ""}
 
 def group(**changes: Any) -> dict[str, Any]:
     return {
-        "group_id": "billing",
-        "traffic": "commits",
-        "log_partition": 9,
-        "tables": STABLE,
-        "broker": STABLE,
+        **{"group_id": "billing", "traffic": "commits", "log_partition": 9},
+        **{"tables": STABLE, "broker": STABLE},
         "offsets": [{"topic": "orders", "partition": 0, "tables": OFFSET, "broker": OFFSET}],
-        "is_equal": True,
-        **changes,
+        **{"is_equal": True, **changes},
     }
 
 
 def pending(**changes: Any) -> dict[str, Any]:
     return {
-        "group_id": "fraud-check",
-        "topic": "orders",
-        "partition": 0,
-        "producer_id": 3,
-        "committed_offset": 7,
-        "pending_offset": 9,
-        "record_offset": 11,
-        "broker": "UNSTABLE_OFFSET_COMMIT",
-        "is_equal": True,
-        **changes,
+        **{"group_id": "fraud-check", "topic": "orders", "partition": 0, "producer_id": 3},
+        **{"committed_offset": 7, "pending_offset": 9, "record_offset": 11},
+        **{"broker": "UNSTABLE_OFFSET_COMMIT", "is_equal": True, **changes},
     }
 
 
@@ -50,19 +39,12 @@ EQUAL = DemoReport(
     groups=[group()],
     pending=[pending()],
     neighbour={
-        "log_partition": 9,
-        "group_id": "billing",
-        "record_offset": 20,
-        "pending_group_id": "fraud-check",
-        "pending_record_offset": 11,
+        **{"log_partition": 9, "group_id": "billing", "record_offset": 20},
+        **{"pending_group_id": "fraud-check", "pending_record_offset": 11},
     },
     records={
-        "read": 1_015,
-        "applied": 1_000,
-        "superseded": 5,
-        "ignored": 4,
-        "quarantined": 3,
-        "pending": 3,
+        **{"read": 1_015, "applied": 1_000, "superseded": 5},
+        **{"ignored": 4, "quarantined": 3, "pending": 3},
     },
     verification=Verification(),
 )
