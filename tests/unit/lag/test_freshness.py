@@ -40,13 +40,13 @@ def sample_of(sampled_at: datetime, log_end_offset: int = 0, partition: int = 0)
 
 def test_every_group_of_stale_tables_is_unknown(tables: str) -> None:
     """A loop of rebalances, a group without offsets and lost data are claimed no more, either."""
-    statuses = Evaluation.of(TableReader(tables), at=LATE).statuses.to_pylist()
+    evaluation = Evaluation.of(TableReader(tables), at=LATE)
+    statuses = evaluation.statuses.to_pylist()
     groups = {row["group_id"] for row in statuses}
     assert groups == {"back", "idle", "loop", "new", "nothing", "old"}
-    assert {(row["status"], row["reason"], row["topic"]) for row in statuses} == {
-        ("UNKNOWN", SINCE, None)
-    }
-    rows = Evaluation.of(TableReader(tables), at=LATE).group_lag().to_pylist()
+    verdicts = {(row["status"], row["reason"], row["topic"]) for row in statuses}
+    assert verdicts == {("UNKNOWN", SINCE, None)}
+    rows = evaluation.group_lag().to_pylist()
     assert {(row["status"], row["reason"]) for row in rows} == {("UNKNOWN", SINCE)}
 
 
@@ -72,6 +72,7 @@ NOT_SAMPLED = (
     "Nothing written since 12:00:00 UTC (2 min ago). `run` does not sample the logs "
     "(`--lag-interval off`), so either no group commits or `run` has stopped."
 )
+IS_RUNNING = "Is `run` running?"
 A_DAY_LATER = NOW + timedelta(days=1)
 
 
@@ -79,19 +80,15 @@ A_DAY_LATER = NOW + timedelta(days=1)
     ("samples", "moment", "is_stale", "notice"),
     [
         (None, NOW, False, None),
-        (None, LATE, True, "Nothing written since 12:00:00 UTC (2 min ago). Is `run` running?"),
+        (None, LATE, True, f"Nothing written since 12:00:00 UTC (2 min ago). {IS_RUNNING}"),
         (
-            None,
-            A_DAY_LATER,
-            True,
-            "Nothing written since 2026-11-21 12:00:00 UTC (24 h ago). Is `run` running?",
+            *(None, A_DAY_LATER, True),
+            f"Nothing written since 2026-11-21 12:00:00 UTC (24 h ago). {IS_RUNNING}",
         ),
         # Nobody commits for a day; `run` confirms the ends of logs each minute.
         (
             [sample_of(at(1)), sample_of(A_DAY_LATER)],
-            A_DAY_LATER + timedelta(seconds=65),
-            False,
-            None,
+            *(A_DAY_LATER + timedelta(seconds=65), False, None),
         ),
         # Without recent samples a quiet log is not called stale.
         ([], LATE, False, NOT_SAMPLED),
@@ -99,9 +96,7 @@ A_DAY_LATER = NOW + timedelta(days=1)
         # Samples go on, micro-batches do not.
         (
             [sample_of(at(ago), end) for ago, end in ((300, 0), (200, 5), (0, 5))],
-            NOW,
-            False,
-            "The tables are 5 min behind __consumer_offsets.",
+            *(NOW, False, "The tables are 5 min behind __consumer_offsets."),
         ),
     ],
 )

@@ -18,6 +18,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.snapshot import Snapshot
 from tests.support.tables import sample_rows
+from tests.support.tables.sample_rows import offset_row
 from tests.support.tables.status_tables import NOW, at
 from tests.support.tables.tables_folder import (
     Row,
@@ -31,16 +32,9 @@ from tests.support.tables.topic_tables import PARTLY, SILENT, UNREAD, create_top
 LOG_PARTITIONS = 4
 
 
-def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any) -> dict[str, Any]:
-    return {
-        "group_id": group_id,
-        "log_partition": partition_for(group_id, LOG_PARTITIONS),
-        "topic": topic,
-        "partition": 0,
-        "committed_offset": committed_offset,
-        "commit_timestamp": at(30),
-        **fields,
-    }
+def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any) -> Row:
+    place = {"log_partition": partition_for(group_id, LOG_PARTITIONS)}
+    return offset_row(group_id, committed_offset, at(30), topic) | place | fields
 
 
 def sample(seconds_ago: float, end: int | None, topic: str = "t", **fields: Any) -> Row:
@@ -54,7 +48,7 @@ def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     orphan = (partition_for("behind", LOG_PARTITIONS) + 1) % LOG_PARTITIONS
     apply_micro_batch(
         folder,
-        progress=[{"log_partition": p, "updated_at": at(10)} for p in range(LOG_PARTITIONS)],
+        progress=[row | {"updated_at": at(10)} for row in PROGRESS],
         groups=[
             {"group_id": group, "log_partition": partition_for(group, LOG_PARTITIONS)}
             for group in groups
@@ -75,18 +69,14 @@ def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
             offset("behind", 50, producer_id=8, commit_timestamp=at(29)),
         ],
     )
-    write_rows(
-        folder,
-        "log_offsets",
-        [
-            sample(60, 20),
-            sample(40, 20, log_start_offset=10),
-            sample(20, 60, log_start_offset=10),
-            sample(0, 100, log_start_offset=10, last_stable_offset=70),
-            sample(50, 5, "old"),
-            sample(40, None, "old"),
-        ],
-    )
+    samples = [
+        sample(60, 20),
+        sample(40, 20, log_start_offset=10),
+        sample(20, 60, log_start_offset=10),
+        sample(0, 100, log_start_offset=10, last_stable_offset=70),
+        *(sample(50, 5, "old"), sample(40, None, "old")),
+    ]
+    write_rows(folder, "log_offsets", samples)
     return folder
 
 
@@ -94,6 +84,9 @@ def built_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 def tables(built_tables: str, tmp_path: Path) -> str:
     """A copy that a test may change."""
     return str(copytree(built_tables, tmp_path / "tables"))
+
+
+PROGRESS = [{"log_partition": number} for number in range(LOG_PARTITIONS)]
 
 
 def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
@@ -105,47 +98,19 @@ def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
 def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
     rows = rows_of(tables)
     assert list(rows) == ["ahead", "behind", "gone", "lost", "unseen"]
-    assert rows["behind"] == {
-        "group_id": "behind",
-        "topic": "t",
-        "partition": 0,
-        "group_type": "classic",
-        "group_state": "Empty",
-        "topic_state": "present",
-        "gone_since": None,
-        "committed_offset": 40,
-        "uncommitted_since": None,
-        "recreated_at": None,
-        "pending_offset": 60,
-        "pending_since": at(30),
-        "pending_producer_id": 7,
-        "pending_client_id": "app",
-        "log_start_offset": 10,
-        "last_stable_offset": 70,
-        "log_end_offset": 100,
-        "lag": 60,
-        "is_lag_lower_bound": False,
-        "lag_to_last_stable": 30,
-        "markers": None,
-        "data_lost": 0,
+    assert rows["behind"] == dict.fromkeys(LAG_ROW.names) | {
+        **{"group_id": "behind", "topic": "t", "partition": 0, "topic_state": "present"},
+        **{"group_type": "classic", "group_state": "Empty", "committed_offset": 40},
+        **{"pending_offset": 60, "pending_since": at(30)},
+        **{"pending_producer_id": 7, "pending_client_id": "app"},
+        **{"log_start_offset": 10, "last_stable_offset": 70, "log_end_offset": 100},
+        **{"lag": 60, "is_lag_lower_bound": False, "lag_to_last_stable": 30, "data_lost": 0},
         # Half way from 20 at -40 s to 60 at -20 s.
-        "time_lag_ms": 30_000,
-        "time_lag_at_least_ms": 30_000,
-        "time_lag_unknown": None,
-        # The first 10 records were deleted between -60 s and -40 s, and record 10 is older.
-        "retention_margin_ms": None,
-        # The tables do not reach back.
-        "commit_rate_per_s": None,
-        "produce_rate_per_s": None,
-        "time_to_catch_up_ms": None,
-        "commit_timestamp": at(30),
-        "commit_age_ms": 30_000,
-        "member_id": None,
-        "client_id": None,
-        "client_host": None,
-        "sampled_at": NOW,
-        # No log partition of the offsets topic was sampled.
-        "known_until": None,
+        **{"time_lag_ms": 30_000, "time_lag_at_least_ms": 30_000},
+        **{"commit_timestamp": at(30), "commit_age_ms": 30_000, "sampled_at": NOW},
+        # There is no retention margin: the first 10 records were deleted between -60 s and -40 s,
+        # and record 10 is older. Nor is there a rate, since the tables do not reach back, nor a
+        # `known_until`, since no log partition of the offsets topic was sampled.
     }
 
 
@@ -166,9 +131,8 @@ def test_what_is_not_known_has_a_reason(tables: str) -> None:
 def test_lag_as_of_a_moment_and_of_some_groups(tables: str) -> None:
     (row,) = rows_of(tables, at=at(10), group_ids=["behind"]).values()
     assert (row["log_end_offset"], row["lag"], row["time_lag_ms"]) == (60, 20, 20_000)
-    (row,) = rows_of(
-        tables, at=at(10), group_ids=["behind"], history=timedelta(seconds=15)
-    ).values()
+    history = timedelta(seconds=15)
+    (row,) = rows_of(tables, at=at(10), group_ids=["behind"], history=history).values()
     assert (row["time_lag_ms"], row["time_lag_unknown"]) == (None, TOO_OLD)
 
 
@@ -182,17 +146,9 @@ def test_a_moment_and_the_times_of_samples_are_rounded_alike(tables: str) -> Non
 def test_older_samples_are_found_where_a_group_waits_for_long(
     tables: str, seconds_ago: int
 ) -> None:
-    write_rows(
-        tables,
-        "log_offsets",
-        [
-            sample(2 * seconds_ago, 0),
-            sample(seconds_ago, 40),
-            sample(seconds_ago / 2, 90),
-            sample(0, 100),
-            sample(seconds_ago, 5, "new"),
-        ],
-    )
+    ends = ((2 * seconds_ago, 0), (seconds_ago, 40), (seconds_ago / 2, 90), (0, 100))
+    samples = [sample(ago, end) for ago, end in ends]
+    write_rows(tables, "log_offsets", [*samples, sample(seconds_ago, 5, "new")])
     rows = rows_of(tables)
     assert rows["behind"]["time_lag_ms"] == 1_000 * seconds_ago
     assert rows["unseen"]["lag"] == 4
@@ -204,7 +160,7 @@ def test_the_log_end_is_never_below_a_later_commit(tables: str) -> None:
     for committed_at, log_end_offset in ((at(10), 75), (at(40), 60)):
         apply_micro_batch(
             tables,
-            progress=[{"log_partition": p} for p in range(LOG_PARTITIONS)],
+            progress=PROGRESS,
             group_offsets=[offset("behind", 75, commit_timestamp=committed_at)],
         )
         write_rows(tables, "log_offsets", [sample(60, 20), sample(20, 60)])
@@ -218,60 +174,42 @@ def test_the_owner_is_the_member_that_the_partition_is_assigned_to(tables: str) 
     partition = {"topic": "t", "partition": 0}
     place = partition_for("behind", LOG_PARTITIONS)
     member = {"group_id": "behind", "log_partition": place, "client_id": "c"}
-    apply_micro_batch(
-        tables,
-        progress=[{"log_partition": p} for p in range(LOG_PARTITIONS)],
-        group_members=[
-            {**member, "member_id": "a", "assignment": [partition], "client_host": "/10.0.0.1"},
-            {**member, "member_id": "b", "assignment": [partition], "client_host": "/10.0.0.2"},
-            {**member, "member_id": "c", "assignment": [{"topic": "t", "partition": 1}]},
-            {**member, "member_id": "d", "assignment": [{"topic_id": "T", "partition": 0}]},
-            {**member, "member_id": "e", "assignment": None},
-            {**member, "member_id": "f", "assignment": [partition], "group_id": "other"},
-        ],
-    )
+    members = [
+        {"member_id": "a", "assignment": [partition], "client_host": "/10.0.0.1"},
+        {"member_id": "b", "assignment": [partition], "client_host": "/10.0.0.2"},
+        {"member_id": "c", "assignment": [{"topic": "t", "partition": 1}]},
+        {"member_id": "d", "assignment": [{"topic_id": "T", "partition": 0}]},
+        {"member_id": "e", "assignment": None},
+        {"member_id": "f", "assignment": [partition], "group_id": "other"},
+    ]
+    rows = [member | row for row in members]
+    apply_micro_batch(tables, progress=PROGRESS, group_members=rows)
     row = rows_of(tables)["behind"]
     assert (row["member_id"], row["client_id"], row["client_host"]) == ("b", "c", "/10.0.0.2")
     assert rows_of(tables)["ahead"]["member_id"] is None
 
 
-def committed(group_id: str, offset_then: int, offset_now: int) -> tuple[Row, Row]:
-    return offset(group_id, offset_then), offset(group_id, offset_now)
-
-
 def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
     folder = create_tables(tmp_path, log_partitions=str(LOG_PARTITIONS))
-    before, after = zip(
-        committed("faster", 0, 600),
-        committed("slower", 0, 150),
-        committed("reset", 500, 200),
-        committed("caught up", 300, 900),
-        strict=True,
-    )
-    new = [*after, offset("new", 800)]
-    states = [{"log_partition": p, "state": "current"} for p in range(LOG_PARTITIONS)]
+    offsets = {"faster": (0, 600), "slower": (0, 150), "reset": (500, 200), "caught up": (300, 900)}
+    before = [offset(group, then) for group, (then, _) in offsets.items()]
+    new = [*(offset(group, at) for group, (_, at) in offsets.items()), offset("new", 800)]
+    states = [row | {"state": "current"} for row in PROGRESS]
     states[partition_for("slower", LOG_PARTITIONS)]["state"] = "loading"
     groups = [{"group_id": row["group_id"], "log_partition": row["log_partition"]} for row in new]
-    apply_micro_batch(folder, progress=states, groups=groups, group_offsets=list(before))
+    apply_micro_batch(folder, progress=states, groups=groups, group_offsets=before)
     for table in TABLES:
         backdate(folder, table, now - timedelta(minutes=6))
     apply_micro_batch(folder, progress=states, group_offsets=new)
     first, last = now - timedelta(seconds=320), now - timedelta(seconds=20)
-    write_rows(
-        folder,
-        "log_offsets",
-        [
-            sample(0, 600, sampled_at=first, day=first.date()),
-            sample(0, 900, sampled_at=last, day=last.date()),
-        ],
-    )
+    samples = [sample_rows.sample(first, 600), sample_rows.sample(last, 900)]
+    write_rows(folder, "log_offsets", samples)
     rows = rows_of(folder, at=now)
     assert {row["produce_rate_per_s"] for row in rows.values()} == {1.0}
-    outlooks = {
+    assert {
         group: (row["commit_rate_per_s"], row["time_to_catch_up_ms"]) for group, row in rows.items()
-    }
-    assert outlooks == {
+    } == {
         # 300 records behind, by 1 a second faster than they come.
         "faster": (2.0, 300_000),
         # Its log partition was still being loaded five minutes ago.
@@ -287,8 +225,7 @@ def test_the_tables_are_behind_their_own_log(tables: str) -> None:
     own: dict[str, Any] = {"topic": "__consumer_offsets", "partition": place}
     user = [sample(60, 20), sample(0, 100)]
     for next_offset, known_until in ((40, NOW), (30, at(10)), (10, None)):
-        states = [{"log_partition": p, "next_offset": next_offset} for p in range(LOG_PARTITIONS)]
-        apply_micro_batch(tables, progress=states)
+        apply_micro_batch(tables, progress=[row | {"next_offset": next_offset} for row in PROGRESS])
         ends = [sample(ago, end, **own) for ago, end in ((60, 20), (20, 20), (0, 40))]
         write_rows(tables, "log_offsets", [*user, *ends])
         assert rows_of(tables)["behind"]["known_until"] == known_until

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from coordinator_state.insight.group_status import (
-    StatusRules,
-)
+from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_statuses import group_statuses
@@ -19,7 +16,7 @@ from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
-from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 
 @pytest.fixture
@@ -27,11 +24,24 @@ def tables(tmp_path: Path) -> str:
     return create_status_tables(tmp_path)
 
 
-def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
-    by_group = {
-        row["group_id"]: row
-        for row in Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+def statuses(tables: str) -> dict[str, Row]:
+    rows = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+    return {row["group_id"]: row for row in rows}
+
+
+def status_of_group(tables: str, **rows: list[Row]) -> Row:
+    """The status of the group `g`, which is stable and has no offsets unless `rows` says more."""
+    group = {"member_count": 1, "state": "Stable"}
+    batch = {
+        name: [{"group_id": "g"} | row for row in group_rows]
+        for name, group_rows in ({"groups": [group], "group_offsets": []} | rows).items()
     }
+    apply_micro_batch(tables, progress=[{"updated_at": NOW}], **batch)
+    return statuses(tables)["g"]
+
+
+def test_a_group_is_in_the_state_of_its_worst_partition(tables: str) -> None:
+    by_group = statuses(tables)
     assert {group: row["status"] for group, row in by_group.items()} == {
         "back": "REWIND",
         "idle": "IDLE",
@@ -53,11 +63,9 @@ def test_nothing_is_said_of_a_group_whose_log_partition_is_not_read_to_its_end(
     tables: str,
 ) -> None:
     """The end of `__consumer_offsets` has been ahead of the tables for five minutes."""
-    write_rows(
-        tables, "log_offsets", [sample(at(ago), 900, OFFSETS_TOPIC) for ago in (300, 100, 0)]
-    )
-    rows = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
-    assert {row["status"] for row in rows} == {"UNKNOWN"}
+    samples = [sample(at(ago), 900, OFFSETS_TOPIC) for ago in (300, 100, 0)]
+    write_rows(tables, "log_offsets", samples)
+    assert {row["status"] for row in statuses(tables).values()} == {"UNKNOWN"}
 
 
 def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:
@@ -90,7 +98,7 @@ def test_growth_ends_a_minute_after_the_producers_do(tmp_path: Path) -> None:
         end = cluster.produce("g", 50 if t <= 600 else 0)
         if t < 300:
             cluster.commit("g", end)
-        cluster.step()
+        cluster.step(10)
     snapshots = cluster.snapshots(create_tables(tmp_path))
     rows = {t: snapshots.statuses(t)["g"] for t in (600, 640, 670, 800)}
     assert {row["status"] for row in rows.values()} == {"STOP"}
@@ -125,20 +133,13 @@ def test_a_member_that_never_commits(
     status: str,
     reason: str,
 ) -> None:
-    assigned_at = at(assigned_ago)
-    apply_micro_batch(
-        tables,
-        progress=[{"updated_at": NOW}],
-        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
-        group_members=[
-            {"group_id": "g", "member_id": "m", "assignment": [{"topic": "t", "partition": 7}]}
-        ],
-        group_offsets=[],
-        coordinator_records=[{"group_id": "g", "record_type": 2, "record_timestamp": assigned_at}],
-    )
     of_topic = [sample(at(ago), end, partition=7) for ago, end in ends]
     write_rows(tables, "log_offsets", [*of_topic, sample(at(0), 0, OFFSETS_TOPIC)])
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+    row = status_of_group(
+        tables,
+        group_members=[{"member_id": "m", "assignment": [{"topic": "t", "partition": 7}]}],
+        coordinator_records=[{"record_type": 2, "record_timestamp": at(assigned_ago)}],
+    )
     assert (row["status"], row["reason"]) == (status, reason)
     assert (row["lag"], row["partitions"]) == (lag, int(bool(ends)))
     assert row["is_lag_lower_bound"] is (True if ends else None)
@@ -147,18 +148,15 @@ def test_a_member_that_never_commits(
 def test_a_partition_without_a_commit_among_others(tables: str) -> None:
     """A partition to which nothing was produced needs no commit."""
     assignment = [{"topic": "t", "partition": partition} for partition in range(3)]
-    apply_micro_batch(
-        tables,
-        progress=[{"updated_at": NOW}],
-        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
-        group_members=[{"group_id": "g", "member_id": "m", "assignment": assignment}],
-        group_offsets=[offset("g", 100, 4)],
-        coordinator_records=[{"group_id": "g", "record_type": 2, "record_timestamp": at(300)}],
-    )
     rows = TableReader(tables).read("log_offsets").to_pylist()
     still = [row | {"partition": 2, "log_end_offset": 5} for row in rows if row["partition"] == 1]
     write_rows(tables, "log_offsets", rows + still)
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+    row = status_of_group(
+        tables,
+        group_members=[{"member_id": "m", "assignment": assignment}],
+        group_offsets=[offset("g", 100, 4)],
+        coordinator_records=[{"record_type": 2, "record_timestamp": at(300)}],
+    )
     assert (row["status"], row["topic"], row["partition"], row["lag"]) == ("WARN", "t", 1, 95)
     assert row["reason"] == f"t:1: {SILENT}; at least 95 behind, oldest 99 s"
 
@@ -174,20 +172,17 @@ def test_a_partition_without_a_commit_among_others(tables: str) -> None:
 def test_a_group_whose_progress_is_not_in_the_tables(
     tables: str, group_type: str, status: str, reason: str
 ) -> None:
-    group = {"group_id": "g", "group_type": group_type, "member_count": 2, "state": "Stable"}
-    apply_micro_batch(tables, progress=[{"updated_at": NOW}], groups=[group], group_offsets=[])
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+    group = {"group_type": group_type, "member_count": 2, "state": "Stable"}
+    row = status_of_group(tables, groups=[group])
     assert row["status"] == status
     assert row["reason"].startswith(reason)
 
 
 def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path: Path) -> None:
-    rules = StatusRules()
-    reader = TableReader(tables)
-    lags = Evaluation.of(reader, at=NOW).lags
+    lags = Evaluation.of(TableReader(tables), at=NOW).lags
     partitions = lags.append_column("has_lag_text", pa.repeat(True, lags.num_rows))
     later = TableReader(create_tables(tmp_path / "later"))
-    groups = group_statuses(later, NOW, None, rules, partitions, None).to_pylist()
+    groups = group_statuses(later, NOW, None, StatusRules(), partitions, None).to_pylist()
     by_group = {row["group_id"]: row for row in groups}
     assert by_group.keys() == {"back", "idle", "loop", "old"}
     assert {row["group_state"] for row in by_group.values()} == {"Dead"}
@@ -196,20 +191,14 @@ def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path
 
 def test_an_idle_partition_hides_nothing(tables: str) -> None:
     """The last commit of one partition was long ago, and it is caught up."""
-    apply_micro_batch(
-        tables,
-        progress=[{"updated_at": NOW}],
-        groups=[{"group_id": "g"}],
-        group_offsets=[offset("g", 100, 400), offset("g", 90, 4, partition=1)],
-    )
-    statuses = Evaluation.of(TableReader(tables), at=NOW).group_lag()["status"].to_pylist()
-    assert statuses == ["IDLE", "OK"]
-    (row,) = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+    offsets = [offset("g", 100, 400), offset("g", 90, 4, partition=1)]
+    row = status_of_group(tables, groups=[{}], group_offsets=offsets)
     assert (row["status"], row["lag"]) == ("OK", 10)
+    lags = Evaluation.of(TableReader(tables), at=NOW).group_lag()
+    assert lags["status"].to_pylist() == ["IDLE", "OK"]
 
 
 def test_an_unknown_time_of_the_assignment_stays_unknown() -> None:
-    row: dict[str, Any] = {"topic": "t", "member_id": "m"}
-    row |= {"assigned_ms": None}
+    row = {"topic": "t", "member_id": "m", "assigned_ms": None}
     silent = silent_facts([{**row, "partition": partition} for partition in (0, 1)])
     assert (silent.members, silent.partitions, silent.assigned_ms) == (1, 2, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -47,11 +49,12 @@ def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
 
 
 def status_of(tables: str) -> tuple[str, str]:
-    rows = {
-        row["group_id"]: row
-        for row in Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
-    }
-    return rows[GROUP]["status"], rows[GROUP]["reason"]
+    statuses = Evaluation.of(TableReader(tables), at=NOW).statuses.to_pylist()
+    (row,) = (row for row in statuses if row["group_id"] == GROUP)
+    return row["status"], row["reason"]
+
+
+OF_OTHERS: Row = {"topic": TOPIC, "partition": 0}
 
 
 def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> None:
@@ -118,20 +121,19 @@ CASES: dict[str, tuple[Row, Row]] = {
     "created": (partition(60, at=None, create_timestamp=at(8)), {"commit_timestamp": at(8)}),
 }
 STATUSES: dict[str, tuple[Row, str, str]] = {
-    "at the end": (partition(100), "OK", "caught up"),
-    "all delivered": (partition(60, 40), "OK", "caught up"),
+    "at the log end": (partition(100), "OK", "caught up"),
+    "delivered": (partition(60, 40), "OK", "caught up"),
     "behind": (partition(80, 5), "OK", "15 behind, oldest 20 s"),
     "an old acknowledgement": (partition(1, 0, at=at(400)), "OK", "99 behind, oldest 99 s"),
-    "no count": (partition(60, None), "UNKNOWN", NO_DELIVERY_COUNT),
+    "not counted": (partition(60, None), "UNKNOWN", NO_DELIVERY_COUNT),
 }
 
 
 @pytest.fixture(scope="module")
 def all_cases(tmp_path_factory: pytest.TempPathFactory) -> TableReader:
     """A share group for each case of `CASES` and `STATUSES`."""
-    given = {name: row for name, (row, _) in CASES.items()}
-    given |= {name: row for name, (row, _, _) in STATUSES.items()}
-    partitions = [row | {"group_id": name} for name, row in given.items()]
+    cases: Mapping[str, tuple[Any, ...]] = {**CASES, **STATUSES}
+    partitions = [row | {"group_id": name} for name, (row, *_) in cases.items()]
     partitions.append(partition(60, at=None, group_id="no time"))
     return TableReader(create_share_tables(tmp_path_factory.mktemp("share"), NOW, partitions))
 
@@ -141,22 +143,19 @@ def lag_by_group(all_cases: TableReader) -> dict[str, Row]:
     return {row["group_id"]: row for row in group_lag(all_cases, at=NOW).to_pylist()}
 
 
-@pytest.fixture(scope="module")
-def status_by_group(all_cases: TableReader) -> dict[str, Row]:
-    return {row["group_id"]: row for row in Evaluation.of(all_cases, at=NOW).statuses.to_pylist()}
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_lag_of_a_share_partition(lag_by_group: dict[str, Row], name: str) -> None:
-    _, expected = CASES[name]
-    assert lag_by_group[name] == lag_by_group[name] | expected
+    assert lag_by_group[name] == lag_by_group[name] | CASES[name][1]
 
 
-@pytest.mark.parametrize("name", STATUSES)
-def test_the_status_of_a_share_group(status_by_group: dict[str, Row], name: str) -> None:
-    _, status, reason = STATUSES[name]
-    row = status_by_group[name]
-    assert (row["status"], row["reason"]) == (status, reason)
+def test_the_status_of_a_share_group(all_cases: TableReader) -> None:
+    statuses = {
+        row["group_id"]: (row["status"], row["reason"])
+        for row in Evaluation.of(all_cases, at=NOW).statuses.to_pylist()
+    }
+    assert {name: statuses[name] for name in STATUSES} == {
+        name: (status, reason) for name, (_, status, reason) in STATUSES.items()
+    }
 
 
 def test_a_last_acknowledgement_without_a_time_is_as_old_as_the_tables(
@@ -171,28 +170,19 @@ def test_only_the_member_that_has_a_partition_alone_is_named(tmp_path: Path) -> 
 
 
 def test_share_partitions_that_cannot_be_joined_have_no_row(tmp_path: Path) -> None:
-    tables = create_share_tables(
-        tmp_path,
-        NOW,
-        [
-            partition(1, partition=0, topic=None),
-            # The topic was deleted and created again.
-            partition(900, topic_id="old", at=at(60)),
-            partition(70, topic_id="T", at=at(6)),
-            partition(5, group_id="no share group"),
-        ],
-    )
-    write_share_rows(
-        tables,
-        NOW,
-        TableReader(tables).read("share_partitions").to_pylist(),
-        groups=[
-            {"group_id": GROUP, "group_type": "share", "state": "Empty"},
-            {"group_id": "no share group"},
-        ],
-        # An earlier group of this name committed it.
-        group_offsets=[{"group_id": GROUP, "topic": TOPIC, "partition": 0, "committed_offset": 3}],
-    )
+    partitions = [
+        partition(1, partition=0, topic=None),
+        # The topic was deleted and created again.
+        partition(900, topic_id="old", at=at(60)),
+        partition(70, topic_id="T", at=at(6)),
+        partition(5, group_id="no share group"),
+    ]
+    share = {"group_id": GROUP, "group_type": "share", "state": "Empty"}
+    # An earlier group of this name committed it.
+    earlier = OF_OTHERS | {"group_id": GROUP, "committed_offset": 3}
+    tables = create_share_tables(tmp_path, NOW, partitions)
+    groups = [share, {"group_id": "no share group"}]
+    write_share_rows(tables, NOW, partitions, groups=groups, group_offsets=[earlier])
     (row,) = rows_of(tables)
     assert (row["group_id"], row["committed_offset"], row["lag"]) == (GROUP, 70, 30)
     assert rows_of(tables, group_ids=["no share group"]) == []
@@ -201,16 +191,17 @@ def test_share_partitions_that_cannot_be_joined_have_no_row(tmp_path: Path) -> N
 
 def test_share_groups_are_among_the_others(tmp_path: Path) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(60, 15)])
-    share = {"group_id": GROUP, "group_type": "share", "state": "Empty"}
-    of_others = {"topic": TOPIC, "partition": 0, "commit_timestamp": at(9)}
     write_share_rows(
         tables,
         NOW,
         [partition(60, 15)],
-        groups=[share, {"group_id": "a"}, {"group_id": "z"}],
+        groups=[
+            {"group_id": GROUP, "group_type": "share", "state": "Empty"},
+            *({"group_id": "a"}, {"group_id": "z"}),
+        ],
         group_offsets=[
-            {"group_id": "a", "committed_offset": 90, **of_others},
-            {"group_id": "z", "committed_offset": 50, **of_others},
+            OF_OTHERS | {"group_id": group, "committed_offset": committed}
+            for group, committed in (("a", 90), ("z", 50))
         ],
     )
     lags = [(row["group_id"], row["lag"], row["known_until"]) for row in rows_of(tables)]
@@ -220,19 +211,16 @@ def test_share_groups_are_among_the_others(tmp_path: Path) -> None:
 def test_rates_are_those_of_the_start_offset(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
     tables = create_share_tables(tmp_path, now, [partition(0, at=now, partition=1)])
-    then = [
-        partition(0, at=now, group_id=GROUP),
-        partition(50, at=now, group_id="still"),
-        partition(-1, None, at=now, group_id="new"),
-    ]
+    then, later = (
+        [partition(start, count, at=now, group_id=group) for group, start, count in starts]
+        for starts in (
+            [(GROUP, 0, 0), ("still", 50, 0), ("new", -1, None)],
+            [(GROUP, 60, 0), ("still", 50, 9), ("new", 50, 0)],
+        )
+    )
     write_share_rows(tables, now, then)
     for table in TABLES:
         backdate(tables, table, now - timedelta(minutes=6))
-    later = [
-        partition(60, at=now, group_id=GROUP),
-        partition(50, 9, at=now, group_id="still"),
-        partition(50, at=now, group_id="new"),
-    ]
     write_share_rows(tables, now, later)
     rates = {row["group_id"]: row["commit_rate_per_s"] for row in rows_of(tables, at=now)}
     assert rates == {GROUP: 0.2, "still": 0.0, "new": None}
@@ -252,16 +240,17 @@ def test_the_tables_may_be_behind_the_log_of_share_groups(
 # --- status
 
 
+Ends = Sequence[tuple[float, int | None]]
+
+
 def replace_samples(
     tables: str, topic: str, *ends: tuple[float, int | None], log_start_offset: int = 0
 ) -> None:
     """Replace the samples of one topic: how many seconds ago, and the log end then."""
-    kept = [
-        row for row in TableReader(tables).read("log_offsets").to_pylist() if row["topic"] != topic
-    ]
-    start: Row = {"log_start_offset": log_start_offset} if log_start_offset else {}
-    new = [sample(at(seconds_ago), end, topic, **start) for seconds_ago, end in ends]
-    write_rows(tables, "log_offsets", kept + new)
+    rows = TableReader(tables).read("log_offsets").to_pylist()
+    start = {"log_start_offset": log_start_offset}
+    new = [sample(at(ago), end, topic, **({} if end is None else start)) for ago, end in ends]
+    write_rows(tables, "log_offsets", [row for row in rows if row["topic"] != topic] + new)
 
 
 BEHIND_FOR_LONG = ((420, 0), (360, 100), (0, 100))
@@ -280,77 +269,77 @@ def test_a_share_group_that_acknowledges_nothing_any_more_has_stopped(tmp_path: 
 
 def test_evidence_about_an_earlier_group_of_the_name_does_not_count(tmp_path: Path) -> None:
     tables = create_share_tables(tmp_path, NOW, [partition(90)])
+    row = OF_OTHERS | {"group_id": GROUP}
+    rewind = {"event": "offset_rewind", "offset_before": 95, "offset_after": 5, "record_offset": 2}
     write_share_rows(
         tables,
         NOW,
         [partition(90)],
-        group_offsets=[
-            {"group_id": GROUP, "topic": TOPIC, "partition": 0, "committed_offset": 3}
-            | {"commit_timestamp": at(8 * 86_400)}
-        ],
-        group_events=[
-            {"group_id": GROUP, "topic": TOPIC, "partition": 0, "event": "offset_rewind"}
-            | {"offset_before": 95, "offset_after": 5, "record_offset": 2, "event_number": 0}
-            | {"record_timestamp": at(30), "day": NOW.date()}
-        ],
+        group_offsets=[row | {"committed_offset": 3, "commit_timestamp": at(8 * 86_400)}],
+        group_events=[row | rewind | {"record_timestamp": at(30)}],
     )
     assert status_of(tables) == ("OK", "10 behind, oldest 10 s")
 
 
+RECORD = {"group_id": GROUP, "record_type": 14, "record_timestamp": at(100)}
+"""Members are silent since then."""
+
+
 def test_nothing_acknowledged_yet(tmp_path: Path) -> None:
     """Kafka writes no start offset until a record is acknowledged; members are silent till then."""
-    tables = create_share_tables(tmp_path, NOW, [partition(-1, None)])
+    no_start = [partition(-1, None)]
+    tables = create_share_tables(tmp_path, NOW, no_start)
     assert status_of(tables) == ("OK", "no record was acknowledged yet")
-    record = {"group_id": GROUP, "record_type": 14, "record_timestamp": at(100)}
-    write_share_rows(tables, NOW, [partition(-1, None)], coordinator_records=[record])
-    status, reason = status_of(tables)
-    assert status == "WARN"
-    assert reason == (
+    write_share_rows(tables, NOW, no_start, coordinator_records=[RECORD])
+    assert status_of(tables) == (
+        "WARN",
         "no committed offset for 100 s, although a member has the partition: a start with "
-        "share.auto.offset.reset=latest skips its records; 100 behind, oldest 100 s"
+        "share.auto.offset.reset=latest skips its records; 100 behind, oldest 100 s",
     )
-    write_share_rows(tables, NOW, [partition(-1, None)], members=0)
+    write_share_rows(tables, NOW, no_start, members=0)
     assert status_of(tables) == ("OK", "no record was acknowledged yet")
 
 
 def test_members_are_not_silent_if_share_groups_are_not_followed(tmp_path: Path) -> None:
     tables = create_share_tables(tmp_path, NOW, [])
-    record = {"group_id": GROUP, "record_type": 14, "record_timestamp": at(100)}
-    write_share_rows(tables, NOW, [], coordinator_records=[record])
+    write_share_rows(tables, NOW, [], coordinator_records=[RECORD])
     status, reason = status_of(tables)
-    assert status == "WARN"
     # The share partition has no record, so all records of its log are unread.
+    assert status == "WARN"
     assert reason.startswith("no committed offset for 100 s, although a member has the partition")
-    write_share_rows(tables, NOW, [], coordinator_records=[record], topic_progress=[])
-    status, reason = status_of(tables)
-    assert status == "UNKNOWN"
-    assert reason == f"1 member; no progress of the share group is known from {SHARE_STATE_TOPIC}"
+    write_share_rows(tables, NOW, [], coordinator_records=[RECORD], topic_progress=[])
+    assert status_of(tables) == (
+        "UNKNOWN",
+        f"1 member; no progress of the share group is known from {SHARE_STATE_TOPIC}",
+    )
 
 
-def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
-    tables = create_share_tables(tmp_path, NOW, [partition(90)])
-    replace_samples(tables, SHARE_STATE_TOPIC)
-    status, reason = status_of(tables)
-    assert status == "UNKNOWN"
-    assert f"the delay of the tables is unknown: the log end of {SHARE_STATE_TOPIC}" in reason
+GONE = ((0, None),)
+NO_TOPIC = "the topic does not exist"
 
 
-@pytest.mark.parametrize("start_offset", [60, -1])
-def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
-    tables = create_share_tables(tmp_path, NOW, [partition(start_offset)])
-    replace_samples(tables, TOPIC, (0, None))
-    assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE
-    rest = "the share partition" if start_offset == -1 else "start offset 60"
-    assert status_of(tables) == ("TOPIC_GONE", f"the topic does not exist; {rest} remains")
-
-
-def test_records_that_are_deleted_before_they_are_delivered(tmp_path: Path) -> None:
-    """At least so many: the delivered records may all be before the log start."""
-    tables = create_share_tables(tmp_path, NOW, [partition(10, 5)])
-    replace_samples(tables, TOPIC, (100, 0), (0, 100), log_start_offset=30)
-    status, reason = status_of(tables)
-    assert status == "DATA_LOSS"
-    assert reason.startswith("15 records deleted before being read: start offset 10, log start 30")
+@pytest.mark.parametrize(
+    ("row", "topic", "ends", "verdict"),
+    [
+        # The log of share groups is not sampled.
+        (partition(90), SHARE_STATE_TOPIC, (), f"UNKNOWN .* the log end of {SHARE_STATE_TOPIC}"),
+        (partition(60), TOPIC, GONE, f"TOPIC_GONE {NO_TOPIC}; start offset 60 remains"),
+        (partition(-1), TOPIC, GONE, f"TOPIC_GONE {NO_TOPIC}; the share partition remains"),
+        # At least so many: the delivered records may all be before the log start.
+        (
+            *(partition(10, 5), TOPIC, ((100, 0), (0, 100))),
+            "DATA_LOSS 15 records deleted before being read: start offset 10, log start 30",
+        ),
+    ],
+)
+def test_the_status_of_a_log_that_is_deleted_or_unknown(
+    tmp_path: Path, row: Row, topic: str, ends: Ends, verdict: str
+) -> None:
+    tables = create_share_tables(tmp_path, NOW, [row])
+    replace_samples(tables, topic, *ends, log_start_offset=30)
+    if ends == GONE:
+        assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE
+    assert re.match(verdict, " ".join(status_of(tables)))
 
 
 def test_a_share_group_is_explained(tmp_path: Path) -> None:
