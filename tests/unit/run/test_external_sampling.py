@@ -24,6 +24,7 @@ from streaming.tables.schemas import EXTERNAL_OFFSETS, GROUP_EVENTS, OFFSET_COMM
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.diagnosis import explained
 from tests.support.browser.html import client_of
+from tests.support.tables.sample_rows import offset_row, sample
 from tests.support.tables.spark_checkpoint import of_orders, write_batch
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -38,23 +39,14 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> str:
         folder,
         progress=[{"updated_at": NOW, "next_offset": 5, "high_watermark": 5}],
         groups=[{"group_id": "kafka"}],
-        group_offsets=[
-            {"group_id": "kafka", "topic": "orders", "partition": 0, "committed_offset": 7}
-        ],
+        group_offsets=[offset_row("kafka", 7, NOW, "orders")],
     )
-    write_rows(
-        folder,
-        "log_offsets",
-        [
-            {
-                **{"topic": topic, "partition": 0, "state": "present", "topic_id": "T"},
-                **{"sampled_at": NOW + timedelta(seconds=s), "day": NOW.date()},
-                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
-            }
-            for s in (-400, -5, 0)
-            for topic, end in (("orders", 900 + s), ("__consumer_offsets", 5))
-        ],
-    )
+    samples = [
+        sample(NOW + timedelta(seconds=s), end, topic)
+        for s in (-400, -5, 0)
+        for topic, end in (("orders", 900 + s), ("__consumer_offsets", 5))
+    ]
+    write_rows(folder, "log_offsets", samples)
     return folder
 
 
@@ -68,14 +60,18 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
+def write(checkpoint: Path, number: int, offset: int, seconds_ago: float, **options: str) -> None:
+    """A batch that read `orders` up to an offset."""
+    write_batch(checkpoint, number, of_orders(offset), at=ago(seconds_ago), **options)
+
+
 def ago(seconds: float) -> float:
     return NOW.timestamp() - seconds
 
 
 def sampling(folder: str, checkpoint: Path, name: str = "etl") -> ExternalSampling:
-    return ExternalSampling(
-        open_for_writing(folder, "test"), [ExternalGroup(name, str(checkpoint))]
-    )
+    group = ExternalGroup(name, str(checkpoint))
+    return ExternalSampling(open_for_writing(folder, "test"), [group])
 
 
 def committed(reader: TableReader, group_id: str = "etl") -> list[int]:
@@ -85,7 +81,7 @@ def committed(reader: TableReader, group_id: str = "etl") -> list[int]:
 
 def test_it_is_a_group_that_brokers_do_not_have(folder: str, checkpoint: Path) -> None:
     for number in range(10):
-        write_batch(checkpoint, number, of_orders(100 + number), at=ago(300 - number * 5))
+        write(checkpoint, number, 100 + number, 300 - number * 5)
     external = sampling(folder, checkpoint)
     external.sample()
     assert external.places == {TopicPartition("orders", 0)}
@@ -110,10 +106,10 @@ def status_and_explanation(tables: CoordinatorTables) -> tuple[str, str]:
 
 
 def test_a_rewind_is_an_event_and_a_status(folder: str, checkpoint: Path) -> None:
-    write_batch(checkpoint, 1, of_orders(500), at=ago(40))
+    write(checkpoint, 1, 500, 40)
     external = sampling(folder, checkpoint)
     external.sample()
-    write_batch(checkpoint, 1, of_orders(20), at=ago(20))
+    write(checkpoint, 1, 20, 20)
     external.sample()
     tables = CoordinatorTables(folder)
     (event,) = tables.events("etl")
@@ -126,7 +122,7 @@ def test_a_rewind_is_an_event_and_a_status(folder: str, checkpoint: Path) -> Non
     for name, count in (("group_events", 1), ("offset_commits", 2)):
         for reader in (past, newest):
             assert reader.read(name, filters=[*during, etl_filter]).num_rows == count
-    write_batch(checkpoint, 2, of_orders(60), at=ago(10))
+    write(checkpoint, 2, 60, 10)
     external.sample()
     tables = CoordinatorTables(folder)
     assert status_and_explanation(tables) == ("REWIND", "REWIND")
@@ -140,8 +136,8 @@ def test_a_rewind_is_an_event_and_a_status(folder: str, checkpoint: Path) -> Non
 
 
 def test_past_moments(folder: str, checkpoint: Path) -> None:
-    write_batch(checkpoint, 1, of_orders(500), at=ago(60))
-    write_batch(checkpoint, 2, of_orders(600), at=ago(30))
+    write(checkpoint, 1, 500, 60)
+    write(checkpoint, 2, 600, 30)
     sampling(folder, checkpoint).sample()
     version = TableReader(folder).version
     for seconds, offsets in ((70, []), (40, [500]), (10, [600])):
@@ -157,9 +153,9 @@ def test_past_moments(folder: str, checkpoint: Path) -> None:
 def test_batches_follow_each_other_whatever_their_times(folder: str, checkpoint: Path) -> None:
     """Times are equal, or those of a store whose clock is an hour behind or ahead."""
     external = sampling(folder, checkpoint)
-    write_batch(checkpoint, 0, of_orders(400), at=ago(30))
+    write(checkpoint, 0, 400, 30)
     for number, seconds in enumerate((30, 30, 3_630, -3_600), start=1):
-        write_batch(checkpoint, number, of_orders(500 + number), at=ago(seconds))
+        write(checkpoint, number, 500 + number, seconds)
         external.sample()
         assert committed(TableReader(folder)) == [500 + number]
     assert not list(CoordinatorTables(folder).events("etl"))
@@ -188,7 +184,7 @@ def test_pages_of_rewinds_have_each_once(folder: str, tmp_path: Path) -> None:
 
 
 def test_a_group_of_kafka_comes_before_one_of_its_name(folder: str, checkpoint: Path) -> None:
-    write_batch(checkpoint, 1, of_orders(500), at=ago(5))
+    write(checkpoint, 1, 500, 5)
     sampling(folder, checkpoint, "kafka").sample()
     assert committed(TableReader(folder), "kafka") == [7]
 
@@ -196,17 +192,18 @@ def test_a_group_of_kafka_comes_before_one_of_its_name(folder: str, checkpoint: 
 def test_a_restart_writes_nothing_twice(folder: str, checkpoint: Path) -> None:
     """A copy of the checkpoint has other times, and is no rewind."""
     for seconds in (30, 20):
-        write_batch(checkpoint, 1, of_orders(500), at=ago(seconds))
+        write(checkpoint, 1, 500, seconds)
         sampling(folder, checkpoint).sample()
     assert not list(CoordinatorTables(folder).events("etl"))
-    write_batch(checkpoint, 2, of_orders(400), at=ago(10))
+    write(checkpoint, 2, 400, 10)
     again = sampling(folder, checkpoint)
     again.sample()
     again.sample()
     rows = external_rows(folder)
-    assert [row["is_repeat"] for row in rows] == [False, False]
-    assert [row["committed_offset"] for row in rows] == [500, 400]
-    assert [row["offset_before"] for row in rows] == [None, 500]
+    names = ("committed_offset", "offset_before", "is_repeat")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        *((500, None, False), (400, 500, False)),
+    ]
 
 
 def external_rows(folder: str) -> list[dict[str, Any]]:
@@ -218,7 +215,7 @@ def test_a_query_that_stopped_days_ago_is_there_at_once_and_stays(
     folder: str, checkpoint: Path
 ) -> None:
     days = 86_400
-    write_batch(checkpoint, 1, of_orders(500), at=ago(9 * days))
+    write(checkpoint, 1, 500, 9 * days)
     external = sampling(folder, checkpoint)
     external.sample()
     reader = TableReader(folder)
@@ -232,23 +229,23 @@ def test_a_query_that_stopped_days_ago_is_there_at_once_and_stays(
     external.sample()
     assert [row["is_repeat"] for row in external_rows(folder)] == [False, True]
     assert committed(TableReader(folder)) == [500]
-    tables = CoordinatorTables(folder)
-    (lag,) = tables.lag("etl")
+    (lag,) = CoordinatorTables(folder).lag("etl")
     assert (lag.commit_age_ms or 0) > 8 * days * 1000
-    assert len(tables.history("etl")) == 1
+    assert len(CoordinatorTables(folder).history("etl")) == 1
 
 
 def test_a_checkpoint_that_cannot_be_read_does_not_block_others(
     folder: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_batch(tmp_path / "good", 1, of_orders(500), at=ago(5))
-    write_batch(tmp_path / "bad", 1, of_orders(500), at=ago(5), version="v7")
+    bad = tmp_path / "bad"
+    write(tmp_path / "good", 1, 500, 5)
+    write(bad, 1, 500, 5, version="v7")
     groups = [ExternalGroup(name, str(tmp_path / name)) for name in ("bad", "none", "good")]
     external = ExternalSampling(open_for_writing(folder, "test"), groups)
     with caplog.at_level(logging.INFO, "streaming"):
         external.sample()
         external.sample()
-        write_batch(tmp_path / "bad", 1, of_orders(300), at=ago(4))
+        write(bad, 1, 300, 4)
         external.sample()
     assert committed(TableReader(folder), "good") == [500]
     assert committed(TableReader(folder), "bad") == [300]
@@ -265,7 +262,7 @@ def test_tables_without_external_groups(folder: str, tmp_path: Path, checkpoint:
     assert committed(TableReader(folder)) == []
     never = create_tables(tmp_path / "never")
     apply_micro_batch(never, progress=[{"updated_at": NOW}])
-    write_batch(checkpoint, 1, of_orders(500), at=ago(5))
+    write(checkpoint, 1, 500, 5)
     for tables, offsets in ((folder, [500]), (never, [])):
         sampling(tables, checkpoint).sample()
         assert committed(TableReader(tables)) == offsets

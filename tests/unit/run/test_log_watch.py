@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,10 +65,14 @@ def log_of(topic: str, nodes: Sequence[int] = AT_FIRST) -> LogDescription:
 
 
 @dataclass
-class Log:
-    """The log as its leaders describe it, in place of a client."""
+class Watched:
+    """A query that reads log partitions 0 and 1, a clock, and a client of the log."""
 
     topic: LogDescription
+    start: Start
+    watch: LogWatch = field(init=False)
+    now_s: float = 0.0
+    rules: LoaderRules = RULES
     ends: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(3), 0))
 
     def refresh(self) -> LogDescription:
@@ -79,17 +85,6 @@ class Log:
     def close(self) -> None:
         pass
 
-
-@dataclass
-class Watched:
-    """A query that reads log partitions 0 and 1, and a clock."""
-
-    start: Start
-    log: Log
-    watch: LogWatch = field(init=False)
-    now_s: float = 0.0
-    rules: LoaderRules = RULES
-
     def after(self, seconds: float) -> bool:
         """Whether the query must restart by then."""
         self.now_s += seconds
@@ -97,7 +92,7 @@ class Watched:
         return self.watch.restart.is_set()
 
     def lead(self, *nodes: int) -> None:
-        self.log.topic = log_of(OFFSETS, nodes)
+        self.topic = log_of(OFFSETS, nodes)
 
 
 @pytest.fixture(scope="module")
@@ -110,20 +105,18 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
 
 @pytest.fixture
 def watched(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    log = Log(log_of(OFFSETS))
-    monkeypatch.setattr(log_watch, "LogClient", lambda *_, **__: log)
-    rows = {
-        0: Progress(state=STATE_CURRENT, current_at=datetime.now(timezone.utc)),
-        1: Progress(state=STATE_LOADING, current_at=datetime.now(timezone.utc)),
-    }
+    now, log = datetime.now(timezone.utc), log_of(OFFSETS)
+    states = enumerate((STATE_CURRENT, STATE_LOADING))
+    rows = {number: Progress(state=state, current_at=now) for number, state in states}
     start = Start(
         writer=writer,
         progress=replace(NOTHING, rows=rows),
-        log=log.topic,
+        log=log,
         log_partitions=frozenset({0, 1}),
         leaderless=frozenset({2}),
     )
-    watched = Watched(start, log)
+    watched = Watched(log, start)
+    monkeypatch.setattr(log_watch, "LogClient", lambda *_, **__: watched)
     watched.watch = LogWatch(
         writer.epoch,
         "unused:9092",
@@ -164,11 +157,11 @@ def test_an_upgrade_to_other_rules_moves_leaders_or_is_noticed_in_time(
 
 
 def test_each_time_at_the_end_counts(watched: Watched) -> None:
-    watched.log.ends[0] = 5
+    watched.ends[0] = 5
     assert not watched.after(DELETE_RETENTION_S - 10)
     watched.start.progress.rows[0].next_offset = 5
     assert not watched.after(1)
-    watched.log.ends[0] = 6
+    watched.ends[0] = 6
     assert not watched.after(DELETE_RETENTION_S - 10)
     at = watched.watch.last_at_end()[0]
     age_s = (datetime.now(timezone.utc) - at).total_seconds()
@@ -181,7 +174,7 @@ def test_a_busy_log_partition_is_read_to_its_end_by_micro_batches(watched: Watch
     row = watched.start.progress.rows[0]
     for number in range(10):
         row.current_at = datetime.now(timezone.utc) + timedelta(seconds=number)
-        watched.log.ends[0] = row.next_offset + 1
+        watched.ends[0] = row.next_offset + 1
         assert not watched.after(DELETE_RETENTION_S / 2)
 
 
@@ -196,28 +189,11 @@ def test_a_suspend_that_is_too_long_restarts_the_query(watched: Watched) -> None
 
 def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
     """Loading it again would take as long."""
-    watched.log.ends[1] = 1_000_000
+    watched.ends[1] = 1_000_000
     assert not watched.after(10 * DELETE_RETENTION_S)
 
 
 # --- other internal topics ------------------------------------------------------------------------
-
-
-@dataclass
-class Client:
-    """The client of a topic; the cluster has its answer."""
-
-    cluster: Cluster
-    topic: str
-
-    def refresh(self) -> LogDescription:
-        answer = self.cluster.answers[self.topic]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        self.cluster.closed[self.topic] += 1
 
 
 @dataclass
@@ -243,8 +219,16 @@ class Cluster:
         self.begin()
 
     def new_client(self, topic: str) -> Any:
+        """A client of a topic, which has an answer."""
         self.opened[topic] += 1
-        return Client(self, topic)
+        close = partial(self.closed.update, [topic])
+        return SimpleNamespace(refresh=partial(self.refresh, topic), close=close)
+
+    def refresh(self, topic: str) -> LogDescription:
+        answer = self.answers[topic]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def begin(self) -> None:
         followed = OtherTopic(
@@ -350,11 +334,8 @@ def test_an_action_that_takes_long_has_a_longer_interval(
         return 0.25
 
     monkeypatch.setattr(beat, "shortest_interval_s", longer_s)
-
-    def act() -> None:
-        began_s.append(time.monotonic())
-
-    with beating("a-beat", timedelta(milliseconds=10), act, most_share=0.2):
+    interval = timedelta(milliseconds=10)
+    with beating("a-beat", interval, lambda: began_s.append(time.monotonic()), most_share=0.2):
         eventually(lambda: len(began_s) >= 3)
     assert min(later - earlier for earlier, later in pairwise(began_s)) >= 0.25
     assert set(shares) == {0.2}
