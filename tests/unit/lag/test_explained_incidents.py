@@ -20,7 +20,7 @@ from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.diagnosis import explained, explanation_text
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.explained_incidents import CASES, GROUP, START, Case, Incident
+from tests.support.tables.explained_incidents import CASES, GROUP, Case, Incident
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
 from tests.support.tables.tables_folder import create_tables
 
@@ -112,18 +112,6 @@ def test_one_partition_without_commits_is_named(explained_case: ExplainedCase) -
         "2 members, no commit of orders:3 since 08:30:01 UTC, usually within 5 s; 3 other "
         "partitions have later commits"
     ]
-
-
-@pytest.mark.parametrize("case", [incidents.simple, incidents.members_read_slower])
-def test_the_lag_grows_since_the_same_moment_whenever_one_asks(tmp_path: Path, case: Case) -> None:
-    incident = case()
-    onsets = []
-    for minutes in (3, 2, 8.4):
-        incident.run(minutes=minutes)
-        onsets.append(explained_at_end(incident, tmp_path / str(minutes)).behind_since)
-    assert len(set(onsets)) == 1, onsets
-    assert onsets[0] is not None
-    assert timedelta(0) <= onsets[0].at - (START + timedelta(minutes=30)) <= timedelta(minutes=1)
 
 
 def test_stale_tables_show_the_group_at_their_last_write(

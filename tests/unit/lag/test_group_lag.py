@@ -174,7 +174,7 @@ def test_the_owner_is_the_member_that_the_partition_is_assigned_to(tables: str) 
     partition = {"topic": "t", "partition": 0}
     place = partition_for("behind", LOG_PARTITIONS)
     member = {"group_id": "behind", "log_partition": place, "client_id": "c"}
-    members = [
+    members: list[Row] = [
         {"member_id": "a", "assignment": [partition], "client_host": "/10.0.0.1"},
         {"member_id": "b", "assignment": [partition], "client_host": "/10.0.0.2"},
         {"member_id": "c", "assignment": [{"topic": "t", "partition": 1}]},

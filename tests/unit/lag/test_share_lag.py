@@ -314,7 +314,7 @@ def test_members_are_not_silent_if_share_groups_are_not_followed(tmp_path: Path)
     )
 
 
-GONE = ((0, None),)
+GONE: Ends = ((0, None),)
 NO_TOPIC = "the topic does not exist"
 
 

@@ -23,6 +23,11 @@ from streaming.tables.reader import TableReader
 from tests.support.tables.incident_tables import STEP_S, Cluster, Snapshots, moment
 from tests.support.tables.tables_folder import create_tables
 
+WELL_S: Final = 600
+_RECORDS: Final = 100 * STEP_S
+_UNREAD: Final = 20
+_SESSION_TIMEOUT_S: Final = 45
+
 Step = Callable[[Cluster, str, int, int], None]
 
 
@@ -46,12 +51,6 @@ class Incident(NamedTuple):
         if t == -WELL_S and self.partitions:
             cluster.members(self.group_id, (self.group_id, self.partitions))
         self.step(cluster, self.group_id, t, cluster.produce(self.group_id, self.records(t)))
-
-
-WELL_S: Final = 600
-_RECORDS: Final = 100 * STEP_S
-_UNREAD: Final = 20
-_SESSION_TIMEOUT_S: Final = 45
 
 
 def aborts(cluster: Cluster, group_id: str, t: int, end: int) -> None:

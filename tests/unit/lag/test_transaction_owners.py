@@ -49,10 +49,8 @@ def tables(
     """Tables with an offset that producer 7 committed some seconds ago."""
     folder = create_tables(in_folder / "tables")
     at = {"commit_timestamp": ago(committed), "record_timestamp": ago(committed)}
-    topic_progress = {
-        **{"log_topic": "__transaction_state", "state": load_state, "updated_at": NOW},
-        **(of_topic or {}),
-    }
+    topic_progress = {"log_topic": "__transaction_state", "state": load_state, "updated_at": NOW}
+    topic_progress |= of_topic or {}
     apply_micro_batch(
         folder,
         progress=[{"updated_at": NOW, **(progress or {})}],
@@ -140,21 +138,18 @@ def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
 
 def owners(folder: str) -> set[Owner]:
     """The owner by the view in SQL, by `show pending`, and in the facts of `explain`."""
+    names = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
     (row,) = CoordinatorTables(folder, as_of=VERSION).open_transactions()
     reader = TableReader(folder, as_of=VERSION)
-    ((open_transaction, _),) = open_transactions(reader)
-    shown = with_owners(reader, reader.read(PENDING_OFFSETS.name)).to_pylist()
-    names = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
-    of_facts = open_transaction.owner and (
-        open_transaction.owner.transactional_id,
-        open_transaction.owner.state,
-        open_transaction.owner.abort_timestamp,
-        open_transaction.owner.is_marker_lost,
-    )
+    ((transaction, _),) = open_transactions(reader)
+    owner = transaction.owner
+    pending = with_owners(reader, reader.read(PENDING_OFFSETS.name)).select(names)
     return {
         (row.transactional_id, row.transaction_state, row.abort_timestamp, row.is_marker_lost),
-        of_facts or UNKNOWN,
-        *(tuple(shown_row[name] for name in names) for shown_row in shown),
+        UNKNOWN
+        if owner is None
+        else (owner.transactional_id, owner.state, owner.abort_timestamp, owner.is_marker_lost),
+        *(tuple(pending_row.values()) for pending_row in pending.to_pylist()),
     }
 
 
@@ -166,10 +161,7 @@ def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> 
     begins = incident.now + timedelta(seconds=STEP_S)
     incident.run(seconds=15)
 
-    reader = TableReader(incident.tables(tmp_path / "open"))
-    ((transaction, rows),) = open_transactions(reader)
-
-    assert transaction.first_record_offset == begins_at
-    assert transaction.since == begins
+    ((transaction, rows),) = open_transactions(TableReader(incident.tables(tmp_path / "open")))
+    assert (transaction.first_record_offset, transaction.since) == (begins_at, begins)
     assert min(row["record_offset"] for row in rows) > begins_at
     assert (transaction.producer_id, transaction.offsets) == (PRODUCER_ID, 4)

@@ -308,21 +308,6 @@ def test_simulate_and_alert_test_play_a_file(tmp_path: Path) -> None:
     assert "gone" not in call("alert", "test", *options).stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("alert", "test"), "give --tables and --rules-file, or --scenario"),
-        (
-            ("alert", "test", "--scenario", "x", "--tables", "t"),
-            "--scenario plays its own tables, and tests all rules",
-        ),
-        (("simulate", "--scenario", "x"), "--scenario needs --tables"),
-    ],
-)
-def test_options_that_exclude_each_other(arguments: tuple[str, ...], message: str) -> None:
-    assert message in call(*arguments, exit_code=2).stderr
-
-
 def test_a_rule_in_sql_needs_tables(tmp_path: Path) -> None:
     rules = tmp_path / "alerts.yaml"
     rules.write_text("rules: [{name: many, sql: SELECT 1 AS value}]")

@@ -94,9 +94,8 @@ def test_simulate_into_a_file(tmp_path: Path) -> None:
         call("simulate", *arguments, "--log-partitions", "3", "--file", str(tmp_path / "folder"))
     )
     segments = sorted((tmp_path / "folder").rglob("*.log"))
-    assert [segment.parent.name for segment in segments] == [
-        f"__consumer_offsets-{number}" for number in range(3)
-    ]
+    folders = [f"__consumer_offsets-{number}" for number in range(3)]
+    assert [segment.parent.name for segment in segments] == folders
     assert sum(segment.stat().st_size for segment in segments) == whole["bytes"]
 
 
@@ -138,13 +137,13 @@ def test_a_single_group_never_ends_the_simulation(seed: int) -> None:
         ("simulate --file log --seed -1", "--seed"),
         (f"simulate --file {'x' * 300}", "File name too long"),
         ("simulate --file /proc/none/log", "cannot write"),
-        (
-            "simulate --file log --workload commits --semantics scala",
-            "--semantics coordinator",
-        ),
+        ("simulate --file log --workload commits --semantics scala", "--semantics coordinator"),
         ("simulate", "one of --file, --tables and --bootstrap-servers"),
         ("simulate --file f --tables t", "one of --file, --tables and --bootstrap-servers"),
         ("simulate --compact --tables t", "--compact needs --file"),
+        ("simulate --scenario x", "--scenario needs --tables"),
+        ("alert test", "give --tables and --rules-file, or --scenario"),
+        ("alert test --scenario x --tables t", "--scenario plays its own tables, and tests all"),
         ("demo --offline --kafka-version 3.9.1", "remove --kafka-version"),
         ("demo --offline --folder 3.9.1", "remove --folder"),
     ],

@@ -69,11 +69,8 @@ def _misfit(
     return misfit(_read(folder), progress or _progress(), log_partitions, {})
 
 
-def test_no_folder_is_no_checkpoint(tmp_path: Path) -> None:
-    assert read_checkpoint(str(tmp_path / "none")) is None
-
-
 def test_the_last_finished_micro_batch_counts(tmp_path: Path) -> None:
+    assert read_checkpoint(str(tmp_path / "none")) is None
     checkpoint = _read(_write(tmp_path / "a", others=OTHERS))
     assert (checkpoint.query_id, checkpoint.next_offsets) == ("query", {7: 9})
     assert checkpoint.others == {
@@ -126,11 +123,7 @@ def test_a_checkpoint_of_lost_tables_does_not_fit(tmp_path: Path) -> None:
             {"next_offset": 4},
             f"{TOPIC}: its next offset of log partition 0 is 5, the tables' is 4",
         ),
-        (
-            {TOPIC: [0, 3]},
-            {"reload_reason": "r"},
-            f"{TOPIC}: log partition 0 is being reloaded",
-        ),
+        ({TOPIC: [0, 3]}, {"reload_reason": "r"}, f"{TOPIC}: log partition 0 is being reloaded"),
     ],
 )
 def test_other_topics_fit_alike(

@@ -15,23 +15,18 @@ from streaming.run.stages import enter_stage, newest_stage
 from tests.support.eventually import Eventually
 
 
-def event(
-    *, records: int = 0, next_offset: int = 0, end: int = 0, **fields: object
-) -> ProgressEvent:
+def event(*, records: int = 0, next_offset: int = 0, end: int = 0) -> ProgressEvent:
     return ProgressEvent(
-        **{
-            "batch_id": 0,
-            "records_read": records,
-            "offsets_read": records,
-            "records_read_total": 1_234_567,
-            "records_quarantined": 0,
-            "records_unaccounted_total": 0,
-            "next_offset_total": next_offset,
-            "high_watermark_total": end,
-            "duration_ms": 1_000,
-            "states": {0: "current", 1: "loading", 2: "loading"},
-            **fields,
-        }  # type: ignore[arg-type]
+        batch_id=0,
+        records_read=records,
+        offsets_read=records,
+        records_read_total=1_234_567,
+        records_quarantined=0,
+        records_unaccounted_total=0,
+        next_offset_total=next_offset,
+        high_watermark_total=end,
+        duration_ms=1_000,
+        states={0: "current", 1: "loading", 2: "loading"},
     )
 
 

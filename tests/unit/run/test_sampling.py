@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NoReturn
@@ -180,7 +180,8 @@ def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
     """The list of them is renewed once a minute; until then the old one holds."""
     sampled = sampled_with(group_offsets=[offset(1)])
     sampled.sampling.of_all_topics = True
-    answers = iter([{AT, TopicPartition("t", 1)}, None, {TopicPartition("unread", 0)}])
+    answers: Iterator[set[TopicPartition]]
+    answers = iter([{AT, TopicPartition("t", 1)}, set(), {TopicPartition("unread", 0)}])
     sampled.let_client(partitions=lambda: frozenset(next(answers) or unanswered()))
     for seconds in (0, 59, 61, 123):
         monkeypatch.setattr("streaming.run.sampling.time.monotonic", lambda now=seconds: now)
@@ -375,7 +376,7 @@ def test_a_gap_stays_one_if_the_brokers_do_not_answer(sampled_with: SampledWith)
 def test_a_gap_is_asked_for_again_once_the_brokers_answer(sampled_with: SampledWith) -> None:
     sampled = sampled_with(always(present(30)), earlier(600))
     sampled.ends_ago = [(1_000, 9), (400, 20), (200, 30)]
-    methods = iter([unanswered, unanswered, sampled.past_ends])
+    methods: Iterator[Callable[..., Any]] = iter([unanswered, unanswered, sampled.past_ends])
     sampled.let_client(past_ends=lambda *question: next(methods)(*question))
     sampled.sample(4)
     assert set(sampled.ends()) == {9, 20, 30}

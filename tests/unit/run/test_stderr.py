@@ -86,15 +86,12 @@ def test_every_command_has_the_option() -> None:
         assert ("log_format" in options) == (not isinstance(command, click.Group)), name
 
 
-@pytest.mark.parametrize("where", ["option", "environment", "file"])
-def test_json_from_everywhere(where: str, tmp_path: Path) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text('log-format = "json"\n')
+def test_errors_and_their_traces_are_lines_of_json(tmp_path: Path) -> None:
+    """`test_settings` has the sources of options."""
     command = ("show", "groups", "--tables", str(tmp_path / "nowhere"), "--verbose")
-    option = {"option": ("--log-format", "json"), "file": ("--config", str(file))}.get(where, ())
-    env = {"COORDINATOR_STATE_LOG_FORMAT": "json"} if where == "environment" else {}
+    environment = {"COORDINATOR_STATE_LOG_FORMAT": "json"}
 
-    error, trace = json_lines_of(call(*command, *option, exit_code=2, env=env).stderr)
+    error, trace = json_lines_of(call(*command, exit_code=2, env=environment).stderr)
     assert (error["level"], trace["level"]) == ("ERROR", "DEBUG")
     assert "there is no folder" in error["message"]
     assert "Traceback" in trace["exc_info"]
