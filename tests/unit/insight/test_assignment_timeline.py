@@ -94,19 +94,6 @@ def test_partitions_with_the_same_owners_share_a_lane() -> None:
     assert [[key.partition for key in lane.keys] for lane in replayed.lanes] == [[0, 1, 2], [3]]
 
 
-def test_a_member_that_comes_back_has_the_seat_of_the_one_before() -> None:
-    replayed = timeline(
-        *(
-            event
-            for n in range(3)
-            for event in (left(f"x-{n}", 2 * n), joined(f"x-{n + 1}", 1 + n * 2))
-        ),
-        members=[member_row(FIRST, 0), member_row("x-0", 1)],
-    )
-    assert [len(owner.member_ids) for owner in replayed.owners] == [1, 4]
-    assert replayed.owner_of["x-3"] == replayed.owner_of["x-0"] == 1
-
-
 def test_a_static_member_returns_to_its_own_seat() -> None:
     static = {"group_instance_id": "one"}
     replayed = timeline(
@@ -134,13 +121,6 @@ def test_members_that_are_in_no_row_are_derived_from_their_events() -> None:
     replayed = timeline(assigned(FIRST, 10, [0, 1], [1]), left(SECOND, 20))
     assert [shown(lane) for lane in replayed.lanes] == [[(0, 10, "a")], [(0, 100, "a")]]
     assert [owner.member_ids for owner in replayed.owners] == [(FIRST,), (SECOND,)]
-
-
-def test_events_before_the_begin_bring_older_members_up_to_date() -> None:
-    events = joined(FIRST, -4), assigned(FIRST, -3, [], [0]), assigned(FIRST, -2, [0], [1])
-    for members in ([], [member_row(FIRST, 0)], [member_row(FIRST, 1)]):
-        (lane,) = timeline(rebalance(-3, 2), *events, members=members).lanes
-        assert (lane.keys[0].partition, shown(lane)) == (1, [(0, 100, "a")])
 
 
 def test_a_consumer_group_has_a_target_some_time_after_its_epoch() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,8 +32,10 @@ from streaming.tables.writer_epoch import WriterEpoch
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.browser.html import client_of
+from tests.support.tables.demo_incidents import END, create_demo_tables
 from tests.support.tables.status_tables import NOW, create_status_tables, offset
 from tests.support.tables.tables_folder import apply_micro_batch
+from tests.support.tables.topic_tables import create_topic_tables
 
 OpenAt = Callable[[timedelta], TableReader]
 LATER = timedelta(seconds=20)
@@ -256,3 +258,27 @@ def test_a_page_knows_since_when_a_group_has_its_status(opened: OpenAt) -> None:
     write_deltalake(STATUS_CHANGES.path(past.reader.tables), rows, mode="append")
     reader = opened(2 * KEPT_FOR)
     assert "old" not in standing_since(reader, past.evaluation.statuses, NOW + LATER)
+
+
+def create_topics(folder: Path) -> str:
+    return create_topic_tables(folder, NOW)
+
+
+@pytest.mark.parametrize("create", [create_status_tables, create_topics, create_demo_tables])
+def test_a_set_of_groups_has_the_rows_that_it_has_among_all(
+    create: Callable[[Path], str], tmp_path: Path
+) -> None:
+    """Readers evaluate one group, or those that are new, beside the rows that `run` keeps."""
+    reader = TableReader(create(tmp_path))
+    moments: list[datetime] = [NOW, NOW - timedelta(seconds=40), NOW + timedelta(minutes=1)]
+    for moment in [END] if create is create_demo_tables else moments:
+        every = Evaluation.of(reader, at=moment)
+        ids = every.statuses["group_id"].to_pylist()
+        assert len(ids) > 2
+        parts = [Evaluation.of(reader, at=moment, group_ids=ids[number::3]) for number in range(3)]
+        for rows, of_parts, key in (
+            (every.group_lag(), [part.group_lag() for part in parts], ("group_id", "topic")),
+            (every.statuses, [part.statuses for part in parts], ("group_id",)),
+        ):
+            order = [(name, "ascending") for name in (*key, "partition")]
+            assert pa.concat_tables(of_parts).sort_by(order) == rows.sort_by(order)

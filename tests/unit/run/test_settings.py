@@ -14,6 +14,7 @@ import pytest
 import streaming.run.query
 from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError
+from streaming.run.cluster_settings import ClusterSettings
 from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_duration
 from streaming.tables.status_rules import status_rules_of, status_rules_text
@@ -271,6 +272,16 @@ def test_limits_of_statuses_are_merged_one_by_one(run_with: RunWith, tmp_path: P
     assert settings.status_rules == limits
     assert status_rules_of(status_rules_text(limits)) == limits
     assert status_rules_of('{"of_a_later_release": 1}') == StatusRules()
+
+
+def test_brokers_say_how_long_a_transaction_may_be_open_unless_the_user_does() -> None:
+    cluster = ClusterSettings(
+        offsets_retention_ms=1, delete_retention_ms=1, transaction_max_timeout_ms=3_600_000
+    )
+    limits = StatusRules(rebalances=9, hanging_after_ms=3_600_000)
+    assert cluster.limits(StatusRules(rebalances=9)) == limits
+    own = StatusRules(hanging_after_ms=60_000)
+    assert cluster.limits(own) == own
 
 
 @pytest.mark.parametrize(
