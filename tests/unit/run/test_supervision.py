@@ -17,7 +17,7 @@ from streaming.errors import (
     TablesUnavailable,
 )
 from streaming.run import supervision
-from streaming.run.spark_errors import own_error
+from streaming.run.spark_errors import disk_full, own_error
 from streaming.run.supervision import Supervisor
 from tests.support.eventually import Eventually
 
@@ -127,3 +127,10 @@ def test_the_error_of_a_worker_is_the_last_one_of_its_trace() -> None:
         assert (type(error), str(error)) == (type(errors[last]), last)
     assert isinstance(own_error("x: streaming.errors.LogTruncated: gone"), LogChanged)
     assert own_error(trace_of(OSError("x"))) is None
+
+
+def test_a_full_disk_of_spark_is_a_transient_failure() -> None:
+    error = disk_full("Job aborted\njava.io.IOException: No space left on device\n\tat Disk.write")
+    assert isinstance(error, TablesUnavailable)
+    assert str(error) == "Spark cannot write: java.io.IOException: No space left on device"
+    assert disk_full("Job aborted") is None
