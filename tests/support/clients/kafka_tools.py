@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
 from tests.support.brokers.jar_sets import client_jars, tool_jars
-
-Json = dict[str, Any]
 
 _LIMIT_S: Final = 180
 _END_S: Final = 30
@@ -36,25 +33,6 @@ def run_kafka_tool(program: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
-
-
-def console_consumer_records(
-    bootstrap_servers: str, topic: str, log_partition: int, formatter: str, count: int
-) -> list[Json]:
-    """Return the first records of a log partition as one of Kafka's formatters prints them."""
-    printed = run_kafka_tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", bootstrap_servers, "--topic", topic),
-        *("--partition", str(log_partition), "--offset", "earliest"),
-        *("--max-messages", str(count), "--timeout-ms", "120000"),
-        *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
-    )
-    # The formatters write no newline between two records.
-    decoder, records, position = json.JSONDecoder(), list[Json](), 0
-    while position < len(printed.rstrip()):
-        record, position = decoder.raw_decode(printed, position)
-        records.append(record)
-    return records
 
 
 @contextmanager
