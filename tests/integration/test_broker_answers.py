@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.kafka.group_admin import GroupAdmin, locate_group
@@ -20,8 +18,7 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.commits import commit, create_topic
-from tests.support.clients.command_line import call, json_lines
-from tests.support.logs.logs import offset_key, offset_value
+from tests.support.logs.logs import Event, offset_key, offset_value, segment
 from tests.support.tables.tables_folder import create_tables
 
 LOG_PARTITIONS = 50
@@ -38,12 +35,6 @@ def asked_broker(broker: EmbeddedBroker) -> EmbeddedBroker:
 @pytest.fixture
 def group(request: pytest.FixtureRequest) -> str:
     return f"{request.node.name}-{uuid4()}"
-
-
-@pytest.fixture(scope="module")
-def answering(asked_broker: EmbeddedBroker) -> Iterator[BrokerAnswers]:
-    with BrokerAnswers(asked_broker.bootstrap_servers) as answering:
-        yield answering
 
 
 def test_named_partitions_are_answered_known_or_not(
@@ -70,38 +61,18 @@ def test_a_group_is_located(asked_broker: EmbeddedBroker, group: str) -> None:
     assert f"{location.host}:{location.port}" == asked_broker.bootstrap_servers
 
 
-def test_a_log_partition_is_decoded(asked_broker: EmbeddedBroker, group: str) -> None:
-    commit(asked_broker, group, TOPIC, 5, 6)
-    partition = str(partition_for(group, LOG_PARTITIONS))
-    address = ("--bootstrap-servers", asked_broker.bootstrap_servers)
-    decode = ("decode", *address, "--log-partition", partition)
-
-    documents = [
-        document
-        for document in json_lines(call(*decode))
-        if document.get("key", {}).get("data", {}).get("group") == group
-    ]
-    assert [document["value"]["data"]["offset"] for document in documents] == [5, 6]
-    start = documents[-1]["recordOffset"]
-    offsets = ("--from-offset", str(start), "--to-offset", str(start + 1))
-    assert json_lines(call(*decode, *offsets)) == documents[-1:]
-
-
 @pytest.mark.long
 def test_a_broker_that_loads_is_waited_for_and_nothing_is_left_out(
     stoppable_broker: EmbeddedBroker,
 ) -> None:
     groups = {f"group-{number}" for number in range(1_000)}
-    logs: dict[int, list[tuple[int, int, bytes, bytes]]] = {p: [] for p in range(LOG_PARTITIONS)}
+    logs: dict[int, list[Event]] = {p: [] for p in range(LOG_PARTITIONS)}
     for group in groups:
-        records = logs[partition_for(group, LOG_PARTITIONS)]
-        for partition in range(3):
-            key = offset_key(group, TOPIC, partition)
-            records.append((len(records), 0, key, offset_value(partition)))
-    stoppable_broker.load_logs(
-        (log_partition, write_record_batch(0, records) if records else b"")
-        for log_partition, records in logs.items()
-    )
+        logs[partition_for(group, LOG_PARTITIONS)] += (
+            Event(key=offset_key(group, TOPIC, partition), value=offset_value(partition))
+            for partition in range(3)
+        )
+    stoppable_broker.load_logs((p, segment(events)[0]) for p, events in logs.items())
     # Not a moment later: a coordinator that has not begun to load is not among those asked.
     with BrokerAnswers(stoppable_broker.bootstrap_servers) as answering:
         answers = answering.answers()
@@ -118,27 +89,12 @@ def test_a_broker_that_loads_is_waited_for_and_nothing_is_left_out(
     ],
 )
 def test_tables_of_another_log_are_refused(
-    asked_broker: EmbeddedBroker,
-    answering: BrokerAnswers,
-    tmp_path: Path,
-    properties: dict[str, str],
-    complaint: str,
+    asked_broker: EmbeddedBroker, tmp_path: Path, properties: dict[str, str], complaint: str
 ) -> None:
-    log = answering.describe_log()
+    with BrokerAnswers(asked_broker.bootstrap_servers) as answering:
+        log = answering.describe_log()
     ids = {"cluster_id": log.cluster_id, "topic_id": log.topic_id}
     tables = create_tables(tmp_path, **ids | properties)
 
     with pytest.raises(ConfigurationError, match=complaint):
         verify_cluster(asked_broker.bootstrap_servers, tables)
-
-
-@pytest.mark.long
-def test_nobody_there_is_one_line() -> None:
-    with (
-        GroupAdmin("127.0.0.1:1", first_contact_timeout_ms=500) as admin,
-        pytest.raises(
-            ConfigurationError, match=r"cannot reach Kafka at 127\.0\.0\.1:1: "
-        ) as caught,
-    ):
-        admin.list_groups()
-    assert "\n" not in str(caught.value)

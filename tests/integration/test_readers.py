@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from deltalake import DeltaTable
 
@@ -40,7 +39,7 @@ from tests.support.tables.status_changes import contradictions
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-SNAPSHOTS = 12
+SNAPSHOTS = 8
 WITH_CHANGE_DATA_FEED = (GROUP_OFFSETS, GROUP_MEMBERS)
 TORN = """
     SELECT (SELECT count(*) FROM group_offsets JOIN load_progress USING (log_partition)
@@ -86,17 +85,9 @@ class Readers:
             rows = DeltaTable(table.path(self.tables)).to_pyarrow_table()
             assert_keys_are_unique(table, rows.select(list(table.key)).to_pylist())
 
-    def duck_db(self) -> None:
-        for table in ALL_TABLES:
-            opened = DeltaTable(table.path(self.tables)).to_pyarrow_dataset()
-            with duckdb.connect() as connection:
-                connection.register("t", opened)
-                rows = connection.sql("FROM t").to_arrow_table()
-            assert_keys_are_unique(table, rows.select(list(table.key)).to_pylist())
-
     @contextmanager
     def reading(self) -> Iterator[None]:
-        kinds = (self.ours, self.sql, self.delta_rs, self.duck_db)
+        kinds = (self.ours, self.sql, self.delta_rs)
         with ThreadPoolExecutor(len(kinds)) as threads:
             started = [threads.submit(self.again, kind) for kind in kinds]
             try:
@@ -141,31 +132,8 @@ def test_every_reader_beside_a_run(
 
     assert readers.torn
     assert set(readers.torn) == {0}
-    assert all(rounds > 1 for rounds in readers.rounds.values()), readers.rounds
-    assert len(readers.rounds) == 4
     assert list(contradictions(TableReader(tables))) == []
-    _assert_statuses_without_this_program(tables)
     _assert_snapshots_equal_the_log(readers, broker)
-
-
-def _assert_statuses_without_this_program(tables: str) -> None:
-    """DuckDB answers from the tables alone which groups are behind, and why."""
-    names = ("group_status", "group_lag", "groups")
-    with duckdb.connect() as connection:
-        for name in names:
-            connection.register(name, DeltaTable(f"{tables}/{name}").to_pyarrow_dataset())
-        rows = connection.sql(
-            """
-            SELECT s.group_id, s.status, s.reason, s.lag, sum(l.lag) AS lag_of_partitions
-            FROM group_status s LEFT JOIN group_lag l USING (group_id)
-            GROUP BY ALL
-            """
-        ).fetchall()
-    assert {"billing", "payments"} <= {group_id for group_id, *_ in rows}
-    for _, status, reason, lag, lag_of_partitions in rows:
-        assert status
-        assert reason
-        assert lag_of_partitions in (lag, None)
 
 
 def is_seen(readers: Readers) -> bool:
@@ -175,7 +143,7 @@ def is_seen(readers: Readers) -> bool:
     return (
         len(seen) >= SNAPSHOTS
         and all(any(snapshot[name] for snapshot in seen) for name in wanted)
-        and len(readers.rounds) == 4
+        and len(readers.rounds) == 3
         and min(readers.rounds.values()) > 1
     )
 
@@ -192,7 +160,4 @@ def _assert_snapshots_equal_the_log(readers: Readers, broker: EmbeddedBroker) ->
             loaders[log_partition].load(
                 batch for batch in logs[log_partition] if batch.base_offset < next_offset
             )
-        try:
-            assert differences(snapshot, loaders) == []
-        except AssertionError as error:
-            raise AssertionError(f"snapshot {version} is torn") from error
+        assert differences(snapshot, loaders) == [], version

@@ -92,7 +92,10 @@ def is_equal(broker: EmbeddedBroker, tables: Path) -> bool:
 
 @pytest.mark.parametrize(
     ("version", "rules", "epochs_before"),
-    [("4.2.0", ("coordinator", "4.2"), [0]), (SCALA_VERSION, ("scala", None), [])],
+    [
+        pytest.param("4.2.0", ("coordinator", "4.2"), [0], marks=pytest.mark.release),
+        (SCALA_VERSION, ("scala", None), []),
+    ],
 )
 def test_a_cluster_that_is_upgraded_while_run_reads_it(
     version: str,
