@@ -140,21 +140,16 @@ class SecuredBroker:
     def _tls(self, protocol: str) -> dict[str, str]:
         return {"security.protocol": protocol, "ssl.cafile": str(self.certificate)}
 
-    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
-        """A log client that logs in with SASL/PLAIN."""
+    def client(self, user: str, password: str, mechanism: str = "PLAIN") -> LogClient:
+        """A log client that logs in in the clear."""
         options = {
-            "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
             "sasl.plain.username": user,
             "sasl.plain.password": password,
-            **({"ssl.cafile": str(self.certificate)} if tls else {}),
-            **{name.replace("_", "."): text for name, text in settings.items()},
         }
-        return LogClient(
-            self.tls_address if tls else self.plain_address,
-            kafka_client_config(options),
-            first_contact_timeout_ms=2_000,
-        )
+        config = kafka_client_config(options)
+        return LogClient(self.plain_address, config, first_contact_timeout_ms=2_000)
 
     def set_scram_password(self, password: str) -> None:
         """Have the broker accept this password of `SCRAM_USER`, and no other."""
