@@ -7,13 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from coordinator_state.model.classic_requests import ClassicRequests
 from coordinator_state.model.requests import ErrorCode
-from coordinator_state.replay.releases import Release
-from streaming.jvm.jars import KAFKA_VERSION
-from tests.shard_oracle.__main__ import main
 from tests.shard_oracle.comparison import Difference
 from tests.shard_oracle.random_sequence import run_sequence
 from tests.shard_oracle.shard_process import ShardProcess
@@ -70,25 +66,6 @@ def test_what_a_release_writes_is_replayed_as_that_release_replays_it(
 
 
 @pytest.mark.long
-def test_epochs_of_another_release_are_a_difference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Release, "first_epoch", 0)
-    monkeypatch.setattr(
-        "coordinator_state.replay.modern_groups.ModernGroup._replay_target_epoch",
-        lambda *_arguments: None,
-    )
-    with ShardProcess(tmp_path, KAFKA_VERSION) as process:
-        outcomes = [run_sequence(process, seed, STEPS, replays=True) for seed in range(1, 6)]
-    assert any(isinstance(outcome.error, Difference) for outcome in outcomes)
-
-
-@pytest.mark.long
-def test_a_sequence_is_the_same_another_time(process: ShardProcess) -> None:
-    assert run_sequence(process, 7, STEPS).steps == run_sequence(process, 7, STEPS).steps
-
-
-@pytest.mark.long
 def test_a_difference_is_seen(process: ShardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that takes every heartbeat for good; the steps end with the first that was not."""
     monkeypatch.setattr(ClassicRequests, "heartbeat", lambda *_arguments: ErrorCode.NONE)
@@ -98,12 +75,3 @@ def test_a_difference_is_seen(process: ShardProcess, monkeypatch: pytest.MonkeyP
     for outcome in different:
         assert isinstance(outcome.error, Difference)
         assert outcome.steps[-1].startswith("heartbeat(")
-
-
-@pytest.mark.long
-def test_the_command_line_says_how_many_were_different() -> None:
-    result = CliRunner().invoke(main, ["--runs", "2", "--seed", "3", "--verbose"])
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("seed 3:\n  ")
-    assert "2 sequences, " in result.output
-    assert " steps, 0 different\n" in result.output
