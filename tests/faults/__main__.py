@@ -8,8 +8,8 @@ program compacts tables, and deletes files while `run` is stopped. The checkpoin
 And `run` is killed.
 
 After each round the tables must be fresh again. Every few rounds the groups rest, and all tables,
-history included, are compared row by row with those of one load that nobody disturbed, with the
-reference loader and with the broker's own answers. The engine `spark` has its tables in a folder.
+history included, are compared row by row with those of one load that nobody disturbed, and with
+the broker's own answers. The engine `spark` has its tables in a folder.
 """
 
 from __future__ import annotations

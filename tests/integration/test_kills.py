@@ -6,19 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.kills.__main__ import RANDOM_MOMENT, SHORT_LIVED, kill_again_and_again, mixed
-from tests.kills.fault_points import NEXT_READ, POINTS
+from tests.kills.__main__ import SHORT_LIVED, kill_again_and_again
+from tests.kills.fault_points import NEXT_READ
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
 PLAN_OF_SPARK = ("in planning", "after groups", "before load_progress", "in roll-back")
-PLAN = (
-    "in creation of a table",
-    "after load_progress",
-    NEXT_READ,
-    "in roll-back",
-    RANDOM_MOMENT,
-)
+PLAN = ("in creation of a table", "after load_progress", NEXT_READ, "in roll-back")
 
 
 def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
@@ -44,9 +38,3 @@ def test_a_run_on_spark_that_is_killed_loses_and_doubles_nothing(
     assert survived.never_reached == []
     assert survived.comparisons >= 1
     assert survived.rows["offset_commits"] > 100
-
-
-def test_many_kills_are_at_every_point_and_at_random_moments() -> None:
-    plan = mixed(200, seed=1)
-    assert len(plan) == 200
-    assert {*plan} == {*POINTS, RANDOM_MOMENT}

@@ -5,8 +5,8 @@ transactions on a real broker. `run` is started, killed with SIGKILL (it, Spark'
 workers) and started again on the same folders, now and then without its checkpoint: at each of
 `fault_points.POINTS`, and at random moments, be it while it starts or in the middle of a
 micro-batch. Every 25 kills the groups rest, and all tables, history included, are held row by row
-against those of one load that nobody disturbed, against the reference loader and against the
-broker's own answers. A point that was never reached is an error.
+against those of one load that nobody disturbed, and against the broker's own answers. A point that
+was never reached is an error.
 """
 
 from __future__ import annotations

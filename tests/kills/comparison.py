@@ -1,4 +1,4 @@
-"""The tables of disturbed runs beside those of an undisturbed load, the log, and the broker."""
+"""The tables of disturbed runs beside those of an undisturbed load, and the broker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,6 @@ from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
 from tests.kills.killed_tables import KilledTables
-from tests.kills.log_at_rest import (
-    differences_of_history,
-    differences_of_loaders,
-    loaded,
-    logs_at_rest,
-    places_of_history,
-)
 from tests.support.tables.undisturbed import differences
 
 _VERIFICATION_S: Final = 30.0
@@ -60,18 +53,13 @@ def _compare(broker: EmbeddedBroker, tables: Sequence[KilledTables], folder: Pat
         done.append(pool.submit(undisturbed.catch_up, undisturbed=True))
         for loading in done:
             loading.result()
-    logs = dict(logs_at_rest(broker))
-    loaders = {p: loaded(batches) for p, batches in logs.items()}
-    history = places_of_history(logs, loaders)
     expected = undisturbed.rows()
-    lines = differences_of_loaders(undisturbed.path, loaders)
+    lines: list[str] = []
     for disturbed in tables:
         lines += (
             f"{disturbed.folder.name}: {line}"
             for line in (
                 *differences(disturbed.rows(), expected),
-                *differences_of_loaders(disturbed.path, loaders),
-                *differences_of_history(disturbed.path, history),
                 *disturbed.doubled_samples(),
                 *disturbed.contradicting_statuses(),
                 *_verified(broker, disturbed),
