@@ -1,6 +1,7 @@
 """The statuses of groups of real clients on a real broker: healthy ones, and some that break.
 
-All groups live at the same time beside one `run`, each in a thread of its own.
+All groups live at the same time beside one `run`, each in a thread of its own. They do what depends
+on a client or a broker. `unit/local/test_scenarios.py` has groups of every other kind.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer
 
 from streaming.errors import ConfigurationError
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
-_LASTS_S: Final = 160.0
+_LASTS_S: Final = 135.0
 _SAMPLED_AFTER_S: Final = 30.0
 """On a busy machine the first evaluation may come before the first samples of the new logs."""
-_BREAKS_AT_S: Final = 70.0
+_BREAKS_AT_S: Final = 55.0
+_WITHIN_S: Final = 70.0
 _LOOK_S: Final = 2.0
 _TICK_S: Final = 0.25
 _PER_TICK: Final = 5
@@ -77,14 +78,6 @@ class Live:
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(_ANSWER_S)
 
-    def expand(self, topic: str, partitions: int) -> None:
-        request = self._admin.create_partitions([NewPartitions(topic, partitions)])
-        request[topic].result(_ANSWER_S)
-
-    def delete_records(self, topic: str, before: int) -> None:
-        place = Place(topic, 0, before)
-        self._admin.delete_records([place])[place].result(_ANSWER_S)
-
     def producer(self, **config: Any) -> Producer:
         return Producer({**self.servers, **_properties(config)})
 
@@ -110,11 +103,6 @@ class Live:
             auto_offset_reset="earliest",
             allow_auto_create_topics=False,
         )
-
-    def alter(self, group: str, topic: str, offset: int) -> None:
-        """Set an offset of a group without members, as `kafka-consumer-groups` does."""
-        request = ConsumerGroupTopicPartitions(group, [Place(topic, 0, offset)])
-        self._admin.alter_consumer_group_offsets([request])[group].result(_ANSWER_S)
 
 
 def _properties(config: dict[str, Any]) -> dict[str, Any]:
@@ -158,33 +146,6 @@ def other_client(live: Live, name: str) -> None:
     consumer.close()
 
 
-def assigns_itself(live: Live, name: str) -> None:
-    """No member: it names its partition, and commits by hand."""
-    live.create(name)
-    producer, consumer = live.producer(), live.consumer(name)
-    consumer.assign([Place(name, 0, 0)])
-    for _ in live.ticks():
-        _produce(producer, name)
-        if _poll(consumer):
-            consumer.commit(asynchronous=False)
-    consumer.close()
-
-
-def commits_rarely(live: Live, name: str) -> None:
-    """It commits once in 25 s, as a sink that flushes does."""
-    live.create(name)
-    producer = live.producer()
-    consumer = live.consumer(name, name, enable_auto_commit=False)
-    committed_s, position = 0.0, 0
-    for seconds in live.ticks():
-        _produce(producer, name)
-        position += _poll(consumer)
-        if position and seconds - committed_s > 25:
-            consumer.commit(asynchronous=False)
-            committed_s = seconds
-    consumer.close()
-
-
 def ends_with_aborted_records(live: Live, name: str) -> None:
     """The log ends with records of an aborted transaction, and nobody writes to it any more."""
     live.create(name)
@@ -218,22 +179,6 @@ def reads_transactions(live: Live, name: str) -> None:
     consumer.close()
 
 
-def leaves_a_topic(live: Live, name: str) -> None:
-    """The consumer starts again with one of its two topics; the other goes on growing."""
-    topics = [f"{name}-read", f"{name}-left"]
-    for topic in topics:
-        live.create(topic)
-    producer, consumer, has_left = live.producer(), live.consumer(name, *topics), False
-    for seconds in live.ticks():
-        for topic in topics:
-            _produce(producer, topic)
-        _poll(consumer)
-        if seconds > 40 and not has_left:
-            consumer.close()
-            consumer, has_left = live.consumer(name, topics[0]), True
-    consumer.close()
-
-
 def is_deployed(live: Live, name: str) -> None:
     """Four members are replaced one after the other."""
     live.create(name, 4)
@@ -245,38 +190,12 @@ def is_deployed(live: Live, name: str) -> None:
             _produce(producer, name, 2, partition)
         for member in members:
             _poll(member)
-        if replaced < 4 and seconds > 40 + 12 * replaced:
+        if replaced < 4 and seconds > 20 + 8 * replaced:
             members[replaced].close()
             members[replaced] = live.consumer(name, name)
             replaced += 1
     for member in members:
         member.close()
-
-
-def is_restarted_as_static_member(live: Live, name: str) -> None:
-    live.create(name)
-    producer, restarts = live.producer(), 0
-    consumer = live.consumer(name, name, group_instance_id=name)
-    for seconds in live.ticks():
-        _produce(producer, name)
-        _poll(consumer)
-        if restarts < 3 and seconds > 30 * (restarts + 1):
-            consumer.close()
-            consumer, restarts = live.consumer(name, name, group_instance_id=name), restarts + 1
-    consumer.close()
-
-
-def is_killed(live: Live, name: str) -> None:
-    """The process ends without a word, and records go on to arrive."""
-    live.create(name)
-    producer = live.producer()
-    consumer = live.consumer(name)
-    consumer.assign([Place(name, 0, 0)])
-    for _ in live.ticks():
-        _produce(producer, name)
-        if not live.is_broken and _poll(consumer):
-            consumer.commit(asynchronous=False)
-    consumer.close()
 
 
 def stops_polling(live: Live, name: str) -> None:
@@ -306,21 +225,6 @@ def is_poisoned(live: Live, name: str) -> None:
     consumer.close()
 
 
-def loses_its_topic(live: Live, name: str) -> None:
-    live.create(name)
-    consumer = live.consumer(name, name)
-    # A producer that remains would create the topic again.
-    producer: Producer | None = live.producer()
-    for _ in live.ticks():
-        if producer is not None:
-            _produce(producer, name)
-            if live.is_broken:
-                producer = None
-                live.delete(name)
-        _poll(consumer)
-    consumer.close()
-
-
 def gets_a_new_topic(live: Live, name: str) -> None:
     """Its topic is deleted and created again, while the group reads on.
 
@@ -339,116 +243,14 @@ def gets_a_new_topic(live: Live, name: str) -> None:
     consumer.close()
 
 
-def commits_too_late(live: Live, name: str) -> None:
-    """It commits a position in the deleted topic once the new one exists, then reads that one."""
-    live.create(name)
-    producer, consumer = live.producer(), live.other_consumer(name)
-    has_new_topic = False
-    for _ in live.ticks():
-        if live.is_broken and not has_new_topic:
-            live.delete(name)
-            live.create(name)
-            consumer.commit()
-            producer, has_new_topic = live.producer(), True
-        _produce(producer, name)
-        consumer.poll(_POLL_MS)
-    consumer.close()
-
-
-def never_commits(live: Live, name: str) -> None:
-    """Its member comes when the others break, reads all, and commits nothing."""
-    live.create(name)
-    producer, consumer = live.producer(), live.consumer(name, enable_auto_commit=False)
-    is_member = False
-    for _ in live.ticks():
-        _produce(producer, name)
-        if live.is_broken and not is_member:
-            consumer.subscribe([name])
-            is_member = True
-        if is_member:
-            _poll(consumer)
-    consumer.close()
-
-
-def is_altered(live: Live, name: str) -> None:
-    """An operator sets an offset far past the log end, while the group has no members."""
-    live.create(name)
-    _produce(live.producer(), name, 500)
-    live.alter(name, name, 500)
-    is_altered = False
-    for _ in live.ticks():
-        if live.is_broken and not is_altered:
-            live.alter(name, name, 60_000)
-            is_altered = True
-
-
-def is_reset(live: Live, name: str) -> None:
-    """Its consumer stops, an operator resets it to the begin, and it reads on slowly."""
-    live.create(name)
-    producer, consumer = live.producer(), live.consumer(name, name)
-    has_reset = False
-    for _ in live.ticks():
-        _produce(producer, name)
-        if live.is_broken and not has_reset:
-            consumer.close()
-            live.alter(name, name, 5)
-            consumer, has_reset = live.consumer(name, name), True
-        _poll(consumer, 2 if has_reset else 100)
-    consumer.close()
-
-
-def loses_records(live: Live, name: str) -> None:
-    """Retention overtakes a group that does not read."""
-    live.create(name)
-    producer = live.producer()
-    _produce(producer, name, 100)
-    live.alter(name, name, 10)
-    is_deleted = False
-    for _ in live.ticks():
-        if live.is_broken and not is_deleted:
-            live.delete_records(name, 60)
-            is_deleted = True
-
-
-def gets_partitions(live: Live, name: str) -> None:
-    """Its consumer has read all and ended; then the topic gets partitions, with records."""
-    live.create(name)
-    producer, consumer = live.producer(), live.consumer(name, name)
-    _produce(producer, name, 50)
-    has_read = has_more = False
-    for seconds in live.ticks():
-        if seconds < _BREAKS_AT_S / 2:
-            _poll(consumer)
-        elif not has_read:
-            consumer.close()
-            has_read = True
-        elif live.is_broken and not has_more:
-            live.expand(name, 3)
-            # The other producer does not know the new partitions yet.
-            producer, has_more = live.producer(), True
-        elif seconds > _BREAKS_AT_S + 5:
-            _produce(producer, name, 1, 2)
-
-
-def is_too_slow(live: Live, name: str) -> None:
-    """It reads one of five records."""
-    live.create(name)
-    producer, consumer = live.producer(), live.consumer(name, name)
-    for _ in live.ticks():
-        _produce(producer, name)
-        _poll(consumer, 1 if live.is_broken else 100)
-    consumer.close()
-
-
 class Group(NamedTuple):
     """A group, by its actor, and its right statuses."""
 
     act: Actor
     broken: Collection[str] = ("OK",)
-    """Those of a group that has been broken for `within_s`."""
+    """Those of a group that has been broken for `_WITHIN_S`."""
     until: Collection[str] = ()
     """Those until then, beside `OK` and `broken`."""
-    within_s: float = 70
 
 
 _GROUPS: Final = {
@@ -456,25 +258,12 @@ _GROUPS: Final = {
     "cooperative": Group(commits_by_itself(partition_assignment_strategy="cooperative-sticky")),
     "kip-848": Group(commits_by_itself(group_protocol="consumer")),
     "kafka-python": Group(other_client),
-    "simple": Group(assigns_itself),
-    "rare": Group(commits_rarely),
     "aborted-tail": Group(ends_with_aborted_records),
     "transactions": Group(reads_transactions),
-    "leaves": Group(leaves_a_topic),
     "deployed": Group(is_deployed),
-    "static": Group(is_restarted_as_static_member),
-    "killed": Group(is_killed, ["STOP"]),
     "stuck": Group(stops_polling, ["STOP"]),
     "poisoned": Group(is_poisoned, ["STOP", "STALL"], until=["REBALANCING_LOOP"]),
-    "topic-deleted": Group(loses_its_topic, ["TOPIC_GONE"]),
     "topic-recreated": Group(gets_a_new_topic, until=["TOPIC_GONE", "OUT_OF_RANGE"]),
-    "late-commit": Group(commits_too_late, until=["TOPIC_GONE", "OUT_OF_RANGE"], within_s=40),
-    "never-commits": Group(never_commits, ["WARN"], until=["UNKNOWN"]),
-    "altered": Group(is_altered, ["OUT_OF_RANGE"]),
-    "reset": Group(is_reset, ["REWIND"]),
-    "records-deleted": Group(loses_records, ["DATA_LOSS"]),
-    "more-partitions": Group(gets_partitions, ["WARN"]),
-    "slow": Group(is_too_slow, ["WARN"], within_s=80),
 }
 
 
@@ -538,7 +327,7 @@ def _right(group: Group, seconds: float) -> set[str]:
         return {"OK", "UNKNOWN"}
     if seconds < _BREAKS_AT_S:
         return {"OK"}
-    if seconds > _BREAKS_AT_S + group.within_s:
+    if seconds > _BREAKS_AT_S + _WITHIN_S:
         return {*group.broken}
     return {"OK", *group.broken, *group.until}
 
