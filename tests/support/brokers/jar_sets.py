@@ -22,51 +22,44 @@ SCALA_VERSION: Final = "3.9.1"
 """The Kafka whose coordinator is the Scala one."""
 
 _LOCKS: Final = Path(__file__).parent / "jar_locks"
-# Their own dependencies are left out: RocksDB, which an application without state does not load,
-# and Connect's web server.
-_CLIENT_MODULES: Final = ("kafka-streams", "connect-api", "connect-runtime")
+_KAFKA: Final = "org.apache.kafka"
+
+
+def _alone(organisation: str, revision: str, *modules: str) -> tuple[Dependency, ...]:
+    """Modules without their own dependencies."""
+    return tuple(
+        Dependency(organisation=organisation, module=module, revision=revision, transitive=False)
+        for module in modules
+    )
+
+
+# Left out are RocksDB, which an application without state does not load, and Connect's web server.
 CLIENTS: Final = JarSet(
     name=f"kafka-clients-of-{KAFKA_VERSION}",
     title=f"Kafka Streams and Connect {KAFKA_VERSION}",
-    dependencies=tuple(
-        Dependency(
-            organisation="org.apache.kafka",
-            module=module,
-            revision=KAFKA_VERSION,
-            transitive=False,
-        )
-        for module in _CLIENT_MODULES
-    ),
+    dependencies=_alone(_KAFKA, KAFKA_VERSION, "kafka-streams", "connect-api", "connect-runtime"),
     locks=_LOCKS,
 )
-
 CSV: Final = JarSet(
     name="jackson-dataformat-csv-2.21.7",
     title="Jackson's CSV, with which Kafka's tools read plan files",
-    dependencies=(
-        Dependency(
-            organisation="com.fasterxml.jackson.dataformat",
-            module="jackson-dataformat-csv",
-            revision="2.21.7",
-            transitive=False,
-        ),
-    ),
+    dependencies=_alone("com.fasterxml.jackson.dataformat", "2.21.7", "jackson-dataformat-csv"),
     locks=_LOCKS,
 )
 """A broker of Kafka 4.4 has the other parts of Jackson, in this version."""
-
 # Their own dependencies are Spark's, too.
 SPARK_KAFKA: Final = JarSet(
     name="spark-sql-kafka-4.2.0",
     title="Spark's connector for Kafka 4.2.0",
-    dependencies=tuple(
-        Dependency(organisation=organisation, module=module, revision=revision, transitive=False)
-        for organisation, module, revision in (
-            ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-            ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.2.0"),
-            ("org.apache.kafka", "kafka-clients", "3.9.1"),
-            ("org.apache.commons", "commons-pool2", "2.12.1"),
-        )
+    dependencies=(
+        *_alone(
+            "org.apache.spark",
+            "4.2.0",
+            "spark-sql-kafka-0-10_2.13",
+            "spark-token-provider-kafka-0-10_2.13",
+        ),
+        *_alone(_KAFKA, "3.9.1", "kafka-clients"),
+        *_alone("org.apache.commons", "2.12.1", "commons-pool2"),
     ),
     locks=_LOCKS,
 )
@@ -77,20 +70,12 @@ RELEASES: Final = (SCALA_VERSION, "4.0.0", "4.1.2", "4.2.0", "4.3.1", KAFKA_VERS
 
 def coordinator_jar_set(release: str) -> JarSet:
     """The jars of a release that have the definitions of its coordinators' records."""
-    coordinators = ["group", "transaction"]
-    if release != SCALA_VERSION:
-        coordinators.append("share")
+    coordinators = ["group", "transaction", *([] if release == SCALA_VERSION else ["share"])]
     return JarSet(
         name=f"kafka-coordinators-{release}",
         title=f"the coordinators of Kafka {release}",
-        dependencies=tuple(
-            Dependency(
-                organisation="org.apache.kafka",
-                module=f"kafka-{coordinator}-coordinator",
-                revision=release,
-                transitive=False,
-            )
-            for coordinator in coordinators
+        dependencies=_alone(
+            _KAFKA, release, *(f"kafka-{name}-coordinator" for name in coordinators)
         ),
         locks=_LOCKS,
     )

@@ -10,7 +10,6 @@ from dataclasses import replace
 from hashlib import sha512
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -26,6 +25,7 @@ from streaming.jvm.jars import (
     lock_jars,
 )
 from tests.support.brokers.jar_sets import ALL_JAR_SETS
+from tests.support.brokers.receivers import serving
 
 # Answers -version, notes each run, keeps the files that Ivy gets, and writes two jars as Ivy does.
 FAKE_IVY = """\
@@ -68,7 +68,7 @@ class Repository:
 
 
 @contextmanager
-def serving() -> Iterator[Repository]:
+def maven_repository() -> Iterator[Repository]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             served.requests.append(self.path)
@@ -84,15 +84,10 @@ def serving() -> Iterator[Repository]:
         def log_message(self, *_arguments: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        served = Repository(f"http://127.0.0.1:{server.server_port}")
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield served
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served = Repository(f"http://127.0.0.1:{server.server_port}")
+    with serving(server):
+        yield served
 
 
 class FakeIvy:
@@ -129,7 +124,7 @@ def ivy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
 @pytest.fixture
 def repository(ivy: FakeIvy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
     del ivy
-    with serving() as repository:
+    with maven_repository() as repository:
         monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", repository.address)
         yield repository
 
@@ -237,12 +232,6 @@ def test_a_failed_download_is_told_in_one_line_and_leaves_no_set(
     assert_refused(kafka, beginning, *said)
     repository.answers = dict(JARS)
     assert len(cached_jars(kafka)) == 2
-
-
-@pytest.mark.usefixtures("ivy")
-def test_a_repository_that_is_not_there(kafka: JarSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://127.0.0.1:1")
-    assert_refused(kafka, MISSING, *UNREACHABLE)
 
 
 @pytest.mark.usefixtures("ivy")
@@ -369,14 +358,6 @@ def test_ivy_knows_one_repository_and_delta_without_what_it_depends_on(
     assert "user.home" not in settings
     assert module.count('conf="default->master"') == 5
     assert "runtime" not in module
-
-
-def test_each_kafka_logs_through_its_own_library() -> None:
-    def modules(version: str) -> set[str]:
-        return {dependency.module for dependency in kafka_jar_set(version).dependencies}
-
-    assert "log4j-slf4j-impl" in modules("4.2.0")
-    assert "slf4j-reload4j" in modules("3.9.1")
 
 
 def test_the_users_cache_folder_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
