@@ -92,23 +92,6 @@ def test_an_epoch_that_ended_below_what_was_seen_is_a_truncated_log() -> None:
     assert (gone.value.log_partition, gone.value.log_start) == (0, LOG_START)
 
 
-def test_a_leader_without_the_last_epoch_has_another_log() -> None:
-    """Its log is longer: nobody copied its last records when it led before."""
-    leaders = MemoryLeaders({0: (1, 6), 1: (2, 7)}, {0: 12})
-    log = SeenLog()
-    entries = (EpochEntry(2, 0), EpochEntry(4, 3), EpochEntry(5, 8))
-    log.seen = {0: OffsetAndEpoch(10, 5, entries)}
-    # The leader knows the epoch 4, and so its log agrees up to the begin of 5.
-    leaders.answered[0] = 4
-    with pytest.raises(LogTruncated, match="offsets 8 to 9 are lost"):
-        require(log, leaders)
-    assert leaders.asked == [{0: (6, 5)}, {0: (6, 4)}]
-    # It knows none of them.
-    leaders.answered[0] = 1
-    with pytest.raises(LogTruncated, match="truncated to 0"):
-        require(log, leaders)
-
-
 def test_a_leader_with_the_epoch_of_the_leader_before_has_all_that_was_read() -> None:
     """In a load. The cleaner has removed all records of epoch 3 before this leader copied them."""
     leaders = MemoryLeaders({0: (1, 6), 1: (2, 7)}, {0: 900})

@@ -111,7 +111,10 @@ def read_offsets(rows: list[dict[str, Any]]) -> list[int]:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.long), "4.2.0"])
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param("3.9.1", marks=(pytest.mark.long, pytest.mark.release)), "4.2.0"],
+)
 def test_each_record_is_read_or_has_a_row(field: str, version: str) -> None:
     """Each batch is damaged, so the last one of each answer, too; at either end of the field."""
     start, end = FIELDS[field]

@@ -95,11 +95,8 @@ def test_of_many_keys_as_many_commits_as_their_rows_fit(keys: int, repeats: int)
     assert most_rows / 3 < rows_of(offsets, keys) <= most_rows
 
 
-def test_of_few_keys_as_many_commits_as_there_are() -> None:
+def test_few_keys_are_read_whole_and_keys_that_never_come_again_all_stay() -> None:
     assert fitting_all(many_keys(100_000)) == MOST_RECORDS_PER_TRIGGER
-
-
-def test_keys_that_never_come_again_all_stay() -> None:
     offsets = fitting_all(many_keys(10**12))
     assert 1_000_000 < offsets < MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
 
