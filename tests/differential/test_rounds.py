@@ -15,8 +15,8 @@ from coordinator_state.replay.expiry import expiry
 from streaming.jvm.jars import KAFKA_VERSION
 from streaming.run.session import EngineName
 from tests.differential.broker_round import BrokerRounds
-from tests.differential.log_file import read_logs, write_logs
-from tests.differential.random_round import RoundLog, draw_round, loaded
+from tests.differential.log_file import read_kafka_version, read_logs
+from tests.differential.random_round import draw_round, loaded
 from tests.differential.tables_of_round import TablesOfRound
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 from tests.support.logs.logs import segment
@@ -112,13 +112,18 @@ def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
-def test_logs_that_once_made_a_difference(path: Path, rounds: BrokerRounds) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "path"),
+    [pytest.param(read_kafka_version(path), path, id=path.stem) for path in FOUND],
+    indirect=["rounds"],
+)
+def test_logs_that_once_made_a_difference(rounds: BrokerRounds, path: Path) -> None:
     logs = {p: segment(events)[0] for p, events in read_logs(path, rounds.topics).items()}
     assert rounds.run(logs).differences == {}
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("rounds", [KAFKA_VERSION], indirect=True)
 def test_a_difference_is_seen(rounds: BrokerRounds, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that forgets a log partition: the harness itself must not be blind."""
     segments = _segments(rounds, 1001)
@@ -127,19 +132,3 @@ def test_a_difference_is_seen(rounds: BrokerRounds, monkeypatch: pytest.MonkeyPa
         lambda _raw, rules, **options: loaded(b"", rules, **options),
     )
     assert len(rounds.run(segments).differences) > 10
-
-
-@pytest.mark.long
-def test_a_log_file_is_read_for_the_topics_of_another_cluster(
-    tmp_path: Path, rounds: BrokerRounds
-) -> None:
-    events = RoundLog(seeds=tuple(range(40))).events(0, rounds.topics, rounds.rules)
-    path = tmp_path / "found" / "log.json"
-    write_logs(path, rounds.broker.version, rounds.topics, {0: events})
-
-    assert read_logs(path, rounds.topics) == {0: events}
-    (first, name), *rest = rounds.topics
-    other = type(first)(int=first.int ^ 1)
-    renamed = read_logs(path, [(other, name), *rest])[0]
-    was = [event.value or b"" for event in events]
-    assert [e.value or b"" for e in renamed] == [v.replace(first.bytes, other.bytes) for v in was]
