@@ -34,7 +34,6 @@ from tests.support.clients.share_group import (
     share_group_command,
 )
 from tests.support.clients.transactional_producers import (
-    COMMIT,
     EVENTS,
     JAVA,
     LIBRDKAFKA,
@@ -86,14 +85,18 @@ def followed(
     tmp_path_factory: pytest.TempPathFactory,
     eventually: Eventually,
 ) -> Path:
-    """The folder of a run that has read the transactions and the share group of the broker."""
-    with ThreadPoolExecutor() as pool:
+    """The folder of a run that has read the transactions and the share group of the broker.
+
+    It begins before the first transaction and the first share group, which create their topics.
+    """
+    folder = tmp_path_factory.mktemp("followed")
+    with running(broker, spark, folder, eventually), ThreadPoolExecutor() as pool:
         others = [pool.submit(traffic, broker) for traffic in (_share, transactions_of_java)]
         transactions_of_librdkafka(broker)
         for other in others:
             other.result()
-    eventually(partial(have_ended, broker), 120)
-    folder = tmp_path_factory.mktemp("followed")
+        eventually(partial(have_ended, broker), 120)
+        eventually(lambda: _in_table(folder) == described_transactions(broker), 120)
     run_to_end(broker, spark, folder)
     return folder
 
@@ -149,21 +152,6 @@ def _events(folder: Path) -> dict[str, list[str]]:
     for row in sorted(rows, key=lambda row: (row["log_partition"], row["record_offset"])):
         events[row["transactional_id"]].append(row["event"])
     return events
-
-
-def test_the_first_transaction_of_a_cluster(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
-) -> None:
-    """The first test of this broker, which has no `__transaction_state` yet."""
-    with admin_of(broker) as admin:
-        assert TRANSACTION_STATE_TOPIC not in admin.list_topics()
-    with running(broker, spark, tmp_path, eventually):
-        first = producer_of(broker, "first")
-        begin(first)
-        first.commit_transaction(30)
-        eventually(partial(have_ended, broker), 120)
-        eventually(lambda: _in_table(tmp_path) == described_transactions(broker), 120)
-    assert _events(tmp_path) == {f"{LIBRDKAFKA}first": COMMIT}
 
 
 def test_transactions_are_as_kafka_describes_them(broker: EmbeddedBroker, followed: Path) -> None:
