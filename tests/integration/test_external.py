@@ -1,60 +1,35 @@
-"""A real Spark query that never commits to Kafka, as a group: stopped, and rewound."""
+"""The checkpoint of a real Spark query that never commits to Kafka: stopped, and begun again.
+
+`unit/run/test_external_sampling.py` has groups of such checkpoints.
+"""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.external.spark_checkpoint import SparkCheckpoint
+from streaming.kafka.partition_offsets import TopicPartition
 from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.verify.verify import verify_cluster
-from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.brokers.commits import create_topic, produce
-from tests.support.brokers.running_query import running
-from tests.support.clients.spark_consumer import consume
-from tests.support.eventually import Eventually
+from tests.support.clients.spark_consumer import RECORDS_PER_BATCH, consume
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+pytestmark = [pytest.mark.long, pytest.mark.release]
 
-pytestmark = [pytest.mark.long, pytest.mark.release, pytest.mark.spark]
 TOPIC = "read-by-spark"
 
 
-def test_a_spark_query_is_a_group(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
+def test_batches_that_are_done_are_read_with_their_ends(
+    broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    checkpoint = tmp_path / "spark"
     create_topic(broker, TOPIC)
     produce(broker, TOPIC, 200)
-    named = (f"etl=spark:{checkpoint}",)
-    with running(broker, spark, tmp_path, eventually, external=named) as folder:
-
-        def lags() -> dict[int, int | None]:
-            rows = CoordinatorTables(folder).lag("etl")
-            return {row.committed_offset or 0: row.lag for row in rows if row.partition == 0}
-
-        ended = consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=4)
-        assert ended[0] == 80
-        eventually(lambda: lags() == {80: 120}, 120)
-        # It has stopped, and records are still produced.
-        produce(broker, TOPIC, 30)
-        eventually(lambda: lags() == {80: 150}, 120)
-        # It goes on from its checkpoint.
-        assert consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=2)[0] == 120
-        eventually(lambda: lags() == {120: 110}, 120)
-        # Somebody deletes the checkpoint: it begins again.
-        shutil.rmtree(checkpoint)
-        assert consume(broker.bootstrap_servers, TOPIC, checkpoint, batches=1)[0] == 20
-        eventually(lambda: lags() == {20: 210}, 120)
-        tables = CoordinatorTables(folder)
-        (event,) = tables.events("etl", event="offset_rewind")
-        assert (event.partition, event.offset_before, event.offset_after) == (0, 120, 20)
-        (status,) = tables.status("etl")
-        assert (status.group_type, status.status) == ("external", "REWIND")
-        assert tables.explain("etl").evidence[0].cause.value == "offset_rewind"
-        # No broker knows the group, and the tables do not claim that.
-        verification = verify_cluster(broker.bootstrap_servers, str(folder))
-        assert verification.is_equal
+    folder, last = tmp_path / "spark", None
+    for batches, done in ((4, 4), (2, 6), (1, 1)):
+        if done == batches:
+            shutil.rmtree(folder, ignore_errors=True)
+        consume(broker.bootstrap_servers, TOPIC, folder, batches)
+        *_, last = SparkCheckpoint(str(folder)).batches_since(last)
+        assert last.offsets == {TopicPartition(TOPIC, 0): done * RECORDS_PER_BATCH}
