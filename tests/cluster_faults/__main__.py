@@ -33,9 +33,10 @@ from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
 from streaming.views.output import OUTPUTS, output_of
 from tests.cluster_faults.faults import FAULTS
-from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, Stage, poll
+from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, Stage
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.brokers.live_run import LiveRun, live_run
+from tests.support.eventually import wait_until
 from tests.support.tables.undisturbed import differences, load, table_rows
 
 _TRAFFIC_RECORDS = 200
@@ -116,7 +117,6 @@ def _await_offsets(run: LiveRun, ends: Mapping[int, int]) -> None:
 
     Raises:
         RuntimeError: `run` ended.
-        TimeoutError: it took too long.
     """
 
     def is_there() -> bool:
@@ -127,7 +127,7 @@ def _await_offsets(run: LiveRun, ends: Mapping[int, int]) -> None:
             raise RuntimeError(run.log[-_LOG_SHOWN:])
         return False
 
-    poll(is_there, lambda: f"run is not at {ends}: {run.log[-_LOG_SHOWN:]}")
+    wait_until(is_there, PATIENCE_S)
 
 
 def _next_offsets(tables: Path) -> dict[int, int]:
@@ -140,10 +140,7 @@ def _next_offsets(tables: Path) -> dict[int, int]:
 
 def _await_traffic(cluster: EmbeddedCluster) -> None:
     wanted = sum(_log_ends(cluster).values()) + _TRAFFIC_RECORDS
-    poll(
-        lambda: sum(_log_ends(cluster).values()) >= wanted,
-        lambda: f"the groups did not write {_TRAFFIC_RECORDS} records",
-    )
+    wait_until(lambda: sum(_log_ends(cluster).values()) >= wanted, PATIENCE_S)
 
 
 def _endure(stage: Stage, run: LiveRun, name: str) -> Endured:

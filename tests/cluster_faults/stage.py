@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
-from operator import not_
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
@@ -15,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.kafka.fetch import LogClient
 from streaming.local.demo.groups import BROKER_PROPERTIES, INVOICES, ORDERS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
+from tests.support.eventually import wait_until
 
 LOG_PARTITIONS = 6
 CLUSTER_PROPERTIES: Mapping[str, object] = {
@@ -31,7 +30,6 @@ CLUSTER_PROPERTIES: Mapping[str, object] = {
 }
 
 PATIENCE_S = 240.0
-_POLL_S = 0.2
 _ANSWER_S = 10.0
 _PREFERRED = 0
 
@@ -172,19 +170,4 @@ class Stage:
                 return condition()
             return False
 
-        poll(holds, lambda: f"the cluster is not as awaited after {PATIENCE_S:.0f} s")
-
-
-def poll(condition: Callable[[], bool], failure: Callable[[], str]) -> None:
-    """Ask until the condition holds.
-
-    Raises:
-        TimeoutError: it does not hold in time; `failure` gives the message.
-    """
-    polling = Retrying(
-        retry=retry_if_result(not_), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(_POLL_S)
-    )
-    try:
-        polling(condition)
-    except RetryError:
-        raise TimeoutError(failure()) from None
+        wait_until(holds, PATIENCE_S)

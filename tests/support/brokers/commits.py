@@ -13,6 +13,7 @@ from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
+from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.clients.admin_client import admin_of
 
 
@@ -24,13 +25,13 @@ def create_topic(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> Non
 
 
 def commit(
-    broker: EmbeddedBroker, group_id: str, topic: str, *offsets: int, partition: int = 0
+    broker: EmbeddedBroker | EmbeddedCluster, group_id: str, topic: str, *offsets: int
 ) -> None:
-    """Commit offsets one after the other, as a consumer that assigns itself the partition."""
+    """Commit offsets one after the other, as a consumer that assigns itself partition 0."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group_id}
     with closing(Consumer({**config, "enable.auto.commit": False})) as consumer:
         for offset in offsets:
-            place = TopicPartition(topic, partition, offset)
+            place = TopicPartition(topic, 0, offset)
             consumer.commit(offsets=[place], asynchronous=False)
 
 

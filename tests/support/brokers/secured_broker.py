@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import tenacity
 import trustme
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -43,6 +42,7 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.brokers.embedded_cluster import free_ports
 from tests.support.brokers.token_endpoint import CLIENT_ID, unsecured_token
 from tests.support.clients.admin_client import admin_of
+from tests.support.eventually import wait_until
 
 PASSWORDS = {"admin": "admin-secret", "nobody": "nobody-secret", "reader": "reader-secret"}
 SCRAM_USER, SCRAM_PASSWORD = "scrammer", "scram-secret"
@@ -164,11 +164,7 @@ class SecuredBroker:
         with admin_of(self.broker) as admin:
             admin.create_acls(given)
             # The controller has them now; the broker applies them a moment later.
-            tenacity.Retrying(
-                retry=tenacity.retry_if_result(lambda count: count < len(given)),
-                wait=tenacity.wait_fixed(0.05),
-                stop=tenacity.stop_after_delay(10),
-            )(lambda: len(admin.describe_acls(_any_of(f"User:{user}"))[0]))
+            wait_until(lambda: len(self.acls_of(user)) >= len(given))
         with self.without_acls_afterwards(user):
             yield
 
