@@ -14,7 +14,6 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
 from streaming.local.demo.traffic import Traffic
 from streaming.tables.reader import TableReader
-from streaming.verify.verify import verify_cluster
 from tests.support.brokers.commits import commit, create_topic
 from tests.support.brokers.live_run import live_run
 from tests.support.brokers.running_query import run_to_end
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 # Seven JVMs start, on a machine that may have other things to do.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
+RECORDS = 500
 _MOST_TASKS = re.compile(r"starting the query with up to (\d+) tasks")
 
 
@@ -49,12 +49,14 @@ def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
         servers = broker.bootstrap_servers
         broker.create_offsets_topic()
         create_topics(Clients(servers))
-        with closing(Traffic(servers, step_interval_s=0.05)) as traffic:
+        with (
+            closing(Traffic(servers, step_interval_s=0.05)) as traffic,
+            closing(LogClient(servers)) as client,
+        ):
             traffic.start()
-            eventually(lambda: not traffic.not_demonstrated, 120)
+            eventually(lambda: sum(client.high_watermarks().values()) > RECORDS, 120)
             traffic.stop(60)
-        odd.rest()
-        with closing(LogClient(servers)) as client:
+            odd.rest()
             records = sum(client.high_watermarks().values())
         options = (
             *("--bootstrap-servers", servers, "--history", "all", "--lag-interval", "off"),
@@ -90,9 +92,6 @@ def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
         driver = run_to_end(broker, spark, tmp_path / "driver", engine="driver", history="all")
         of_driver = undisturbed.table_rows(driver)
         assert list(undisturbed.differences(undisturbed.table_rows(tables), of_driver)) == []
-        verified = verify_cluster(servers, str(tables), timeout_s=120)
-        assert not verified.behind
-        assert list(verified.differences) == []
     assert of_driver["group_members"].total() > 0
     assert of_driver["group_events"].total() > 5
 

@@ -109,8 +109,6 @@ def test_a_job_of_users_makes_the_same_tables(
     reported = json.loads(report.read_text())
     assert program.name in reported["driver"]
     assert program.name in reported["executor"]
-    assert set(reported["started"]) == {"coordinator-state"}
-    assert sum(reported["rows"]) > 0
     events = events_of(tmp_path / "events")
     names = {event["Event"].rpartition(".")[2] for event in events}
     assert names >= {
