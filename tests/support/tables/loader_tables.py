@@ -21,7 +21,6 @@ Row = dict[str, Any]
 _KEY = ("log_partition", *OffsetKey._fields)
 _GROUP = tuple(field.name for field in fields(Group) if field.name != "members")
 _MEMBER = tuple(field.name for field in fields(GroupMember))
-_STRUCTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
 _PLACE = ("log_partition", "record_offset")
 _ACCOUNTS = ("applied", "superseded", "ignored", "quarantined", "pending")
 
@@ -32,19 +31,15 @@ def rows_of(reader: TableReader) -> dict[str, list[Row]]:
 
 
 def differences(
-    rows_by_table: Mapping[str, list[Row]],
-    loaders: Mapping[int, ReferenceLoader],
-    *,
-    without_topic_names: bool = False,
+    rows_by_table: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
 ) -> list[str]:
     """Where tables differ from the loaders by log partition: a line for each row, none where equal.
 
-    With `without_topic_names`, names of topics are not compared: only a cluster tells them. A place
-    of the log that has two rows of history is a difference, too.
+    A place of the log that has two rows of history is a difference, too.
     """
     return [
         *_differences_of_offsets(rows_by_table, loaders),
-        *_differences_of_groups(rows_by_table, loaders, without_topic_names),
+        *_differences_of_groups(rows_by_table, loaders),
         *(
             f"load_progress: {row['records_read']} records read are not accounted for: {row}"
             for row in rows_by_table["load_progress"]
@@ -74,7 +69,7 @@ def differences_of_state(
     """The same, of the tables of offsets, groups and members only."""
     return [
         *_differences_of_offsets(rows_by_table, loaders),
-        *_differences_of_groups(rows_by_table, loaders, without_topic_names=False),
+        *_differences_of_groups(rows_by_table, loaders),
     ]
 
 
@@ -131,9 +126,7 @@ def _differences_of_offsets(
 
 
 def _differences_of_groups(
-    rows_by_table: Mapping[str, list[Row]],
-    loaders: Mapping[int, ReferenceLoader],
-    without_topic_names: bool,
+    rows_by_table: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
 ) -> Iterator[str]:
     names = ("log_partition", *_GROUP, "member_count")
     yield from differing(
@@ -155,18 +148,7 @@ def _differences_of_groups(
         {name: value for name, value in row.items() if name != "record_offset"}
         for row in rows_by_table["group_members"]
     ]
-    if without_topic_names:
-        stored, members = [list(map(_without_names, rows)) for rows in (stored, members)]
     yield from differing("group_members", stored, members)
-
-
-def _without_names(member: Row) -> Row:
-    """The cluster tells the names of topics that members own by id; the log does not."""
-    for name in _STRUCTS:
-        for entry in member[name] or ():
-            if entry.get("topic_id") is not None:
-                entry["topic"] = None
-    return member
 
 
 def _doubled(table: str, rows: list[Row], key: tuple[str, ...]) -> Iterator[str]:
