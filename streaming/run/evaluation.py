@@ -1,20 +1,12 @@
-"""The evaluation of lag and status beside the query, kept in `group_lag` and `group_status`.
+"""The rows of evaluations in `group_lag`, `group_status` and `status_changes`.
 
-An evaluation reads the newest snapshot and the newest samples. Only rows that differ from the kept
-ones are written. First the changes of status are appended to `status_changes`. After a crash
-between two writes, the next start takes the statuses from there.
-
-The time between two evaluations grows with their processor time, so that they take at most a tenth
-of a core. While nothing is written to the tables, only time can change a status, so evaluations are
-rarer.
+Only rows that differ from the kept ones are written. First the changes of status are appended to
+`status_changes`. After a crash between two writes, the next start takes the statuses from there.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
@@ -32,13 +24,9 @@ from coordinator_state.apply.columns import (
     with_columns,
 )
 from coordinator_state.insight.group_status import Status, StatusRules
-from streaming.errors import WriterFenced, first_line
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.lag.judged_changes import KNOWN, JudgedChanges, judged_changes, kept_schema
-from streaming.lag.paces import KnownPaces
 from streaming.lag.status_history import standing
-from streaming.run.monitoring.run_metrics import RunMetrics
-from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.evaluation_gaps import (
     BEGINNING,
@@ -52,35 +40,23 @@ from streaming.tables.evaluation_gaps import (
 from streaming.tables.properties import limits_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
-    EXTERNAL_OFFSETS,
     GROUP_LAG,
     GROUP_STATUS,
     JUDGED_TABLES,
-    LOAD_PROGRESS,
-    LOG_OFFSETS,
     PROPERTY_EVALUATED_AT,
     PROPERTY_NOT_EVALUATED,
     PROPERTY_STATUS_RULES,
     PROPERTY_STATUS_RULES_SINCE,
-    STATE_LOADING,
     STATUS_CHANGES,
     Table,
 )
 from streaming.tables.status_rules import status_rules_text
 from streaming.tables.writer import Writer
 
-logger = logging.getLogger(__name__)
-
 _REWRITTEN_AFTER: Final = timedelta(minutes=1)
 _MANY_ROWS: Final = 100_000
 _PARTS: Final = 5
 """Of many rows, one of so many parts is written in an evaluation because it only became older."""
-_MOST_SHARE: Final = 0.05
-"""Of a core for this thread. Arrow's threads use as much again: a tenth of a core at most."""
-_LONGEST_S: Final = 60.0
-_RESTS_S: Final = 15.0
-"""Between two evaluations of tables that nobody writes."""
-_READ: Final = (LOAD_PROGRESS, LOG_OFFSETS, EXTERNAL_OFFSETS)
 _DELETES: Final = "is_deleted"
 _OF_CHANGE: Final = [*GROUP_LAG.key, "status_before", "status_after", "changed_at"]
 _NEVER: Final = datetime.max.replace(tzinfo=timezone.utc)
@@ -91,18 +67,10 @@ class StatusEvaluation:
     """Keeps `group_lag`, `group_status` and `status_changes` of one tables folder."""
 
     writer: Writer
-    metrics: RunMetrics = field(default_factory=RunMetrics)
     interval_s: float = 0.0
-    """The time between two calls of `evaluate`."""
-    clock: Callable[[], float] = time.monotonic
-    processor: Callable[[], float] = time.thread_time
-    """The processor time of this thread: on a busy machine, an evaluation only takes longer."""
+    """The time between two evaluations."""
     _kept: dict[Table, pa.Table] = field(default_factory=dict)
     _limits: StatusRules | None = None
-    _next_s: float = 0.0
-    _versions: Mapping[Table, int] = field(default_factory=dict)
-    _evaluated_s: float = float("-inf")
-    _is_failing: bool = False
     _last_at: datetime = BEGINNING
     """The moment of the last evaluation that was written."""
     _latest_at: datetime = BEGINNING
@@ -112,58 +80,6 @@ class StatusEvaluation:
     _noted_at: datetime = BEGINNING
     """The moment of the last evaluation without groups that a property has."""
     _gaps: Sequence[EvaluationGap] = ()
-    _paces: KnownPaces = field(default_factory=KnownPaces)
-    _used_s: deque[float] = field(default_factory=lambda: deque([0.0], 2))
-    """The processor time of the last two evaluations."""
-
-    def evaluate(self) -> None:
-        """Evaluate all groups, if it is time.
-
-        Nothing is evaluated while log partitions are loaded. A failure is logged once, and a later
-        call tries again. It does not affect the other tables.
-
-        Raises:
-            WriterFenced: a newer writer has taken over.
-        """
-        try:
-            self._evaluate()
-        except WriterFenced:
-            raise
-        except Exception as error:
-            self.metrics.evaluation.labels("failed").inc()
-            if not self._is_failing:
-                logger.warning(
-                    "cannot evaluate lag and status: %(error)s; retrying",
-                    {"error": first_line(error)},
-                )
-                logger.debug("traceback of the warning above", exc_info=True)
-            self._is_failing = True
-
-    def _evaluate(self) -> None:
-        begun_s = self.clock()
-        if begun_s < self._next_s:
-            return
-        versions = {table: delta.current_version(self.writer.tables, table) for table in _READ}
-        if versions == self._versions and begun_s < self._evaluated_s + _RESTS_S:
-            return
-        reader = TableReader(self.writer.tables)
-        states = reader.load_states
-        if not states or any(log.state == STATE_LOADING for log in states.values()):
-            return
-        used_before_s = self.processor()
-        try:
-            self.keep(Evaluation.of(reader, known=self._paces))
-        finally:
-            self._used_s.append(self.processor() - used_before_s)
-            # The first one loads code.
-            interval_s = min(min(self._used_s) / _MOST_SHARE, _LONGEST_S)
-            self._next_s = begun_s + interval_s
-            self.metrics.evaluated(self.clock() - begun_s, max(interval_s, self.interval_s))
-        self.metrics.evaluation.labels("done").inc()
-        self._versions, self._evaluated_s = versions, begun_s
-        if self._is_failing:
-            logger.warning("the evaluation of lag and status works again")
-        self._is_failing = False
 
     def keep(self, evaluation: Evaluation) -> None:
         """Write the differences between an evaluation and the tables.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.sample_runs import SampleRuns
 from streaming.run.evaluation import StatusEvaluation
+from streaming.run.evaluation_rounds import EvaluationRounds
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.maintenance import maintain_beside_query
 from streaming.run.monitoring.run_monitor import RunMonitor
@@ -85,8 +86,9 @@ def background_jobs(
         )
     if settings.evaluation_interval != "off":
         interval = parse_duration(settings.evaluation_interval)
-        evaluation = StatusEvaluation(writer, monitor.metrics, interval.total_seconds())
-        jobs.append(Job("evaluation", evaluation.evaluate, interval, interval))
+        kept = StatusEvaluation(writer, interval.total_seconds())
+        rounds = EvaluationRounds(kept, monitor.metrics)
+        jobs.append(Job("evaluation", rounds.evaluate, interval, interval))
     if settings.upkeep_interval != "off":
         retention = parse_duration(settings.history_retention)
 

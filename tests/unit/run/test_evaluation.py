@@ -18,6 +18,8 @@ from streaming.lag.evaluation import Evaluation
 from streaming.lag.judged_changes import AGEING
 from streaming.lag.status_history import standing_since, status_history
 from streaming.run.evaluation import StatusEvaluation
+from streaming.run.evaluation_rounds import EvaluationRounds
+from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.delta import CHANGE_DATA_FEED
 from streaming.tables.evaluation_gaps import (
@@ -427,33 +429,33 @@ def test_the_interval_grows_with_the_duration_and_metrics_have_both(
     times_s = iter([0, 2, 10, 16, 45, 35, 60, 61])
     writer = open_for_writing(create_status_tables(tmp_path), "test")
     used_s = iter([0, 1, 1, 3, 4, 5])
-    kept = StatusEvaluation(
-        writer,
-        interval_s=5.0,
+    rounds = EvaluationRounds(
+        StatusEvaluation(writer, interval_s=5.0),
+        RunMetrics(),
         clock=lambda: float(next(times_s)),
         processor=lambda: float(next(used_s)),
     )
 
     def measured() -> tuple[float | None, ...]:
-        value_of = kept.metrics.registry.get_sample_value
+        value_of = rounds.metrics.registry.get_sample_value
         name = "coordinator_state_run_evaluation"
         return (
             *(value_of(f"{name}_total", {"outcome": each}) for each in ("done", "failed")),
             *(value_of(f"{name}_{each}") for each in ("seconds", "interval_seconds")),
         )
 
-    kept.evaluate()
+    rounds.evaluate()
     # The first one loads code, so it does not count.
     assert measured() == (1, 0, 2, 5)
     # Nothing was written since, so it rests.
-    kept.evaluate()
+    rounds.evaluate()
     assert measured() == (1, 0, 2, 5)
-    kept.evaluate()
+    rounds.evaluate()
     # By the processor time, not by the 29 s that it took.
     assert measured() == (2, 0, 29, 20)
     # Too early.
-    kept.evaluate()
+    rounds.evaluate()
     assert measured() == (2, 0, 29, 20)
     monkeypatch.setattr(StatusEvaluation, "keep", lambda *_arguments: 1 / 0)
-    kept.evaluate()
+    rounds.evaluate()
     assert measured() == (2, 1, 1, 20)
