@@ -37,7 +37,7 @@ _TOTALS: Final = (
     ("is_open_ended", "max", "is_open_ended"),
 )
 _OF_REASON: Final = ["topic", "partition", "status", "reason"]
-_OF_WORST: Final = ["group_id", *_OF_REASON, "lag", "has_lag_text"]
+_OF_WORST: Final = ["group_id", *_OF_REASON, "lag", "cause", "has_lag_text"]
 
 
 def group_statuses(
@@ -208,9 +208,10 @@ def _reason_of_several(row: Row) -> str:
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
     bound = row["of_group_is_lag_lower_bound"]
     whole = behind_text(row["of_group_lag"] or 0, is_lower_bound=bound) + details
+    of_partition = f"{row['topic']}:{row['partition']}: "
     if is_ok:
-        return whole
-    reason = f"{row['topic']}:{row['partition']}: {reason}"
+        return reason_of(of_partition + row["cause"], whole) if row["cause"] else whole
+    reason = of_partition + reason
     if not row["has_lag_text"] or row["lag"] == row["of_group_lag"]:
         return reason
     return reason_of(reason, f"the group: {whole}")

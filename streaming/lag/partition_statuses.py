@@ -42,7 +42,8 @@ def with_statuses(
 ) -> pa.Table:
     """The rows of `group_lag` with their status, reason and trend.
 
-    One more column, `has_lag_text`, says whether the reason ends with the lag.
+    Two more columns are the `cause`, which is empty if the group is well, and `has_lag_text`:
+    whether the reason ends with the lag.
 
     Args:
         lags: the rows of `group_lag`.
@@ -51,6 +52,7 @@ def with_statuses(
         stale: the verdict about every partition if the tables are stale.
     """
     size, is_well = lags.num_rows, facts["is_well"].to_numpy()
+    causes = np.full(size, "", object)
     is_behind = pc.greater(facts["lag"], 0).fill_null(False).to_numpy()
     if stale is not None:
         ranks, reasons = np.full(size, stale.status.rank), np.full(size, stale.reason, object)
@@ -73,6 +75,7 @@ def with_statuses(
         verdicts = [partition_status(PartitionFacts(**row), rules) for row in rows_of(others)]
         ranks[~is_well] = [verdict.status.rank for verdict in verdicts]
         reasons[~is_well] = [verdict.reason for verdict in verdicts]
+        causes[~is_well] = [verdict.cause for verdict in verdicts]
         has_lag_text[~is_well] = [bool(verdict.lag_text) for verdict in verdicts]
     growth = _growth_per_s(facts, is_well)
     rates = ("lag", "commit_rate_per_s", "produce_rate_per_s")
@@ -83,6 +86,7 @@ def with_statuses(
         "growth_per_s": pa.array(growth, from_pandas=True),
         "trend": trends(trend),
         **{name: facts[name] for name in ("usual_commit_ms", "usual_move_ms")},
+        "cause": pa.array(causes, pa.string()),
         "has_lag_text": pa.array(has_lag_text),
     }
     return with_columns(lags, columns)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
@@ -139,7 +140,8 @@ def test_a_group_whose_progress_is_not_in_the_tables(
 
 def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path: Path) -> None:
     lags = Evaluation.of(TableReader(tables), at=NOW).lags
-    partitions = lags.append_column("has_lag_text", pa.repeat(True, lags.num_rows))
+    columns = {"cause": pa.repeat("", len(lags)), "has_lag_text": pa.repeat(True, len(lags))}
+    partitions = with_columns(lags, columns)
     later = TableReader(create_tables(tmp_path / "later"))
     groups = group_statuses(later, NOW, None, StatusRules(), partitions, None).to_pylist()
     by_group = {row["group_id"]: row for row in groups}

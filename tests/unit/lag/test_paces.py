@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ _DAYS = 5
 def days(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
     """Groups that commit for an hour of each night, and every six hours, until the last day.
 
-    A third one is away for three hours of each of the last two days.
+    The first one reads two partitions. A third one is away for three hours of each of the last two
+    days.
     """
     cluster = Cluster()
     cluster.no_members("batch")
@@ -34,8 +36,10 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
         cluster.seconds = t
         day, second = divmod(t, _DAY_S)
         ends = {group: cluster.produce(group, 1_000) for group in ("batch", "slow", "away")}
+        second_end = cluster.produce("batch", 10, partition=1)
         if 2 * _HOUR_S <= second < 3 * _HOUR_S and day < _DAYS - 1:
             cluster.commit("batch", ends["batch"])
+            cluster.commit("batch", second_end, partition=1)
         if t % (6 * _HOUR_S) == 0 and t <= 4 * _DAY_S:
             cluster.commit("slow", ends["slow"])
         is_away = day >= _DAYS - 2 and 12 * _HOUR_S <= second < 15 * _HOUR_S
@@ -58,7 +62,10 @@ def status(
 def test_a_batch_that_ran_on_two_days_may_rest_as_on_them(days: Snapshots, hours: float) -> None:
     status_then, reason = status(days, "batch", 3, hours)
     assert status_then == "OK"
-    assert "it usually rests for up to 24 h" in reason
+    # The reason of the partition, then the lag of the group.
+    assert re.fullmatch(
+        r"batch:0: no commit for .*; it usually rests for up to 24 h; \S+ behind, .*", reason
+    )
 
 
 def test_a_batch_that_does_not_begin_is_a_stop_once_it_is_half_an_hour_late(
