@@ -38,6 +38,7 @@ streaming.errors.ConfigurationError: ...
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -115,10 +116,14 @@ def require_program() -> None:
     Raises:
         ImportError: Python finds another one.
     """
-    program = import_module("streaming")
-    if getattr(program, "DISTRIBUTION", None) != "coordinator-state":
+    try:
+        distribution = getattr(import_module("streaming"), "DISTRIBUTION", None)
+    except Exception:  # noqa: BLE001 - any code may run there; ours only imports this package
+        distribution = None
+    if distribution != "coordinator-state":
+        spec = find_spec("streaming")
         raise ImportError(
-            f"the package 'streaming' in {program.__path__[0]} is not that of coordinator-state; "
+            f"{spec.origin if spec else 'streaming'} is not the package of coordinator-state; "
             "install coordinator-state in an environment of its own, or remove the folder of the "
             "other package from PYTHONPATH"
         )

@@ -19,8 +19,9 @@ from coordinator_state.log.record_batch import CorruptBatch, read_batch_header, 
 from coordinator_state.log.record_set import MAGIC_POSITION, Bounds, Frame, frame_record_set
 
 _ABORT: Final = 0
-_LAST_OFFSETS: Final = 256
-"""They are read first: most logs end with a record, or with a few offsets without one."""
+_WINDOWS: Final = (16, 256)
+"""So many offsets are read first: most logs end with a record, or with a few offsets without one.
+"""
 _FETCH_BYTES: Final = 16_384
 """About two hundred markers of 78 bytes."""
 _MOST_FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -31,6 +32,7 @@ class LogTail:
     """The offsets from a consumer's position to the end of a log, as they are fetched.
 
     The last ones are fetched first. Only if they have no record, those before them are fetched.
+    Records that are appended meanwhile do not count.
 
     Attributes:
         end: the end of the log.
@@ -42,7 +44,8 @@ class LogTail:
 
     def __init__(self, first: int, end: int) -> None:
         self._first, self.end = first, end
-        self.next_offset = self._from = max(first, end - _LAST_OFFSETS)
+        self._begins = sorted({first, *(max(first, end - offsets) for offsets in _WINDOWS)})
+        self.next_offset = self._from = self._begins.pop()
         self._until = end
         self.offsets: int | None = None
         self.fetch_bytes = _FETCH_BYTES
@@ -70,11 +73,12 @@ class LogTail:
                 raise CorruptRecordBatch(frame.damage, position=frame.start)
             while begins and begins[0][1] <= frame.last_offset:
                 aborting.add(begins.pop(0)[0])
-            if _has_records(view, frame, aborting):
+            if _has_records(view, frame, aborting) and frame.base_offset < self.end:
                 last_batch = frame
             self.next_offset = max(self.next_offset, frame.last_offset + 1)
         if last_batch is not None:
-            self._last_record = max(self._last_record, _last_record(view, last_batch))
+            last_record = min(_last_record(view, last_batch), self.end - 1)
+            self._last_record = max(self._last_record, last_record)
         if rest.damage and not rest.is_cut:
             raise CorruptRecordBatch(rest.damage, position=rest.start)
         if self.next_offset < self._until and not frames:
@@ -93,8 +97,8 @@ class LogTail:
         if self._last_record >= self._first or self._from == self._first:
             self.offsets = self.end - 1 - self._last_record
         else:
-            self._until, self._from = self._from, self._first
-            self.next_offset = self._first
+            self._until, self._from = self._from, self._begins.pop()
+            self.next_offset = self._from
 
 
 def _has_records(view: memoryview, frame: Frame, aborting: set[int]) -> bool:

@@ -57,7 +57,7 @@ public class ConditionalLogStore extends GCSLogStore {
         throw error;
       }
       if (!Arrays.equals(read(fileSystem, path), bytes)) {
-        throw new FileAlreadyExistsException(path.toString());
+        throw (IOException) new FileAlreadyExistsException(path.toString()).initCause(error);
       }
     }
   }

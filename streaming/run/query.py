@@ -180,7 +180,8 @@ def _run(
         # The executors of a cluster compile the loops themselves.
         is_local = master_of(settings, given).startswith("local")
         # Delta-rs needs no file system of Hadoop.
-        on_hadoop = [settings.checkpoint, *([settings.tables] if choice.engine == "spark" else [])]
+        spark_writes = choice.engine == "spark" or settings.catalog is not None
+        on_hadoop = [settings.checkpoint, *([settings.tables] if spark_writes else [])]
         with_s3 = any(is_s3(location) for location in on_hadoop if location)
         with (
             compiling_loops() if is_local else nullcontext(),

@@ -13,6 +13,7 @@ storage/src/main/java/io/delta/storage/GCSLogStore.java at Delta 4.4.0.
 from __future__ import annotations
 
 import os
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -29,11 +30,18 @@ if TYPE_CHECKING:
 
 _SCHEMES: Final = ("s3", "s3a")
 _LOG_STORE: Final = "coordinator_state.ConditionalLogStore"
+_REFUSED: Final = "Status Code: 412"
 _FILE_SYSTEM: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _CREDENTIALS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 """The variables and roles that delta-rs takes, too."""
-_SOURCE: Final = Path(__file__).with_name("ConditionalLogStore.java")
 LOG_STORES: Final = {f"spark.delta.logStore.{scheme}.impl": _LOG_STORE for scheme in _SCHEMES}
+
+
+UPLOADS: Final = {
+    # A buffer in files would need Hadoop's local file system with checksums.
+    "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
+    "spark.hadoop.fs.s3a.multipart.size": "16M",
+}
 
 
 def is_s3(location: str) -> bool:
@@ -74,7 +82,8 @@ def add_log_store(session: SparkSession) -> Any:
     except Py4JJavaError:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
-        compiler.cook(_SOURCE.read_text(encoding="utf-8"))
+        source = files("streaming.run").joinpath("ConditionalLogStore.java")
+        compiler.cook(source.read_text(encoding="utf-8"))
         with TemporaryDirectory() as folder:
             file = Path(folder, *_LOG_STORE.split(".")).with_suffix(".class")
             file.parent.mkdir()
@@ -101,7 +110,9 @@ def unsafe_commits(tables: str, session: SparkSession) -> str | None:
         try:
             log_store.create(path, b"second", configuration)
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() == "FileAlreadyExistsException":
+            reasons = [*java_reasons(error.java_exception)]
+            # Another error says nothing about conditional writes.
+            if any(_REFUSED in reason for reason in reasons):
                 return None
             raise
         finally:

@@ -56,6 +56,8 @@ _MOST_ROWS: Final = 5_000_000
 """In more samples no earlier one of a log is looked for."""
 _NEAR: Final = 10_000
 """The end of an idle log is read for a group that is at most so many offsets from it."""
+_LITTLE: Final = 16
+"""A log that has grown by so many offsets is read before it is idle."""
 _EPOCH: Final = datetime.fromtimestamp(0, timezone.utc)
 _Positions: TypeAlias = Callable[[AbstractSet[TopicPartition]], pa.Table]
 
@@ -267,7 +269,7 @@ class _End:
         topic_id: the topic id of the sample.
         read_to: the log end when the log was last read; None if it never was.
         records_end: the offset after the last record before `read_to`.
-        asked_lag: the lag of the nearest group when the present end could not be read.
+        asked_lag: the lag of the nearest group when the end could not be read.
     """
 
     offset: int
@@ -286,12 +288,18 @@ class _End:
         end = sample.log_end_offset or 0
         if sample.topic_id != self.topic_id or end < self.offset:
             return _End(end, sample.topic_id)
-        return self if end == self.offset else replace(self, offset=end, asked_lag=None)
+        return self if end == self.offset else replace(self, offset=end)
+
+    @property
+    def has_grown_a_little(self) -> bool:
+        """Whether few offsets follow an end that was read, and has offsets without a record."""
+        read_to = self.read_to or 0
+        return self.records_end < read_to < self.offset <= read_to + _LITTLE
 
     def is_asked(self, lag: int) -> bool:
         """Whether to read it for a group; again once the group is half as far from an unread end.
 
-        A consumer that reads its backlog must not cause a read after each commit.
+        Neither a consumer that reads its backlog nor a log that grows causes a read each time.
         """
         return self.asked_lag is None or 2 * lag <= self.asked_lag
 
@@ -304,7 +312,7 @@ class _End:
         records_end = self.offset - markers
         if records_end == first == self.read_to:
             records_end = self.records_end
-        return replace(self, read_to=self.offset, records_end=records_end)
+        return replace(self, read_to=self.offset, records_end=records_end, asked_lag=None)
 
 
 class _IdleEnds:
@@ -333,34 +341,41 @@ class _IdleEnds:
         `positions` returns `topic`, `partition` and `committed_offset` of the groups.
         """
         before, self._known = self._known, {}
-        idle = set()
+        quiet, asked = set(), set()
         for sample in samples:
             end, at = sample.log_end_offset, _place(sample)
-            if end is None or end != sample.last_stable_offset:
-                continue
             known = before.get(at)
+            if end is None or end != sample.last_stable_offset:
+                # It is unavailable, or has an open transaction.
+                if known is not None:
+                    self._known[at] = known
+                continue
+            quiet.add(at)
             self._known[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
             if self._known[at] is known and known.markers is None:
-                idle.add(at)
-        if idle:
-            self._read(self._nearest(idle, positions(idle)))
+                asked.add(at)
+            elif self._known[at].has_grown_a_little:
+                # Otherwise the lag would jump with each marker.
+                asked.add(at)
+        if asked:
+            self._read(self._nearest(asked, positions(asked)))
         self.unreadable &= {_place(sample) for sample in samples}
         return [
-            replace(sample, end_markers=seen.markers)
-            if (seen := self._known.get(_place(sample))) and seen.markers is not None
+            replace(sample, end_markers=self._known[at].markers)
+            if (at := _place(sample)) in quiet
             else sample
             for sample in samples
         ]
 
     def _nearest(
-        self, idle: AbstractSet[TopicPartition], positions: pa.Table
+        self, asked: AbstractSet[TopicPartition], positions: pa.Table
     ) -> dict[TopicPartition, int]:
         """The committed offset nearest to the end of each of these logs with a group near it."""
-        ends = [self._known[at].offset for at in idle]
+        ends = [self._known[at].offset for at in asked]
         rows = pa.table(
             [
-                pa.array([at.topic for at in idle], pa.string()),
-                pa.array([at.partition for at in idle], pa.int32()),
+                pa.array([at.topic for at in asked], pa.string()),
+                pa.array([at.partition for at in asked], pa.int32()),
                 pa.array(ends, pa.int64()),
             ],
             names=["topic", "partition", "end"],

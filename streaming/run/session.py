@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from streaming.jvm.class_archive import options_to_make, options_to_use
 from streaming.jvm.jars import delta_jars, s3_jars
 from streaming.jvm.java import find_java
 from streaming.jvm.spark_home import linked_spark_home
-from streaming.run.s3 import LOG_STORES, add_log_store, s3_settings
+from streaming.run.s3 import LOG_STORES, UPLOADS, add_log_store, s3_settings
 from streaming.run.stages import enter_stage
 from streaming.run.stderr import log_format
 
@@ -61,15 +62,15 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Hadoop would write a hidden file with a checksum beside each file, which no reader of Delta
+    # needs and maintenance does not delete.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # Hostile input may have commit timestamps before 1900; they are stored unchanged.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
-_LOCAL_TABLES = {
-    # Hadoop would write a hidden file with a checksum beside each file, which no reader of Delta
-    # needs and maintenance does not delete. S3A buffers its uploads in files with checksums.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-}
+_LOG_STORE_OF_ALL = "spark.delta.logStore.class"
+"""Delta refuses this setting beside those of `LOG_STORES`."""
 _PANDAS_WARNING = "PySpark does not yet fully support pandas"
 _PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -147,7 +148,7 @@ def build_session(
     home = linked_spark_home() if master.startswith("local") else nullcontext()
     with _own_interrupt_handler(), home:
         session = builder.getOrCreate()
-    if with_s3 and with_delta:
+    if LOG_STORES.items() <= settings.items():
         add_log_store(session)
     if not master.startswith("local"):
         # Ships this program to the executors; its dependencies must be installed there.
@@ -160,17 +161,39 @@ def _settings(
 ) -> dict[str, str]:
     """The settings of the engine, and the jars that it needs."""
     settings, jars = dict(_SETTINGS), list[Path]()
+    configured = _configured()
     if engine == "driver":
         settings |= _DRIVER_ENGINE
     elif master.startswith("local"):
         settings |= _LOCAL_SPARK_ENGINE
     if with_delta:
-        settings |= _DELTA | LOG_STORES | ({} if with_s3 else _LOCAL_TABLES)
+        settings |= _DELTA | (UPLOADS if with_s3 else {})
         jars += delta_jars()
+        if with_s3 and _LOG_STORE_OF_ALL not in configured:
+            settings |= LOG_STORES
     if with_s3 and not is_configured():
         settings |= s3_settings()
         jars += s3_jars()
-    return settings | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
+    if jars:
+        of_user = configured.get("spark.jars", "")
+        settings["spark.jars"] = ",".join(filter(None, [of_user, *map(str, jars)]))
+    return settings
+
+
+def _configured() -> dict[str, str]:
+    """The settings of the user's `spark-defaults.conf`: those of a session replace them."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if folder is None and (home := os.environ.get("SPARK_HOME")):
+        folder = str(Path(home, "conf"))
+    if folder is None:
+        return {}
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    # The format is that of java.util.Properties.
+    matches = (re.match(r"\s*([^\s=:#!]+)[\s=:]+(.*?)\s*$", line) for line in lines)
+    return {match[1]: match[2] for match in matches if match}
 
 
 def is_configured() -> bool:

@@ -82,12 +82,21 @@ def test_the_last_offsets_are_read_first() -> None:
     log_tail.take(write_record_batch(first + 1, [], last_offset_delta=9_998 - first), [])
     assert log_tail.offsets == 9_999 - first
     # Without a record among them, the offsets before them are read.
-    log_tail = LogTail(1_000, 10_000)
-    log_tail.take(write_record_batch(first, [], last_offset_delta=9_999 - first), [])
-    assert (log_tail.next_offset, log_tail.offsets) == (1_000, None)
-    log_tail.take(write_record_batch(1_000, [(0, 0, None, b"x")]), [])
-    log_tail.take(write_record_batch(1_001, [], last_offset_delta=first - 1_002), [])
+    log_tail, begins = LogTail(1_000, 10_000), list[int]()
+    for until in (10_000, 9_984, 9_744):
+        begin = log_tail.next_offset
+        begins.append(begin)
+        records = [(0, 0, None, b"x")] if begin == 1_000 else []
+        assert log_tail.offsets is None
+        log_tail.take(write_record_batch(begin, records, last_offset_delta=until - begin - 1), [])
+    assert begins == [9_984, 9_744, 1_000]
     assert log_tail.offsets == 10_000 - 1_001
+
+
+def test_records_that_are_appended_meanwhile_do_not_count() -> None:
+    later = write_record_batch(11, [(0, 0, None, b"x")] * 5)
+    assert tail(of_transaction(9) + marker(10) + later, 9, 11) == 1
+    assert tail(marker(10) + later, 10, 11) == 1
 
 
 def test_a_batch_that_does_not_fit_is_fetched_with_more_bytes() -> None:

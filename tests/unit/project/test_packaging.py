@@ -273,15 +273,27 @@ def test_importing_the_packages_imports_nothing_else() -> None:
 
 @pytest.mark.parametrize("package", [coordinator_state, streaming])
 def test_every_public_name_is_there(package: ModuleType) -> None:
-    assert [name for name in coordinator_state.__all__ if not hasattr(package, name)] == []
+    assert package.__all__
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = package.no_such_name
 
 
-def test_another_package_named_streaming_is_an_error_of_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("streaming/__init__.py", ""),
+        ("streaming/__init__.py", "import torch_that_is_not_installed"),
+        ("streaming.py", ""),
+    ],
+)
+def test_another_package_named_streaming_is_an_error_of_one_line(
+    tmp_path: Path, file: str, content: str
+) -> None:
     """mosaicml-streaming has one."""
-    (tmp_path / "streaming").mkdir()
-    (tmp_path / "streaming" / "__init__.py").touch()
+    other = tmp_path / file
+    other.parent.mkdir(exist_ok=True)
+    other.write_text(content)
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from coordinator_state.__main__ import main; main()"
@@ -289,5 +301,5 @@ def test_another_package_named_streaming_is_an_error_of_one_line(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
-        f"Error: the package 'streaming' in {tmp_path}/streaming is not that of .*\n", done.stderr
+        f"Error: {other} is not the package of coordinator-state; .*\n", done.stderr
     )

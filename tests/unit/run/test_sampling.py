@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +16,7 @@ from deltalake import write_deltalake
 
 from coordinator_state.errors import CorruptRecordBatch
 from streaming.errors import WriterFenced
-from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
+from streaming.kafka.partition_offsets import UNAVAILABLE, LogOffsets, TopicPartition
 from streaming.lag import unwritten_samples
 from streaming.tables import writer as writer_module
 from streaming.tables.maintenance import maintain_tables
@@ -233,10 +234,32 @@ def test_the_lag_ends_at_the_last_record_of_an_idle_log(sampled_with: SampledWit
     assert samples == [(100, None), (100, 50), (130, None), (130, 80)]
 
 
+def test_a_known_tail_stays_known_while_the_log_grows_by_markers_or_is_away(
+    sampled_with: SampledWith,
+) -> None:
+    """Otherwise the lag of the group would jump up and down."""
+    away = replace(present(0), state=UNAVAILABLE, log_end_offset=None, last_stable_offset=None)
+    logs = iter([present(100), present(100), present(102), away, present(102), present(104)])
+    sampled = sampled_with(lambda _: [next(logs)], group_offsets=[offset(40)])
+    asked: list[Any] = []
+
+    def end_markers(places: Any) -> dict[TopicPartition, int]:
+        asked.extend(places.values())
+        return {at: 50 if first == 40 else 2 for at, (first, _) in places.items()}
+
+    sampled.let_client(end_markers=end_markers)
+    sampled.sample(6)
+    assert asked == [(40, 100), (100, 102), (102, 104)]
+    samples = [*dict.fromkeys(sampled.end_markers())]
+    assert samples == [(100, None), (100, 50), (102, 52), (None, None), (104, 54)]
+
+
 def test_an_end_that_takes_too_many_fetches_is_read_again_once_the_group_is_nearer(
     sampled_with: SampledWith,
 ) -> None:
-    sampled = sampled_with(always(present(9_000)))
+    # A log that grows is no reason to read it again.
+    ends = iter([9_000, 9_000, 9_000, 9_000, 9_001, 9_001, 9_001, 9_001])
+    sampled = sampled_with(lambda _: [present(next(ends))])
     asked: list[Any] = []
 
     def end_markers(places: Any) -> dict[TopicPartition, int]:
@@ -244,11 +267,11 @@ def test_an_end_that_takes_too_many_fetches_is_read_again_once_the_group_is_near
         return {at: 7 for at, (first, _) in places.items() if first > 8_000}
 
     sampled.let_client(end_markers=end_markers)
-    for committed in (1_000, 1_000, 4_999, 5_000, 8_500, 8_993):
+    for committed in (1_000, 1_000, 4_999, 5_000, 5_000, 5_000, 8_500, 8_993):
         row = PLACE | {"group_id": "g", "committed_offset": committed}
         apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[row])
         sampled.sample()
-    assert asked == [(1_000, 9_000), (5_000, 9_000), (8_500, 9_000)]
+    assert asked == [(1_000, 9_000), (5_000, 9_000), (8_500, 9_001)]
     assert sampled.rows()[-1]["end_markers"] == 7
 
 
