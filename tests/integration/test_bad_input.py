@@ -13,6 +13,7 @@ from coordinator_state.records.serde import encode_key
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.running_query import run_to_end
 from tests.support.logs.logs import group_record_value, offset_key, offset_value
 
@@ -42,9 +43,13 @@ OTHER_KEY = encode_key(RECORD_TYPES[3], {"groupId": "consumers"})
 
 
 @pytest.fixture
-def bad_broker(stoppable_broker: EmbeddedBroker) -> EmbeddedBroker:
-    """In one log partition: a commit, all that is bad, a batch with a wrong checksum, a commit."""
-    broker = stoppable_broker
+def bad_broker(fresh_broker: FreshBroker) -> EmbeddedBroker:
+    """In one log partition: a commit, all that is bad, a batch with a wrong checksum, a commit.
+
+    No coordinator loads it, so no other test can use the broker.
+    """
+    broker = fresh_broker()
+    broker.create_offsets_topic()
     records = [(_KEY, offset_value(1)), *BAD_RECORDS.values(), (OTHER_KEY, group_record_value(3))]
     sound = write_record_batch(0, [(n, 0, *record) for n, record in enumerate(records)])
     damaged = write_record_batch(len(records), [(0, 0, _KEY, offset_value(5))])
