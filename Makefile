@@ -81,7 +81,7 @@ lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into th
 
 ##@ Test
 
-test: check-java venv ## Lint beside the tests of every module, about 9 minutes (PYTEST_ARGS=...)
+test: check-java venv ## Lint beside the tests of every module, about 6 minutes (PYTEST_ARGS=...)
 	@$(MAKE) --no-print-directory lint >$(LINT_LOG) 2>&1 & \
 	$(PYTEST) $(TWO_HALVES) -m "not long" $(PYTEST_ARGS); tests=$$?; \
 	wait $$! || { cat $(LINT_LOG); echo "Error: make lint fails"; exit 1; }; \
