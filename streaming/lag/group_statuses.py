@@ -208,10 +208,10 @@ def _reason_of_several(row: Row) -> str:
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
     bound = row["of_group_is_lag_lower_bound"]
     whole = behind_text(row["of_group_lag"] or 0, is_lower_bound=bound) + details
-    of_partition = f"{row['topic']}:{row['partition']}: "
+    prefix = f"{row['topic']}:{row['partition']}: "
     if is_ok:
-        return reason_of(of_partition + row["cause"], whole) if row["cause"] else whole
-    reason = of_partition + reason
+        return reason_of(prefix + row["cause"], whole) if row["cause"] else whole
+    reason = prefix + reason
     if not row["has_lag_text"] or row["lag"] == row["of_group_lag"]:
         return reason
     return reason_of(reason, f"the group: {whole}")

@@ -175,8 +175,8 @@ def _settings(
         settings |= s3_settings()
         jars += s3_jars()
     if jars:
-        of_user = configured.get("spark.jars", "")
-        settings["spark.jars"] = ",".join(filter(None, [of_user, *map(str, jars)]))
+        user_jars = configured.get("spark.jars", "")
+        settings["spark.jars"] = ",".join(filter(None, [user_jars, *map(str, jars)]))
     return settings
 
 

@@ -20,7 +20,7 @@ GROUP, TOPIC = "catalog-payments", "catalog-orders"
 
 
 def run(broker: EmbeddedBroker, metastore: Metastore, *options: str) -> str:
-    """Run to the end of the log; return what it logs."""
+    """Run to the end of the log; return its log lines."""
     done = run_command(
         *("run", "--bootstrap-servers", broker.bootstrap_servers, "--available-now"),
         *("--verbose", *options),

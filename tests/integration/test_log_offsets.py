@@ -186,7 +186,7 @@ def test_a_run_tells_the_time_lag_of_records_that_are_older_than_its_samples(
 def test_a_single_load_shows_lag_and_how_far_behind_it_is(
     broker: EmbeddedBroker, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    """`run --available-now` in a new folder, while groups go on committing. A catalogue is told."""
+    """`run --available-now` samples logs and reports lineage while groups go on committing."""
     produce(broker, topic, 5)
     group = f"reads {topic}"
     commit(broker, group, topic, 2)

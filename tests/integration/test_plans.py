@@ -1,4 +1,4 @@
-"""Printed lines, executed by Kafka's own tools: the tables then have what was announced."""
+"""Kafka's own tools execute the printed lines; the tables then have the announced offsets."""
 
 from __future__ import annotations
 

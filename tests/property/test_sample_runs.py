@@ -37,9 +37,9 @@ def test_every_sample_lies_in_a_run_of_kept_ones(
     runs = SampleRuns()
     all_taken: list[Sample] = []
     all_kept: list[Sample] = []
-    for number, of_round in enumerate(ends):
+    for number, log_ends in enumerate(ends):
         now = at(number * interval_s)
-        present = [offsets(p, end) for p, end in enumerate(of_round) if end is not None]
+        present = [offsets(p, end) for p, end in enumerate(log_ends) if end is not None]
         all_taken += [Sample(now, logged) for logged in present]
         all_kept += runs.keep(now, present)
     for partition in (0, 1):

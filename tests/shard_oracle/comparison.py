@@ -267,14 +267,14 @@ class Comparison(Compared):
     def _compare_replies(self) -> None:
         done = [(m, k) for m, k in self._waiting if m.is_done or k.is_done]
         self._waiting = [pair for pair in self._waiting if pair not in done]
-        told_by_model, told_by_kafka = [], []
+        members_from_model, members_from_kafka = [], []
         for model, kafka in done:
             if not (model.is_done and kafka.is_done):
                 raise Difference("replies", model.answer, kafka.answer)
             require_same("replies", _without_leader(model.get()), _without_leader(kafka.get()))
-            told_by_model.append(_told_members(model.get()))
-            told_by_kafka.append(_told_members(kafka.get()))
-        require_same("what leaders are told", sorted(told_by_model), sorted(told_by_kafka))
+            members_from_model.append(_told_members(model.get()))
+            members_from_kafka.append(_told_members(kafka.get()))
+        require_same("answers to leaders", sorted(members_from_model), sorted(members_from_kafka))
 
     def _held(self) -> dict[str, Any]:
         held: dict[str, Any] = {}

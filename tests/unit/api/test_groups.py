@@ -125,8 +125,8 @@ def test_the_lag_of_a_group_is_that_of_the_view(
     at, path = tables.after.isoformat(), f"groups/{REWOUND}/lag"
     view = CoordinatorTables(tables.folder).as_of(at).lag(REWOUND).arrow.to_pylist()
     rows = items(client, path, limit=1, at=at)
-    for row, of_view in zip(rows, view, strict=True):
-        known = {name: value for name, value in of_view.items() if not hasattr(value, "isoformat")}
+    for row, view_row in zip(rows, view, strict=True):
+        known = {name: value for name, value in view_row.items() if not hasattr(value, "isoformat")}
         assert known.items() <= row.items()
     assert [row["status"] for row in rows] == ["REWIND", "OK"]
     assert items(client, path, topic="orders") == []

@@ -79,8 +79,8 @@ def test_a_segment_is_decoded_with_offsets_producers_and_markers(tmp_path: Path)
     assert commit["value"]["data"]["offset"] == 100
     assert {"recordOffset": 5, "timestamp": 1000, **shared}.items() <= commit.items()
     assert (unknown["recordOffset"], unknown["error"]) == (6, "unknown record type 99")
-    of_marker = {"timestamp": 1002, "control": "COMMIT", "coordinatorEpoch": 4}
-    assert marker == {"recordOffset": 7, **of_marker, **shared}
+    control_fields = {"timestamp": 1002, "control": "COMMIT", "coordinatorEpoch": 4}
+    assert marker == {"recordOffset": 7, **control_fields, **shared}
 
 
 def test_a_range_of_a_segment_from_stdin() -> None:

@@ -44,14 +44,14 @@ def series(
 def facts(**changed: Any) -> GroupFacts:
     """A group that has caught up."""
     last = Commit(0, 90, 1_000, minute(59))
-    of_partition: dict[str, Any] = {
+    partition_history: dict[str, Any] = {
         **{"topic": "t", "partition": 0, "lag": 0, "log_end_offset": 1_000, "data_lost": 0},
         **{"topic_state": "present", "owner": ("c", "/h"), "last": last, "same_since": last},
     }
     well: dict[str, Any] = {
         **{"group_id": "g", "at": NOW, "since": START, "known_until": NOW, "group_type": "classic"},
         **{"is_simple": False, "status": "OK", "reason": "caught up"},
-        **{"is_healthy": True, "lag": 0, "partitions": [PartitionHistory(**of_partition)]},
+        **{"is_healthy": True, "lag": 0, "partitions": [PartitionHistory(**partition_history)]},
         **{"transactions": [], "uncommitted": []},
         **{"deleted": None, "members": [{"member_id": "m"}], "events": []},
         "series": series([0.0] * 60),

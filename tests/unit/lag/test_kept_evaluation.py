@@ -276,9 +276,9 @@ def test_a_set_of_groups_has_the_rows_that_it_has_among_all(
         ids = every.statuses["group_id"].to_pylist()
         assert len(ids) > 2
         parts = [Evaluation.of(reader, at=moment, group_ids=ids[number::3]) for number in range(3)]
-        for rows, of_parts, key in (
+        for rows, part_rows, key in (
             (every.group_lag(), [part.group_lag() for part in parts], ("group_id", "topic")),
             (every.statuses, [part.statuses for part in parts], ("group_id",)),
         ):
             order = [(name, "ascending") for name in (*key, "partition")]
-            assert pa.concat_tables(of_parts).sort_by(order) == rows.sort_by(order)
+            assert pa.concat_tables(part_rows).sort_by(order) == rows.sort_by(order)

@@ -179,7 +179,7 @@ LIVES: Final = {
 
 
 class Look(NamedTuple):
-    """The row of a group at a moment, those of its partitions, and what they are from."""
+    """The rows of a group and its partitions at a moment, with their reader and evaluation."""
 
     group: Row
     partitions: list[Row]

@@ -109,7 +109,7 @@ def _assert_reads_as_kafka(read: Callable[[], Json], document: Json, raw: bytes)
     try:
         ours = read()
     except InvalidUtf8:
-        # Kafka reads U+FFFD in its place; it may refuse what comes behind.
+        # Kafka reads U+FFFD in its place, and may refuse the bytes after it.
         assert expected is None or "\ufffd" in str(expected), document
     except DecodeError:
         assert expected is None, document

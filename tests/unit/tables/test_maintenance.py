@@ -111,7 +111,7 @@ class Query:
         return [file for file in files if "_delta_log" not in file.parts]
 
     def committed_history(self) -> set[int]:
-        """What was committed by the history, which has it once for every key."""
+        """The committed offsets in the history, which has each once for every key."""
         committed = TableReader(self.tables).read(OFFSET_COMMITS.name)["committed_offset"]
         counts = Counter(committed.to_pylist())
         assert set(counts.values()) == {len(KEYS)}
