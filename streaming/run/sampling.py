@@ -269,14 +269,14 @@ class _End:
         topic_id: the topic id of the sample.
         read_to: the log end when the log was last read; None if it never was.
         records_end: the offset after the last record before `read_to`.
-        asked_lag: the lag of the nearest group when the end could not be read.
+        unread: the end that could not be read, and the offset of the nearest group then.
     """
 
     offset: int
     topic_id: str | None
     read_to: int | None = None
     records_end: int = 0
-    asked_lag: int | None = None
+    unread: tuple[int, int] | None = None
 
     @property
     def markers(self) -> int | None:
@@ -296,12 +296,18 @@ class _End:
         read_to = self.read_to or 0
         return self.records_end < read_to < self.offset <= read_to + _LITTLE
 
-    def is_asked(self, lag: int) -> bool:
-        """Whether to read it for a group; again once the group is half as far from an unread end.
+    def is_asked(self, committed_offset: int) -> bool:
+        """Whether to read it for a group, after an end that could not be read.
 
-        Neither a consumer that reads its backlog nor a log that grows causes a read each time.
+        It is read again if the group is half as far from that end, or if both have moved. So
+        neither a consumer that reads its backlog nor a stuck one causes a read each time.
         """
-        return self.asked_lag is None or 2 * lag <= self.asked_lag
+        if self.unread is None:
+            return True
+        end, offset = self.unread
+        if self.offset > end:
+            return committed_offset > offset
+        return 2 * (end - committed_offset) <= end - offset
 
     def read_from(self, committed_offset: int) -> int:
         """The offset from which to read it."""
@@ -312,7 +318,7 @@ class _End:
         records_end = self.offset - markers
         if records_end == first == self.read_to:
             records_end = self.records_end
-        return replace(self, read_to=self.offset, records_end=records_end, asked_lag=None)
+        return replace(self, read_to=self.offset, records_end=records_end, unread=None)
 
 
 class _IdleEnds:
@@ -394,7 +400,7 @@ class _IdleEnds:
         ends = {
             at: (known.read_from(committed_offset), known.offset)
             for at, committed_offset in nearest.items()
-            if (known := self._known[at]).is_asked(known.offset - committed_offset)
+            if (known := self._known[at]).is_asked(committed_offset)
         }
         try:
             markers_by_place = self._client.end_markers(ends)
@@ -403,11 +409,12 @@ class _IdleEnds:
                 "cannot read the ends of %(logs)s logs: %(error)s",
                 {"logs": len(ends), "error": error},
             )
-            markers_by_place = {}
+            # The next sample is the retry.
+            return
         for at, (first, end) in ends.items():
             markers = self._readable(at, markers_by_place.get(at))
             self._known[at] = (
-                replace(self._known[at], asked_lag=end - nearest[at])
+                replace(self._known[at], unread=(end, nearest[at]))
                 if markers is None
                 else self._known[at].read(first, markers)
             )

@@ -254,6 +254,29 @@ def test_a_known_tail_stays_known_while_the_log_grows_by_markers_or_is_away(
     assert samples == [(100, None), (100, 50), (102, 52), (None, None), (104, 54)]
 
 
+def test_a_failure_is_tried_again_and_an_unread_end_once_log_and_group_have_moved(
+    sampled_with: SampledWith,
+) -> None:
+    """A group waits behind ten markers each time, so it is never half as far from the end."""
+    ends = iter([100, 100, 100, 200, 200, 200])
+    sampled = sampled_with(lambda _: [present(next(ends))], group_offsets=[offset(90)])
+    asked: list[Any] = []
+
+    def end_markers(places: Any) -> dict[TopicPartition, int]:
+        asked.extend(places.values())
+        if len(asked) == 1:
+            unanswered()
+        return {} if len(asked) == 2 else dict.fromkeys(places, 10)
+
+    sampled.let_client(end_markers=end_markers)
+    sampled.sample(3)
+    row = PLACE | {"group_id": "g", "committed_offset": 190}
+    apply_micro_batch(sampled.tables, progress=PROGRESS, group_offsets=[row])
+    sampled.sample(3)
+    assert asked == [(90, 100), (90, 100), (190, 200)]
+    assert sampled.end_markers()[-1] == (200, 10)
+
+
 def test_an_end_that_takes_too_many_fetches_is_read_again_once_the_group_is_nearer(
     sampled_with: SampledWith,
 ) -> None:
