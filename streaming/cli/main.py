@@ -49,7 +49,6 @@ COMMANDS = {
     "offsets": "group_questions",
     "partition-for": "group_questions",
     "plan": "plan",
-    "redecode": "tables_upkeep",
     "reload": "tables_upkeep",
     "run": "run",
     "show": "show",

@@ -1,24 +1,19 @@
-"""The commands `maintain`, `reload` and `redecode`: upkeep of tables.
+"""The commands `maintain` and `reload`: upkeep of tables.
 
-Their Python APIs are `streaming.run.maintenance`, `streaming.reload.requests` and
-`streaming.run.redecode`.
+Their Python APIs are `streaming.run.maintenance` and `streaming.reload.requests`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
-from coordinator_state.insight.group_status import count_text
 from streaming.cli.options import (
     history_retention_option,
-    kafka_option,
     option,
-    optional_bootstrap_servers_option,
     output_option,
     source_of,
     tables_option,
@@ -26,9 +21,6 @@ from streaming.cli.options import (
 from streaming.errors import ConfigurationError
 from streaming.tables.durations import parse_duration, parse_history_retention
 from streaming.views.output import output_of
-
-if TYPE_CHECKING:
-    from streaming.engine.redecode import Redecoded
 
 
 @click.command()
@@ -131,49 +123,3 @@ def reload(
         f"{len(asked)} log partition{'s' if len(asked) > 1 else ''} "
         f"({', '.join(map(str, asked))}) will be reloaded by the current `run`, or by the next one",
     )
-
-
-@click.command()
-@tables_option
-@optional_bootstrap_servers_option
-@kafka_option
-@output_option
-def redecode(
-    *, tables: str, bootstrap_servers: str | None, kafka: Mapping[str, str], output: str
-) -> None:
-    """Decode quarantined records again, after an upgrade that supports more record types.
-
-    Group records that can now be decoded move to coordinator_records, and their groups are rebuilt.
-    An offset commit leaves the quarantine if a later commit of its key is in the tables. For other
-    commits the tables cannot tell whether they are still valid: reload their log partition. Stop
-    `run` first. In an object store, a `run` that is still writing is fenced and exits. The command
-    is idempotent. With --bootstrap-servers it asks the cluster for topic names. Python API:
-    streaming.run.redecode.redecode.
-
-    \b
-    Examples:
-      coordinator-state redecode --tables tables
-      coordinator-state redecode --tables tables --bootstrap-servers localhost:9092 --output json
-    """
-    from streaming.run.redecode import redecode as redecode_tables
-
-    redecoded = redecode_tables(tables, bootstrap_servers=bootstrap_servers, kafka=kafka)
-    output_of(output).result(asdict(redecoded), "\n".join(_sentences(redecoded)))
-
-
-def _sentences(redecoded: Redecoded) -> list[str]:
-    decoded = redecoded.applied + redecoded.superseded
-    lines = [
-        f"{decoded} quarantined records decoded: {redecoded.applied} applied to "
-        f"{redecoded.groups} groups, {redecoded.superseded} superseded by later ones"
-    ]
-    lines += [
-        f"{count} offset commits of log partition {log_partition} can be decoded, but their "
-        "outcome is unknown: reload that log partition with `coordinator-state reload`"
-        for log_partition, count in sorted(redecoded.waiting.items())
-    ]
-    lines += [
-        f"{count_text(count, 'record')} {'stays' if count == 1 else 'stay'} in quarantine: {reason}"
-        for reason, count in sorted(redecoded.undecodable.items())
-    ]
-    return lines

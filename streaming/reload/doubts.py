@@ -7,26 +7,36 @@ would then stay for ever. The cleaner removes a tombstone `delete.retention.ms` 
 it.
 
 After an upgrade of the cluster that changes the loader's rules, all log partitions are reloaded, as
-upgraded brokers do.
+upgraded brokers do. After an upgrade of this program, a log partition is reloaded if the quarantine
+has records of it that this release can decode.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from coordinator_state.records.record_types import NO_LEADER_EPOCH
+import pyarrow.compute as pc
+
+from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
+from coordinator_state.log.log_rows import ROW_KIND_UNDECODABLE
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.records.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.kafka.seen_log import OffsetAndEpoch
+from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import LOST_REASON_PREFIX
+from streaming.tables.schemas import LOST_REASON_PREFIX, QUARANTINE
 from streaming.tables.topic_progress import Progress, TopicProgress
 
 REQUESTED = "requested"
+DECODABLE = "the quarantine has records that this release can decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +201,30 @@ def upgrade_reason(progress: LoadProgress, rules: LoaderRules) -> str:
         f"the cluster was upgraded: its brokers load the log by the rules {rules}, and the tables "
         f"were loaded by the rules {_rules_of(progress)}"
     )
+
+
+def decodable_log_partitions(tables: str, log_starts: Mapping[int, int]) -> set[int]:
+    """The log partitions with quarantined records that this release can decode.
+
+    Records below the log start do not count: a reload does not read them.
+
+    Raises:
+        TablesUnavailable: the quarantine cannot be read.
+    """
+    columns = ["log_partition", "record_offset", "raw_key", "raw_value"]
+    is_record = (pc.field("log_topic") == OFFSETS_TOPIC) & pc.field("raw_key").is_valid()
+    return {
+        row["log_partition"]
+        for row in delta.read(tables, QUARANTINE, columns, where=is_record).to_pylist()
+        if row["record_offset"] >= log_starts.get(row["log_partition"], math.inf)
+        and _is_decodable(row["raw_key"], row["raw_value"])
+    }
+
+
+def _is_decodable(raw_key: bytes, raw_value: bytes | None) -> bool:
+    batch = write_record_batch(0, [(0, NO_TIMESTAMP, raw_key, raw_value)])
+    rows = decode_record_set(batch, OffsetRange(log_partition=0)).rows
+    return ROW_KIND_UNDECODABLE not in rows["row_kind"].to_pylist()
 
 
 def _lost_unread(row: Progress, log_start: int) -> str:

@@ -17,7 +17,15 @@ from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import ClusterRules, LoaderRules
 from streaming.reload.beginning import begin_reload
-from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, upgrade_reason
+from streaming.reload.doubts import (
+    DECODABLE,
+    REQUESTED,
+    Doubt,
+    LogEnds,
+    decodable_log_partitions,
+    find_doubts,
+    upgrade_reason,
+)
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
 from streaming.run.cluster_settings import ClusterSettings
@@ -141,7 +149,7 @@ class QueryStarts:
                 no log partition has a leader.
         """
         enter_stage("opening the tables")
-        settings = self.settings
+        settings, is_first = self.settings, writer is None
         retry_timeout_ms = parse_duration(settings.retry_timeout) // timedelta(milliseconds=1)
         with LogClient(
             settings.bootstrap_servers,
@@ -186,9 +194,14 @@ class QueryStarts:
             # A log partition that this run does not read would never finish its reload.
             doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
         asked = requested(settings.tables).intersection(wanted)
-        for log_partition in asked & progress.rows.keys():
-            kept_below = progress.rows[log_partition].next_offset
-            doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
+        # Only an upgrade, and so only a new process, can decode more.
+        decodable = (
+            decodable_log_partitions(settings.tables, log_ends.log_starts) if is_first else set()
+        )
+        for reason, reloaded in ((REQUESTED, asked), (DECODABLE, decodable)):
+            for log_partition in reloaded & progress.rows.keys():
+                kept_below = progress.rows[log_partition].next_offset
+                doubts.setdefault(log_partition, Doubt(reason=reason, kept_below=kept_below))
         if doubts or concerns_all:
             progress.semantics, progress.release = rules.semantics, rules.release
             begin_reload(writer, progress, doubts, description)

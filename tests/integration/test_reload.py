@@ -8,13 +8,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.reload.doubts import DECODABLE
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_OFFSETS, QUARANTINE
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.commits import commit, committed, create_topic, rows_of_group
 from tests.support.brokers.running_query import run_to_end, running
@@ -203,6 +208,47 @@ def test_lost_checkpoint_and_lost_tables(
     assert committed(tables, group_id) == [3]
     history = rows_of_group(tables, "offset_commits", group_id)
     assert [row["committed_offset"] for row in history][-1] == 3
+
+
+def test_a_release_that_decodes_more(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """An earlier release left a commit of a log partition in quarantine."""
+    group_id = "quarantined"
+    commit(broker, group_id, TOPIC, 1)
+    tables = run_to_end(broker, spark, tmp_path)
+    commits = rows_of_group(tables, "offset_commits", group_id)
+    _quarantine(tables, commits[-1])
+    assert committed(tables, group_id) == []
+    run_to_end(broker, spark, tmp_path)
+    assert committed(tables, group_id) == [1]
+    assert _reload_of(tables, commits[-1]["log_partition"]) == DECODABLE
+    assert _gone(tables) == []
+    assert rows_of_group(tables, "offset_commits", group_id) == commits
+    assert _differences(broker, tables) == []
+
+
+def _quarantine(tables: Path, row: Row) -> None:
+    """Move an offset to the quarantine, as a release does that cannot decode it."""
+    writer, progress = open_for_writing(str(tables), "run"), LoadProgress.read(TableReader(tables))
+    record = {
+        "log_topic": OFFSETS_TOPIC,
+        "raw_key": offset_key(row["group_id"], row["topic"], row["partition"]),
+        "raw_value": offset_value(row["committed_offset"]),
+        "reason": "unknown version",
+        **{name: row[name] for name in ("log_partition", "record_offset")},
+    }
+    versions = progress.table_versions
+    versions[QUARANTINE.name] = writer.append(QUARANTINE, pa.Table.from_pylist([record]))
+    schema = pa.schema(
+        [GROUP_OFFSETS.schema.field(n) for n in (*GROUP_OFFSETS.key, "record_offset")]
+    )
+    deletion = pa.Table.from_pylist([row], schema=schema)
+    deletion = deletion.append_column("is_deleted", pa.array([True]))
+    versions[GROUP_OFFSETS.name] = writer.merge(
+        GROUP_OFFSETS, deletion, guard=None, deletes="is_deleted"
+    )
+    progress.write(writer)
 
 
 def _keep_tombstones(broker: EmbeddedBroker, retention_ms: str) -> None:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.collected import GroupId, distinct_groups
+from coordinator_state.apply.collected import GroupId
 from coordinator_state.apply.columns import in_ms, stored_names
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.group_rows import (
     MEMBER_STATE_COLUMNS,
     RAW_RECORD_COLUMNS,
-    decoded_records,
     group_tombstones,
     restored_groups,
 )
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
-from coordinator_state.replay.group_replay import GroupRecord, GroupState
-from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.releases import Release
 from streaming.tables import delta
 from streaming.tables.schemas import (
@@ -58,34 +55,6 @@ class GroupTables:
         """The committed offsets of groups (`COMMITTED_SCHEMA`)."""
         rows = self._rows_of(GROUP_OFFSETS, groups, stored_names(COMMITTED_SCHEMA))
         return in_ms(rows, COMMITTED_SCHEMA)
-
-    def records(self, groups: set[GroupId]) -> dict[GroupId, list[GroupRecord]]:
-        """The last record of each key of the groups, in log order."""
-        rows = self._rows_of(COORDINATOR_RECORDS, groups, RAW_RECORD_COLUMNS)
-        return {
-            identity: sorted(records, key=lambda record: record.record_offset)
-            for identity, records in decoded_records(groups, rows).items()
-        }
-
-    def record_offsets(self, table: Table, groups: set[GroupId]) -> dict[GroupId, list[int]]:
-        """Record offsets of the groups' rows in a table of offsets."""
-        offsets_by_group: dict[GroupId, list[int]] = {identity: [] for identity in groups}
-        for row in self._rows_of(table, groups, ["record_offset"]).to_pylist():
-            offsets_by_group[row["log_partition"], row["group_id"]].append(row["record_offset"])
-        return offsets_by_group
-
-    def record_offset_by_key(self, groups: set[GroupId]) -> dict[tuple[Any, ...], int]:
-        """The record offset of each row of the groups in `group_offsets`, by key."""
-        rows = self._rows_of(GROUP_OFFSETS, groups, [*GROUP_OFFSETS.key, "record_offset"])
-        return {
-            tuple(row[name] for name in GROUP_OFFSETS.key): row["record_offset"]
-            for row in rows.to_pylist()
-        }
-
-    def simple_groups(self, groups: set[GroupId]) -> set[GroupId]:
-        """The simple groups among these groups."""
-        is_simple = pc.field("record_offset") == NO_RECORD_OFFSET
-        return distinct_groups(self._rows_of(GROUPS, groups, [], is_simple))
 
     def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
         """The groups whose last GroupMetadata is a tombstone, with its record offset."""

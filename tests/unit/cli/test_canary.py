@@ -259,7 +259,6 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode",),
     "simulate": ("simulate",),
     "partition-for": ("partition-for", "g"),
-    "redecode": ("redecode", "--tables", "tables"),
 }
 BROKER = ("--bootstrap-servers", "127.0.0.1:1")
 

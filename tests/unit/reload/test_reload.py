@@ -7,23 +7,32 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.beginning import begin_reload
-from streaming.reload.doubts import Doubt, LogEnds, find_doubts, upgrade_reason
+from streaming.reload.doubts import (
+    Doubt,
+    LogEnds,
+    decodable_log_partitions,
+    find_doubts,
+    upgrade_reason,
+)
 from streaming.reload.requests import forget_requests, request_reload, requested
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import OFFSET_COMMITS
+from streaming.tables.schemas import OFFSET_COMMITS, QUARANTINE
 from streaming.tables.topic_progress import Progress
 from tests.support.logs.log_rows import commit, progress_row, table_of
+from tests.support.logs.logs import offset_key, offset_value
 from tests.support.tables.tables_folder import start_apply
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -183,6 +192,39 @@ def test_a_reload_keeps_the_leader_epochs_of_the_records_that_are_right(
     row.next_offset, row.epoch_entries = 10, "[[4, 0], [5, 8]]"
     tables.reload({0: Doubt(reason="r", kept_below=kept_below)})
     assert (row.next_offset, row.epoch_entries) == (kept_below, entries)
+
+
+@pytest.mark.parametrize(
+    ("row", "is_decodable"),
+    [
+        ({}, True),
+        ({"raw_value": None}, True),
+        ({"raw_value": b"?"}, False),
+        ({"raw_key": b"\0\x63"}, False),
+        # A damaged batch has neither key nor value.
+        ({"raw_key": None, "raw_value": None}, False),
+        # The log no longer has it, or has no leader.
+        ({"record_offset": 4}, False),
+        ({"log_partition": 1}, False),
+        ({"log_topic": "__transaction_state"}, False),
+    ],
+)
+def test_quarantined_records_that_this_release_can_decode(
+    tmp_path: Path, row: dict[str, Any], is_decodable: bool
+) -> None:
+    tables = Tables(tmp_path)
+    quarantined = {
+        "log_topic": OFFSETS_TOPIC,
+        "log_partition": 0,
+        "record_offset": 5,
+        "raw_key": offset_key("g", "t", 0),
+        "raw_value": offset_value(1),
+        "reason": "unknown version",
+        **row,
+    }
+    tables.apply.writer.append(QUARANTINE, pa.Table.from_pylist([quarantined]))
+    expected = {0} if is_decodable else set()
+    assert decodable_log_partitions(tables.tables, {0: 5}) == expected
 
 
 def test_requests(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_older_damage_is_refused(tables: str, table: Table) -> None:
     cut(entry)
     age_all_but_the_last_entry(tables, table, LOAD_PROGRESS)
     refuses(tables, f"{entry}.* restore the folder from a backup")
-    refused = call("redecode", "--tables", tables, exit_code=2)
+    refused = call("maintain", "--tables", tables, exit_code=2)
     assert refused.stderr.count("\n") == 1
 
 

@@ -332,7 +332,7 @@ def test_what_cannot_be_migrated_is_left_as_it_is(
     with pytest.raises(ConfigurationError, match=said):
         open_for_writing(tables, "test")
     assert DeltaTable(LOAD_PROGRESS.path(tables)).version() == 1
-    for command in ("maintain", "show groups", "redecode"):
+    for command in ("maintain", "show groups"):
         refused = call(*command.split(), "--tables", tables, exit_code=2)
         assert said in refused.stderr
         assert refused.stderr.count("\n") == 1
