@@ -92,7 +92,7 @@ def _option(
 def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **given: Any) -> None:
     """Replay __consumer_offsets into Delta tables continuously.
 
-    The first run starts at the log start. Later runs continue from the checkpoint. On Ctrl-C or
+    The first run starts at the log start. Later runs continue where the tables end. On Ctrl-C or
     SIGTERM the current micro-batch is finished first. Progress and one line per micro-batch go to
     stderr. docs/metrics.md describes the endpoints of --http-port. Python API:
     streaming.run.query.run_query(RunSettings(...)).

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
-from streaming.errors import LogChanged, TablesUnavailable
+from streaming.errors import TablesUnavailable
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.loader_rules import ClusterRules
 from streaming.kafka.topic_names import TopicNames
@@ -87,7 +87,7 @@ def run_query(
 
     Raises:
         ConfigurationError: an error that a user can correct: the address, the topic, missing ACLs,
-            or a tables folder or checkpoint of another cluster.
+            or a tables folder of another cluster.
     """
     stop = stop or threading.Event()
     with ExitStack() as opened:
@@ -238,7 +238,6 @@ class _Queries:
     writer: Writer = field(init=False)
     stop: threading.Event = field(init=False)
     finished: int = 0
-    keep_checkpoint: bool = True
     has_begun: bool = False
 
     def __post_init__(self) -> None:
@@ -331,9 +330,6 @@ class _Queries:
                 wait_for_end(
                     query, stoppable, self.stop, (watch.restart, self.writer.epoch.is_fenced)
                 )
-            except LogChanged:
-                self.keep_checkpoint = False
-                raise
             except Py4JJavaError as error:
                 if (is_full := disk_full(str(error))) is not None:
                     raise is_full from error
@@ -355,17 +351,11 @@ class _Queries:
             self.has_begun = True
             return self.first
         try:
-            start = self.starts.start(
-                self.writer,
-                last_at_end=watch.last_at_end(),
-                keep_checkpoint=self.keep_checkpoint,
-            )
+            return self.starts.start(self.writer, last_at_end=watch.last_at_end())
         except TimeoutError:
             if not self.stop.is_set():
                 raise
             return None
-        self.keep_checkpoint = True
-        return start
 
     def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:
         self.finished += 1

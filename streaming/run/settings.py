@@ -142,19 +142,10 @@ def _refuse_secrets(kafka: Any) -> None:
 
 
 def _default_checkpoint(tables: str) -> Path:
-    """The folder `checkpoints/NAME` beside the tables folder NAME.
-
-    Earlier releases used the working directory. A checkpoint there is still used if these are the
-    tables that it was made for: they exist, and the working directory has no tables of that name.
-    """
+    """The folder `checkpoints/NAME` beside the tables folder NAME, or in the working directory."""
     name = PurePosixPath(tables).name or "tables"
-    in_working_directory = Path("checkpoints", name).absolute()
     folder = local_path(tables)
-    if folder is None:
-        return in_working_directory
-    beside = folder.parent / "checkpoints" / name
-    is_older = in_working_directory.is_dir() and folder.is_dir() and not Path(name).exists()
-    return in_working_directory if is_older and not beside.exists() else beside
+    return (Path.cwd() if folder is None else folder.parent) / "checkpoints" / name
 
 
 def _metavar(text: str) -> Any:

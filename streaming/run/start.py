@@ -1,4 +1,4 @@
-"""The start of a query: the topic, the tables, their reloads, and the checkpoint."""
+"""The start of a query: the topic, the tables and their reloads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from streaming.reload.doubts import (
     upgrade_reason,
 )
 from streaming.reload.requests import forget_requests, requested
-from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
 from streaming.run.cluster_settings import ClusterSettings
 from streaming.run.leaderless import set_leaderless
 from streaming.run.other_topics import OtherTopics, TopicStarts
@@ -72,19 +71,17 @@ class Start:
 
 
 def require_fit(settings: RunSettings, cluster_id: str) -> None:
-    """Refuse a tables folder or a checkpoint that no query on this cluster can use.
+    """Refuse a tables folder that no query on this cluster can use.
 
     This changes nothing, so an older run continues if this one cannot start.
 
     Raises:
-        ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
+        ConfigurationError: the tables belong to another cluster, or cannot be read.
     """
     if tables_folder.has_tables(settings.tables):
         tables_folder.require_same_source(
             settings.tables, cluster_id=cluster_id, semantics=settings.semantics
         )
-    if (checkpoint := read_checkpoint(settings.checkpoint)) is not None:
-        require_same_cluster(checkpoint, cluster_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,20 +127,18 @@ class QueryStarts:
         writer: Writer | None,
         *,
         last_at_end: Mapping[int, datetime],
-        keep_checkpoint: bool = True,
     ) -> Start:
         """Open the tables at their newest snapshot; create them if there are none.
 
-        This begins the necessary reloads, and discards a checkpoint that does not match the tables.
+        This begins the necessary reloads.
 
         Args:
             writer: the run's writer. None at its first query: then this fences an older run.
             last_at_end: when this process last saw each log partition read to its end. An idle log
                 partition writes no rows, so the tables may have an earlier time.
-            keep_checkpoint: whether to use a checkpoint that matches the tables.
 
         Raises:
-            ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
+            ConfigurationError: the tables belong to another cluster, or cannot be read.
             WriterFenced: a newer run has taken over.
             TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or
                 no log partition has a leader.
@@ -205,12 +200,10 @@ class QueryStarts:
         if doubts or concerns_all:
             progress.semantics, progress.release = rules.semantics, rules.release
             begin_reload(writer, progress, doubts, description)
-            # The checkpoint is ahead of the tables, which restart at the log start.
-            keep_checkpoint = False
         forget_requests(settings.tables, asked)
         if set_leaderless(progress, wanted - log_partitions):
             progress.write(writer)
-        start = Start(
+        return Start(
             writer=writer,
             progress=progress,
             log=description,
@@ -219,8 +212,6 @@ class QueryStarts:
             others=self.topics.start(writer, progress),
             unread=_unread(progress, log_ends),
         )
-        _discard_misfit(settings.checkpoint, start, keep_checkpoint=keep_checkpoint)
-        return start
 
     def _keep_up_to_date(self, writer: Writer, description: LogDescription) -> None:
         """Set the properties of the tables that come from the cluster and the settings."""
@@ -235,23 +226,6 @@ class QueryStarts:
             status_rules=self.cluster.limits(settings.status_rules),
             has_external=bool(settings.external),
         )
-
-
-def _discard_misfit(location: str, start: Start, *, keep_checkpoint: bool) -> None:
-    """Discard a checkpoint that does not match the tables, or any one."""
-    checkpoint = read_checkpoint(location)
-    if checkpoint is None:
-        return
-    reason = misfit(checkpoint, start.progress, start.log_partitions, start.others.log_partitions)
-    if not keep_checkpoint:
-        reason = reason or "the log has changed, or log partitions are being reloaded"
-    if reason is not None:
-        logger.warning(
-            "checkpoint %(checkpoint)s does not match the tables: %(reason)s; replacing it "
-            "with a new one at the tables' next offsets",
-            {"checkpoint": checkpoint.location, "reason": reason},
-        )
-        discard(checkpoint)
 
 
 def _unread(progress: LoadProgress, log_ends: LogEnds) -> int:

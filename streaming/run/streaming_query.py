@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.reload.doubts import read_up_to
+from streaming.run.checkpoint import new_checkpoint
 from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
 from streaming.run.spark_errors import disk_full, own_error
@@ -88,7 +89,7 @@ def start_query(
     writer = (
         reader.load()
         .writeStream.queryName(QUERY_NAME)
-        .option("checkpointLocation", settings.checkpoint)
+        .option("checkpointLocation", new_checkpoint(session, settings.checkpoint))
         .foreachBatch(stoppable)
     )
     if settings.available_now:

@@ -4,8 +4,7 @@ The groups of the demo, and some odder ones, work on a real broker. `run` has it
 that answers 500 and 503, cuts connections before and after it has done the request, answers late,
 and is down for a while. The clock of its machine jumps by up to ten days, ahead and back, or is
 wrong from the start. The machine is suspended for longer than `delete.retention.ms`. Another
-program compacts tables, and deletes files while `run` is stopped. The checkpoint is an older one.
-And `run` is killed.
+program compacts tables, and deletes files while `run` is stopped. And `run` is killed.
 
 After each round the tables must be fresh again. Every few rounds the groups rest, and all tables,
 history included, are compared row by row with those of one load that nobody disturbed, and with
@@ -72,11 +71,10 @@ WRONG_START: Final = "a start with a wrong clock"
 SUSPEND: Final = "a suspended machine"
 COMPACTION: Final = "a foreign compaction"
 VACUUM: Final = "a foreign compaction and VACUUM without a retention, while run is stopped"
-OLD_CHECKPOINT: Final = "an older checkpoint"
 FAILED_START: Final = "a start without the store"
 _WITHOUT_STORE: Final = (
     *(KILL, JUMP, WRONG_START, SUSPEND),
-    *(COMPACTION, VACUUM, OLD_CHECKPOINT),
+    *(COMPACTION, VACUUM),
 )
 _OF_STORE: Final = (FAULTY, FAULTY, DOWN)
 
@@ -232,8 +230,6 @@ class _Trial:
                 self._wait()
         elif fault == VACUUM:
             self._compact(vacuums=True)
-        elif fault == OLD_CHECKPOINT:
-            self._tables.swap_checkpoint()
 
     def _compact(self, *, vacuums: bool) -> None:
         """Compact some tables as another program does, and delete the files that it replaces."""

@@ -2,11 +2,10 @@
 
 The groups of the demo, and some odder ones, commit, rebalance, set back, delete and use
 transactions on a real broker. `run` is started, killed with SIGKILL (it, Spark's JVM, planner and
-workers) and started again on the same folders, now and then without its checkpoint: at each of
-`fault_points.POINTS`, and at random moments, be it while it starts or in the middle of a
-micro-batch. Every 25 kills the groups rest, and all tables, history included, are held row by row
-against those of one load that nobody disturbed, and against the broker's own answers. A point that
-was never reached is an error.
+workers) and started again on the same folders: at each of `fault_points.POINTS`, and at random
+moments, be it while it starts or in the middle of a micro-batch. Every 25 kills the groups rest,
+and all tables, history included, are held row by row against those of one load that nobody
+disturbed, and against the broker's own answers. A point that was never reached is an error.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ _MOST_ATTEMPTS: Final = 6
 _STEP_INTERVAL_S: Final = 0.3
 _OF_POINTS: Final = 0.6
 _WITH_AVAILABLE_NOW: Final = 0.25
-_WITHOUT_CHECKPOINT: Final = 0.2
 _DIFFERENCES_SHOWN: Final = 20
 # Where a second time is another start's, or far away.
 _ONCE: Final = frozenset(
@@ -193,23 +191,19 @@ class _Killing:
             # There must be something to roll back.
             if not self._die(tables, f"after {OFFSET_COMMITS.name}"):
                 return self._again(point)
-            loses = self._choose.random() < _WITHOUT_CHECKPOINT
-            is_reached = self._die(tables, point, loses_checkpoint=loses)
+            is_reached = self._die(tables, point)
         elif point in POINTS_OF_CREATION:
             is_reached = self._die(self._young(), point)
         else:
-            loses = point == INITIAL_OFFSET or self._choose.random() < _WITHOUT_CHECKPOINT
-            is_reached = self._die(self._some(point), point, loses_checkpoint=loses)
+            is_reached = self._die(self._some(point), point)
         return None if is_reached else self._again(point)
 
     def _again(self, point: str) -> None:
         if self._attempts[point] < _MOST_ATTEMPTS:
             self._left.append(point)
 
-    def _die(self, tables: KilledTables, point: str, *, loses_checkpoint: bool = False) -> bool:
+    def _die(self, tables: KilledTables, point: str) -> bool:
         choose, survived = self._choose, self.survived
-        if loses_checkpoint:
-            tables.lose_checkpoint()
         available_now = choose.random() < _WITH_AVAILABLE_NOW and point != RANDOM_MOMENT
         is_reached: bool | None = True
         if point == RANDOM_MOMENT:
@@ -234,7 +228,7 @@ class _Killing:
         write_note(
             f"kill {survived.kills.total()}, {name}: {moment}"
             f"{', --available-now' if available_now else ''}"
-            f"{', checkpoint lost' if loses_checkpoint else ''}; "
+            "; "
             f"load_progress is at version {tables.version}"
         )
         return is_reached

@@ -81,22 +81,6 @@ class KilledTables:
         except ConfigurationError:
             return -1
 
-    def lose_checkpoint(self) -> None:
-        """The next start has none."""
-        if self._checkpoint.exists():
-            shutil.rmtree(self._checkpoint)
-
-    def swap_checkpoint(self) -> None:
-        """The next start has the checkpoint of the swap before; the first one only keeps it."""
-        kept, new = self.folder / "kept-checkpoint", self.folder / "new-checkpoint"
-        if not self._checkpoint.exists():
-            return
-        shutil.copytree(self._checkpoint, new)
-        if kept.exists():
-            shutil.rmtree(self._checkpoint)
-            kept.rename(self._checkpoint)
-        new.rename(kept)
-
     def die_after(self, life_s: float) -> None:
         """Start a run as a user does, and kill it."""
         with self.started(command_of(*self.arguments(*BUSY, *CONTINUOUS)), {}) as process:

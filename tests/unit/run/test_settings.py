@@ -337,24 +337,3 @@ def test_tables_in_a_catalog_get_their_folder_later(given: str, checkpoint: str)
     named = NEEDED | {"tables": "spark_catalog.kafka", "trigger": "30s", "checkpoint": given}
     located = {"tables": "/wh/kafka.db", "checkpoint": checkpoint, "catalog": "spark_catalog.kafka"}
     assert RunSettings(**named).in_folder("file:/wh/kafka.db") == RunSettings(**named | located)
-
-
-@pytest.mark.parametrize(
-    ("folders", "checkpoint"),
-    [
-        (["checkpoints/t", "data/t"], "checkpoints/t"),
-        # There is a newer one.
-        (["checkpoints/t", "data/t", "data/checkpoints/t"], "data/checkpoints/t"),
-        # The tables are new.
-        (["checkpoints/t"], "data/checkpoints/t"),
-        # It belongs to other tables, which are in the working directory.
-        (["checkpoints/t", "data/t", "t"], "data/checkpoints/t"),
-    ],
-)
-def test_the_checkpoint_of_an_earlier_release_is_in_the_working_directory(
-    here: Path, folders: list[str], checkpoint: str
-) -> None:
-    for folder in folders:
-        (here / folder).mkdir(parents=True, exist_ok=True)
-    settings = RunSettings(**NEEDED | {"tables": str(here / "data/t")})
-    assert settings.checkpoint == str(here / checkpoint)
