@@ -224,8 +224,7 @@ class GroupRecordRow:
 class QuarantinedRecordRow:
     """A record that cannot be decoded, or a note about lost records.
 
-    `log_topic` is the internal topic of the record. It is null only in versions of the table that
-    an earlier release wrote; all records of these are of `__consumer_offsets`.
+    `log_topic` is the internal topic of the record.
     """
 
     log_topic: str | None

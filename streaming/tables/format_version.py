@@ -7,7 +7,8 @@ from typing import Final
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import FORMAT_VERSION
 
-OLDEST_MIGRATABLE: Final = 2
+OLDEST_MIGRATABLE: Final = 9
+"""That of release 0.1.0."""
 
 
 def require_current(tables: str, format_version: str) -> None:
@@ -40,6 +41,6 @@ def require_migratable(tables: str, format_version: str) -> None:
         )
     if int(format_version) < OLDEST_MIGRATABLE:
         raise ConfigurationError(
-            f"{has}, which cannot be migrated, because they replay groups by other rules: start "
-            "`run` with new folders for --tables and --checkpoint"
+            f"{has}, which cannot be migrated, because they are older than release 0.1.0: start "
+            "`run` with a new folder for --tables"
         )

@@ -57,10 +57,7 @@ class LoadProgress(TopicProgress):
             release=reader.release,
         )
         for row in reader.read(LOAD_PROGRESS.name).to_pylist():
-            values = {name: row[name] for name in _COLUMNS}
-            # Null in rows of an earlier release.
-            values["records_unaccounted"] = values["records_unaccounted"] or 0
-            progress.rows[row["log_partition"]] = Progress(**values)
+            progress.rows[row["log_partition"]] = Progress(**{name: row[name] for name in _COLUMNS})
             progress.query_id = row["query_id"]
             progress.batch_id = row["batch_id"]
             progress.clock_skew_ms = row.get("clock_skew_ms")

@@ -228,8 +228,7 @@ class _Killing:
         write_note(
             f"kill {survived.kills.total()}, {name}: {moment}"
             f"{', --available-now' if available_now else ''}"
-            "; "
-            f"load_progress is at version {tables.version}"
+            f"; load_progress is at version {tables.version}"
         )
         return is_reached
 

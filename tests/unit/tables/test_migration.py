@@ -45,18 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ADDED: dict[int, dict[str, Collection[str]]] = {
-    3: {"group_members": ("subscription_json", "assignment_json")},
-    4: {"group_events": (), "log_offsets": ("end_markers",)},
-    5: {
-        "load_progress": ("records_unaccounted", "current_at", "reload_reason", "reloaded_at"),
-    },
-    6: {"load_progress": ("writer_epoch",)},
-    7: {"pending_offsets": ("client_id", "client_host"), "group_records": ()},
-    8: {"load_progress": ("kafka_release",)},
-    9: {
-        **{"transactions": (), "transaction_events": (), "share_partitions": ()},
-        **{"topic_progress": (), "quarantine": ("log_topic",)},
-    },
+    10: {"group_lag": (), "group_status": (), "status_changes": ()},
+    11: {"load_progress": ("epoch_entries",), "topic_progress": ("epoch_entries",)},
     12: {
         "load_progress": ("clock_skew_ms",),
         "group_lag": ("usual_commit_ms", "usual_move_ms"),
@@ -129,10 +119,8 @@ def rows_of(tables: str) -> Rows:
     reader = TableReader(tables)
     rows_by_table = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
     for row in rows_by_table["load_progress"]:
-        # Differ between two loads, and null for the 0 of before.
+        # Differ between two loads.
         del row["updated_at"], row["current_at"], row["table_versions"], row["writer_epoch"]
-        row["records_unaccounted"] = row["records_unaccounted"] or 0
-        row["kafka_release"] = row["kafka_release"] or "4.2"
     return {name: sorted(rows, key=repr) for name, rows in rows_by_table.items()}
 
 
@@ -174,8 +162,7 @@ def write_old(folder: Path, version: int, rows: Rows) -> str:
         if table is LOAD_PROGRESS:
             for row in of_table:
                 row.update(table_versions=versions, updated_at=0)
-                row.setdefault("current_at")
-                row.setdefault("writer_epoch")
+                row.update(current_at=None, writer_epoch=None)
         written = pa.Table.from_pylist(
             [{name: row[name] for name in schema.names} for row in of_table], schema=schema
         )
@@ -198,18 +185,16 @@ def _later_tables(version: int) -> set[str]:
 def old_properties(version: int) -> dict[str, str]:
     named = {"format_version": str(version), "cluster_id": "cluster", "topic_id": "topic"}
     named |= {"log_partitions": "50", "semantics": "coordinator"}
-    if version >= 4:
-        named["offsets_retention_ms"] = "1000"
+    named["offsets_retention_ms"] = "1000"
     return {f"coordinator_state.{name}": value for name, value in named.items()}
 
 
 @pytest.mark.parametrize(
     ("engine_session", "version"),
     [
-        *(("driver", version) for version in (2, 6, 8, 11, 12)),
-        *(pytest.param("driver", version, marks=pytest.mark.long) for version in (3, 4, 5, 7)),
-        pytest.param("spark", 2, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
-        pytest.param("spark", 6, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
+        *(("driver", version) for version in (9, 11, 12)),
+        pytest.param("driver", 10, marks=pytest.mark.long),
+        pytest.param("spark", 9, marks=(*SPARK_ENGINE.marks, pytest.mark.release)),
     ],
     indirect=["engine_session"],
 )
@@ -221,20 +206,14 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     current: tuple[Rows, Rows],
 ) -> None:
     tables = write_old(tmp_path, version, current[0])
-    if version < 4:
-        # A micro-batch that was killed behind group_members: it comes again.
-        path = f"{tables}/group_members"
-        nothing = DeltaTable(path).to_pyarrow_table().slice(0, 0)
-        write_deltalake(path, nothing, mode="overwrite")
     with pytest.raises(ConfigurationError, match=f"version {version}, .* maintain"):
         TableReader(tables)
 
     open_for_writing(tables, "test")
 
-    begins_with_it: Rows = {name: [] for name in _later_tables(version)}
-    assert rows_of(tables) == {**current[0], **begins_with_it}
+    assert rows_of(tables) == current[0]
     assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == FORMAT_VERSION
-    assert TableReader(tables).offsets_retention_ms == (1_000 if version >= 4 else 604_800_000)
+    assert TableReader(tables).offsets_retention_ms == 1_000
     for table in ALL_TABLES:
         opened = DeltaTable(table.path(tables))
         nullable = {field.name: field.nullable for field in opened.schema().fields}
@@ -247,24 +226,16 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
 
     apply_micro_batch(tables, 1, log, engine_session)
 
-    after = rows_of(tables)
-    for name in begins_with_it:
-        first, both = (rows[name] for rows in current)
-        begins_with_it[name] = [row for row in both if row not in first]
-    assert after == {**current[1], **begins_with_it}
+    assert rows_of(tables) == current[1]
     # As they were before, what came later is null.
     before = TableReader(tables, as_of=1)
     assert before.read("group_members").num_rows == len(current[0]["group_members"])
-    unaccounted = before.read("load_progress")["records_unaccounted"].to_pylist()
-    assert unaccounted == [None if version < 5 else 0]
-    topic = None if version < 9 else "__consumer_offsets"
-    assert set(before.read("quarantine")["log_topic"].to_pylist()) == {topic}
 
 
 def test_other_topics_are_loaded_after_a_migration(
     tmp_path: Path, current: tuple[Rows, Rows]
 ) -> None:
-    tables = write_old(tmp_path, 8, current[0])
+    tables = write_old(tmp_path, 9, current[0])
     transactions = TopicLog(TRANSACTION_STATE_TOPIC, log_partition=3)
     transactions.append((transaction_key(), transaction_value()), (transaction_key(), b"garbage"))
     apply = start_apply(tables)
@@ -280,7 +251,7 @@ def test_other_topics_are_loaded_after_a_migration(
 def test_one_that_was_ended_in_the_middle_is_done_again(
     tmp_path: Path, current: tuple[Rows, Rows], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = write_old(tmp_path, 2, current[0])
+    tables = write_old(tmp_path, 9, current[0])
 
     def crash(*_arguments: object) -> None:
         raise KeyboardInterrupt
@@ -288,9 +259,9 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(migration, "set_properties", crash)
         open_for_writing(tables, "test")
-    assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "2"
+    assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "9"
     open_for_writing(tables, "test")
-    assert rows_of(tables) == {**current[0], "group_events": [], "group_records": []}
+    assert rows_of(tables) == current[0]
     versions = versions_of(tables)
     open_for_writing(tables, "test")
     fenced = {name: version + 1 for name, version in versions.items()}
@@ -323,7 +294,7 @@ def test_columns_of_a_later_release_stay_null(
 
 @pytest.mark.parametrize(
     ("version", "said"),
-    [(1, "cannot be migrated"), (int(FORMAT_VERSION) + 1, "which a newer release created")],
+    [(8, "cannot be migrated"), (int(FORMAT_VERSION) + 1, "which a newer release created")],
 )
 def test_what_cannot_be_migrated_is_left_as_it_is(
     tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]
@@ -341,10 +312,10 @@ def test_what_cannot_be_migrated_is_left_as_it_is(
 def test_maintain_migrates_what_no_run_writes_to_any_more(
     tmp_path: Path, current: tuple[Rows, Rows]
 ) -> None:
-    tables = write_old(tmp_path, 3, current[0])
+    tables = write_old(tmp_path, 9, current[0])
     assert "maintain" in call("show", "groups", "--tables", tables, exit_code=2).stderr
     said = call("maintain", "--tables", tables).stderr
-    assert f"from format version 3 to {FORMAT_VERSION}" in said
+    assert f"from format version 9 to {FORMAT_VERSION}" in said
     shown = call("show", "members", "--tables", tables, "--output", "json").stdout
     members = [json.loads(line)["member_id"] for line in shown.splitlines()]
     assert sorted(members) == sorted(row["member_id"] for row in current[0]["group_members"])
