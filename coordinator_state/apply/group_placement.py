@@ -19,8 +19,17 @@ def of_own_log_partition(rows: pa.Table, log_partitions: int) -> pa.Table:
         rows: the rows.
         log_partitions: the number of log partitions.
     """
-    own = partitions_for(rows["group_id"], log_partitions)
+    own = own_log_partitions(rows["group_id"], log_partitions)
     return rows.filter(pa.array(rows["log_partition"].to_numpy() == own))
+
+
+def own_log_partitions(group_ids: pa.ChunkedArray, log_partitions: int) -> npt.NDArray[np.int64]:
+    """The same as `partitions_for`, for rows of which many have the same group."""
+    groups = group_ids.combine_chunks().dictionary_encode()
+    own: npt.NDArray[np.int64] = partitions_for(
+        pa.chunked_array([groups.dictionary]), log_partitions
+    )[groups.indices.to_numpy()]
+    return own
 
 
 def partitions_for(group_ids: pa.ChunkedArray, log_partitions: int) -> npt.NDArray[np.int64]:

@@ -165,15 +165,17 @@ class Evaluation:
         *,
         at: datetime | None = None,
         group_ids: Collection[str] | None = None,
+        log_partitions: Collection[int] | None = None,
         rules: StatusRules | None = None,
         known: KnownPaces | None = None,
     ) -> Evaluation:
         """Evaluate the groups of a snapshot, by default all of them at its moment.
 
-        Who evaluates again and again passes the same `known`, so that less is read.
+        A set of log partitions gives the same rows as each of them alone. Who evaluates again and
+        again passes the same `known`, so that less is read.
         """
         rules, at = rules or reader.status_rules, at or reader.moment
-        known = known or KnownPaces()
+        reader, known = reader.of_log_partitions(log_partitions), known or KnownPaces()
         lags = group_lag(reader, at=at, group_ids=group_ids, known=known.logs)
         stale = Freshness.of(reader, at).verdict(rules)
         facts = partition_facts(reader, at, group_ids, rules, lags, known)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.sample_runs import SampleRuns
-from streaming.run.evaluation import StatusEvaluation
+from streaming.run.evaluation import EvaluationTasks, StatusEvaluation
 from streaming.run.evaluation_rounds import EvaluationRounds
 from streaming.run.external_sampling import ExternalSampling
 from streaming.run.maintenance import maintain_beside_query
@@ -60,8 +60,12 @@ def background_jobs(
     opened: ExitStack,
     monitor: RunMonitor,
     lineage: LineageReporter | None,
+    tasks: EvaluationTasks | None = None,
 ) -> list[Job]:
-    """Return the jobs that the settings enable; closing `opened` closes their resources."""
+    """Return the jobs that the settings enable; closing `opened` closes their resources.
+
+    Without `tasks`, this process evaluates lag and status.
+    """
     jobs: list[Job] = []
     if settings.lag_interval != "off":
         # The sample after a single load is the last one, so it has unchanged logs, too.
@@ -86,7 +90,7 @@ def background_jobs(
         )
     if settings.evaluation_interval != "off":
         interval = parse_duration(settings.evaluation_interval)
-        kept = StatusEvaluation(writer, interval.total_seconds())
+        kept = StatusEvaluation(writer, interval.total_seconds(), tasks)
         rounds = EvaluationRounds(kept, monitor.metrics)
         jobs.append(Job("evaluation", rounds.evaluate, interval, interval))
     if settings.upkeep_interval != "off":

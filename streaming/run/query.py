@@ -43,6 +43,7 @@ from streaming.run.s3 import is_s3
 from streaming.run.session import EngineName, is_configured, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
+from streaming.run.spark_evaluation import SparkEvaluation
 from streaming.run.stages import enter_stage, leave_stages
 from streaming.run.start import QueryStarts, Start, await_log, create_empty, find_log, require_fit
 from streaming.run.stderr import write_dated_note
@@ -260,8 +261,11 @@ class _Queries:
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
+            tasks = None
+            if self.choice.engine == "spark":
+                tasks = SparkEvaluation(self.writer, self.session.newSession(), self.schema)
             jobs = background_jobs(
-                settings, self.writer, kafka_config, opened, self.monitor, self.lineage
+                *(settings, self.writer, kafka_config, opened, self.monitor, self.lineage), tasks
             )
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))

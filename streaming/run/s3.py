@@ -37,6 +37,10 @@ _CREDENTIALS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredential
 LOG_STORES: Final = {f"spark.delta.logStore.{scheme}.impl": _LOG_STORE for scheme in _SCHEMES}
 
 
+_ADDRESS: Final = (
+    *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    "AWS_ALLOW_HTTP",
+)
 UPLOADS: Final = {
     # A buffer in files would need Hadoop's local file system with checksums.
     "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
@@ -51,6 +55,14 @@ def is_s3(location: str) -> bool:
     (True, False, False)
     """
     return urlsplit(location).scheme in _SCHEMES
+
+
+def s3_address() -> dict[str, str]:
+    """The variables of this process with the address of a store, for delta-rs in executors.
+
+    Executors have the login themselves, because Spark writes there, too.
+    """
+    return {name: os.environ[name] for name in _ADDRESS if name in os.environ}
 
 
 def s3_settings() -> dict[str, str]:

@@ -72,6 +72,11 @@ class Snapshots:
         self._opened = opened
         self._entries: dict[int, _Entry | None] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process reads the newest rows from here.
+        state = self.__dict__ | {"progress": self.progress}
+        return {name: value for name, value in state.items() if name not in {"_opened", "_files"}}
+
     @cached_property
     def progress(self) -> pa.Table:
         """The rows of `load_progress` in the newest snapshot.

@@ -20,15 +20,17 @@ from datetime import date, datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
-from coordinator_state.apply.group_placement import of_own_log_partition
+from coordinator_state.apply.group_placement import of_own_log_partition, own_log_partitions
 from streaming.errors import ConfigurationError, MomentNotRebuilt, TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.as_of import TIME, AsOf, in_utc, parse_as_of
@@ -45,18 +47,25 @@ from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
     BESIDE_TABLES,
+    COORDINATOR_RECORDS,
+    GROUP_EVENTS,
+    GROUP_LAG,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
+    GROUP_STATUS,
+    GROUPS,
     HISTORY_OFF,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     OFFSET_COMMITS,
+    PENDING_OFFSETS,
     PROPERTY_HISTORY,
     PROPERTY_HISTORY_RESOLUTION,
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_SEMANTICS,
     STATE_TABLES,
+    STATUS_CHANGES,
     TOPIC_PROGRESS,
     Table,
 )
@@ -71,6 +80,13 @@ _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
 _OF_MOMENT = ("load_states", "clock_skew", "table_versions")
 """The attributes that are computed once for a moment."""
 _OF_NO_SNAPSHOT = frozenset({ALERTS, *BESIDE_TABLES} - {LOG_OFFSETS})
+_OF_GROUPS = frozenset(
+    {
+        *(GROUPS, GROUP_MEMBERS, GROUP_OFFSETS, PENDING_OFFSETS, COORDINATOR_RECORDS),
+        *(OFFSET_COMMITS, GROUP_EVENTS, GROUP_LAG, GROUP_STATUS, STATUS_CHANGES),
+    }
+)
+"""The tables that `of_log_partitions` restricts."""
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
@@ -94,6 +110,9 @@ class TableReader(TableProperties):
     _offsets: ExternalOffsets | None = None
     _history: History | None = None
     _rebuilt: RebuiltTables | None = None
+    _own: frozenset[int] | None = None
+    _pinned: Mapping[str, int] = MappingProxyType({})
+    """The versions of tables that belong to no snapshot."""
 
     def __init__(
         self,
@@ -333,6 +352,26 @@ class TableReader(TableProperties):
 
         Tables of groups also have the rows of external groups; those are of the moment.
         """
+        if self._own is None or _TABLES[name] not in _OF_GROUPS:
+            return self._united(name, columns, filters)
+        names = _TABLES[name].schema.names
+        wanted = names if columns is None else list(columns)
+        place = [column for column in ("group_id", "log_partition") if column in names]
+        is_all = len(self._own) == self.log_partitions
+        if "log_partition" in place and not is_all:
+            filters = _and_in(filters, "log_partition", sorted(self._own))
+        rows = self._united(name, list(dict.fromkeys([*wanted, *place])), filters)
+        own = own_log_partitions(rows["group_id"], self.log_partitions)
+        is_own = np.isin(own, sorted(self._own))
+        if "log_partition" in place:
+            is_own &= rows["log_partition"].to_numpy() == own
+        rows = rows if is_own.all() else rows.filter(pa.array(is_own))
+        return rows.select(wanted)
+
+    def _united(
+        self, name: str, columns: Sequence[str] | None, filters: Filters | None
+    ) -> pa.Table:
+        """One table of the snapshot, with the rows of external groups."""
         rows = self._of_tables(name, columns, filters)
         external = self._external(name, filters)
         return (
@@ -407,6 +446,40 @@ class TableReader(TableProperties):
         reader.with_external = False
         return reader
 
+    def of_log_partitions(self, log_partitions: Collection[int] | None = None) -> TableReader:
+        """The same tables, with only the rows of groups in their own log partition.
+
+        After `__consumer_offsets` gets more partitions, a group may leave orphaned rows in its old
+        log partition.
+
+        Args:
+            log_partitions: the log partitions whose groups are read; all if None.
+        """
+        reader = copy(self)
+        wanted = range(self.log_partitions) if log_partitions is None else log_partitions
+        reader._own = frozenset(wanted)
+        return reader
+
+    def pinned(self) -> TableReader:
+        """The same tables, which other processes read at the same versions and moment.
+
+        Tables that belong to no snapshot are pinned at their newest versions.
+
+        Raises:
+            TablesUnavailable: a table cannot be read.
+        """
+        reader = copy(self)
+        folder = local_path(self.tables)
+        reader.tables = self.tables if folder is None else str(folder)
+        reader._pinned = {
+            table.name: delta.current_version(self.tables, table) for table in BESIDE_TABLES
+        }
+        reader._open_tables, reader._offsets = {}, None
+        return reader
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open_tables": {}, "_offsets": None, "_history": None}
+
     @property
     def _has_external(self) -> bool:
         return self.with_external and self.has_external
@@ -430,11 +503,12 @@ class TableReader(TableProperties):
     def _opened(self, table: Table) -> DeltaTable | None:
         """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
         path = table.path(self.tables)
-        if not self.is_consistent or table in _OF_NO_SNAPSHOT:
+        pinned = self._pinned.get(table.name)
+        if pinned is None and (not self.is_consistent or table in _OF_NO_SNAPSHOT):
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         if self.lacks(table.name):
             return None
-        version = self.table_versions.get(table.name)
+        version = self.table_versions.get(table.name, pinned)
         is_missing = version is None and table is not LOG_OFFSETS
         # Readers of several moments share the opened tables.
         place = table.name, version
@@ -453,7 +527,7 @@ class TableReader(TableProperties):
         """
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         rows = self.read(name, wanted, of_groups(group_ids))
-        return of_own_log_partition(rows, self.log_partitions)
+        return rows if self._own is not None else of_own_log_partition(rows, self.log_partitions)
 
     def _enter(self, as_of: AsOf, *, leaves_late: bool) -> None:
         """Take the tables of a moment.
@@ -521,3 +595,10 @@ class TableReader(TableProperties):
             load.next_offset < load.high_watermark for load in load_states(self._progress).values()
         )
         return is_behind or not is_live
+
+
+def _and_in(filters: Filters | None, column: str, values: Sequence[int]) -> Filters:
+    """A filter that also wants one of these values in a column."""
+    if filters is None or isinstance(filters, list):
+        return [*(filters or ()), (column, "in", values)]
+    return filters & pc.field(column).isin(values)

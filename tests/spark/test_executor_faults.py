@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from streaming.tables.reader import TableReader
 from tests.support.brokers.standalone_cluster import standalone_cluster
+from tests.support.tables.evaluated import evaluate, evaluated_rows
 from tests.support.tables.executor_faults import (
     Fault,
     Markers,
+    evaluate_with_fault,
     load,
     start_session,
     task_fails,
@@ -95,4 +98,19 @@ def test_a_task_has_another_attempt(
     markers.folder.mkdir()
     process.submit(load, str(tables), 1, on_spark=True, markers=markers, **fault).result()
     assert list(differences(table_rows(tables), expected)) == []
+    assert markers.attempts > 1
+
+
+def test_a_task_of_an_evaluation_has_another_attempt(
+    process: Executor, half: Path, tmp_path: Path
+) -> None:
+    of_driver, of_spark = (str(shutil.copytree(half, tmp_path / name)) for name in ("d", "s"))
+    at = TableReader(of_driver).moment
+    evaluate(of_driver, at)
+    markers = Markers(tmp_path / "markers")
+    markers.folder.mkdir()
+    process.submit(evaluate_with_fault, of_spark, at, markers).result()
+    expected = evaluated_rows(of_driver)
+    assert all(expected.values())
+    assert evaluated_rows(of_spark) == expected
     assert markers.attempts > 1

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
-
+from streaming.engine.spark.spark_commits import commit_once
 from streaming.engine.spark.spark_tables import SparkTables
-from streaming.engine.spark.upkeep import compact, needs_compaction
 from streaming.engine.written_tables import MERGED
-from streaming.errors import TablesUnavailable
-from streaming.tables import delta
 from streaming.tables.schemas import PENDING_OFFSETS, QUARANTINE, Table
 from streaming.tables.writer import Writer
-from streaming.tables.writer_epoch import WRITER, committed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-_TRANSACTION = "spark.databricks.delta.write.txnAppId"
-_TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWrites:
     """Writes planned rows to the tables of a folder, each table in one commit.
-
-    Each commit carries the number of its write as a Delta transaction, as those of `Writer` do. So
-    a write that was committed is not repeated, and an older writer is fenced, with either engine.
 
     Attributes:
         writer: the writer of the folder.
@@ -104,49 +91,11 @@ class SparkWrites:
         self.tables.append(planned(session).select(table.schema.names), table)
 
     def _commit(self, table: Table, action: Callable[[SparkSession], None]) -> int:
-        """Commit a write exactly once; a conflict with maintenance is retried.
-
-        Raises:
-            WriterFenced: a newer writer has taken over.
-            TablesUnavailable: the table cannot be written.
-        """
-        from delta import exceptions
-
-        # delta-spark has no common class of them.
-        conflicts = (
-            exceptions.ConcurrentAppendException,
-            exceptions.ConcurrentDeleteDeleteException,
-            exceptions.ConcurrentDeleteReadException,
-            exceptions.ConcurrentTransactionException,
-            exceptions.ConcurrentWriteException,
-            exceptions.DeltaConcurrentModificationException,
-            exceptions.MetadataChangedException,
-            exceptions.ProtocolChangedException,
-        )
-        tables, epoch, number = self.writer.tables, self.writer.epoch, self.writer.next_number()
+        """Commit a write exactly once; see `commit_once`."""
         session = self.sessions[table.name]
-        session.conf.set(_TRANSACTION, WRITER)
-        session.conf.set(_TRANSACTION_VERSION, str(number))
-
-        def write_once(opened: DeltaTable) -> None:
-            if epoch.is_due(opened, table, number):
-                try:
-                    action(session)
-                except conflicts as error:
-                    raise CommitFailedError(str(error)) from error
-
-        committed(tables, table, write_once)
-        opened = delta.open_table(tables, table)
-        if epoch.last_write(opened) < number:
-            path = table.path(tables)
-            raise TablesUnavailable(f"cannot write {path}: the commit of Spark is not in its log")
-        epoch.note_commit(table, number)
-        if table in MERGED and needs_compaction(opened):
-            with suppress(*conflicts):
-                # After a conflict, the next micro-batch compacts the table.
-                compact(session, self.tables.in_sql(table), opened)
-            opened.update_incremental()
-        return opened.version()
+        return commit_once(
+            self.writer, self.tables, session, table, action, compacts=table in MERGED
+        )
 
 
 def _is_in(column: str, log_partitions: Collection[int]) -> str:

@@ -160,6 +160,11 @@ class MemoryReader(TableReader):
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         return self.read(name, wanted, of_groups(group_ids))
 
+    def of_log_partitions(self, log_partitions: Collection[int] | None = None) -> TableReader:
+        """The same tables: no group has orphaned rows."""
+        del log_partitions
+        return self
+
     def rows_by_day(self, table: Table) -> Mapping[date, int]:
         counted = self._rows_by_table[table.name].group_by("day").aggregate([([], "count_all")])
         return dict(zip(counted["day"].to_pylist(), counted["count_all"].to_pylist(), strict=True))

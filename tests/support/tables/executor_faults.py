@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,9 +26,12 @@ from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from streaming.engine.spark import reloads, spark_engine
 from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
+from streaming.run import spark_evaluation
 from streaming.run.session import build_session
+from streaming.run.spark_evaluation import EvaluationTask
 from tests.support.logs.logs import segment
 from tests.support.logs.random_logs import RandomEvents
+from tests.support.tables.evaluated import evaluate
 from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import start_apply
 
@@ -136,6 +140,26 @@ def load(
         patch.object(reloads, "_GROUPS_OF_A_BUCKET", 1),
     ):
         apply.apply(_micro_batch(number), number, "query")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyEvaluation(EvaluationTask):
+    """A task that fails once, when it has evaluated the log partition `FAULTY`."""
+
+    markers: Markers
+
+    def evaluated(self, log_partitions: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+        yield from EvaluationTask.evaluated(self, log_partitions)
+        if FAULTY in log_partitions:
+            _has_fault(self.markers, task_fails)
+
+
+def evaluate_with_fault(tables: str, at: datetime, markers: Markers) -> None:
+    """Evaluate in the session of this process, with a task that fails once."""
+    with patch.object(
+        spark_evaluation, "EvaluationTask", partial(FaultyEvaluation, markers=markers)
+    ):
+        evaluate(tables, at, SparkSession.getActiveSession())
 
 
 def _micro_batch(number: int) -> pa.Table:

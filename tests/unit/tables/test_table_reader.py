@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -8,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import DeltaError
 
+from coordinator_state.replay.partitioner import partition_for
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.creation import set_properties
@@ -43,6 +45,47 @@ def test_reads_every_table_at_the_version_that_load_progress_names(tables: str) 
             assert len(json_lines(call(*of_tables, *options))) == rows, (command, options)
         refused = call(*of_tables, "--newest", "--as-of", "1", exit_code=2)
         assert "leave out --newest" in refused.stderr
+
+
+def test_a_reader_that_is_sent_to_another_process_reads_the_same_versions(tables: str) -> None:
+    write_rows(tables, "group_status", [GROUP])
+    reader = TableReader(tables)
+    sent = deepcopy(reader.pinned())
+    write_rows(tables, "group_status", [GROUP, {"group_id": "of later"}])
+    apply_micro_batch(tables, groups=[GROUP, {"group_id": "of later"}], progress=[{}])
+
+    assert sent.moment == reader.moment
+    for name in ("groups", "group_status"):
+        assert sent.read(name, ["group_id"]).to_pylist() == [GROUP]
+        assert TableReader(tables).read(name).num_rows == 2
+
+
+def test_rows_of_log_partitions_are_those_of_their_own_groups(tmp_path: Path) -> None:
+    """Also in a table without the log partition."""
+    tables = create_tables(tmp_path, log_partitions="3")
+    own = {group: partition_for(group, 3) for group in "abcdefgh"}
+    rows = [
+        {"group_id": group, "log_partition": (p + n) % 3}
+        for group, p in own.items()
+        for n in (0, 1)
+    ]
+    apply_micro_batch(tables, groups=rows, progress=[{}])
+    write_rows(tables, "group_status", [{"group_id": group} for group in own])
+    reader = TableReader(tables)
+
+    assert reader.read("groups").num_rows == len(rows)
+    for wanted in ([0], [1, 2], range(3)):
+        groups = [group for group, log_partition in own.items() if log_partition in wanted]
+        assert groups
+        restricted = reader.of_log_partitions(wanted)
+        for name in ("groups", "group_status"):
+            for filters in (None, [("group_id", ">=", "a")], pc.field("group_id") >= "a"):
+                read = restricted.read(name, ["group_id"], filters)
+                assert (read.column_names, sorted(read["group_id"].to_pylist())) == (
+                    ["group_id"],
+                    groups,
+                )
+    assert reader.of_log_partitions().read("groups").num_rows == len(own)
 
 
 def test_a_snapshot_has_the_loaders_rules_of_its_time(tables: str) -> None:
