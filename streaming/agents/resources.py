@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from inspect import cleandoc
 from typing import Any, Final
 
-from mcp.server.mcpserver.resources import Resource, TextResource
+from mcp.types import Resource, TextResourceContents
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.tables.descriptions import column_description, meanings, table_description
@@ -47,24 +47,24 @@ _IDS: Final = cleandoc(
 )
 
 
-def all_resources() -> Iterator[Resource]:
+def all_resources() -> Iterator[tuple[Resource, TextResourceContents]]:
     """Every resource of the server."""
     for name in SCHEMAS:
-        yield TextResource(
-            uri=f"schema://{name}",
-            name=name,
-            description=f"Columns of {name}. {table_description(name)}",
-            mime_type="application/json",
-            text=json_line(_schema(name)),
-        )
+        description = f"Columns of {name}. {table_description(name)}"
+        text = json_line(_schema(name))
+        yield _resource("schema", name, description, "application/json", text)
     for name, (description, text) in _docs().items():
-        yield TextResource(
-            uri=f"docs://{name}",
-            name=name,
-            description=description,
-            mime_type="text/markdown",
-            text=text,
-        )
+        yield _resource("docs", name, description, "text/markdown", text)
+
+
+def _resource(
+    scheme: str, name: str, description: str, mime_type: str, text: str
+) -> tuple[Resource, TextResourceContents]:
+    uri = f"{scheme}://{name}"
+    return (
+        Resource(uri=uri, name=name, description=description, mime_type=mime_type),
+        TextResourceContents(uri=uri, mime_type=mime_type, text=text),
+    )
 
 
 def _schema(name: str) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from jsonschema_rs import validator_for
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import Status
-from streaming.agents.changes import Changes
-from streaming.agents.server import TOOLS, opened_server
+from streaming.agents.server import opened_server
+from streaming.api.changes import Changes
+from streaming.api.operations import TOOLS
 from streaming.tables.descriptions import column_description, meanings, table_description
 from streaming.views.definitions import SCHEMAS
 from streaming.views.questions import QUESTIONS
@@ -31,9 +32,8 @@ def page(repository: Path) -> str:
 
 
 def test_every_tool_is_explained_with_an_example(page: str) -> None:
-    names = [tool.__name__ for tool in TOOLS]
-    assert sorted(re.findall(r"^### (\w+): ", page, re.MULTILINE)) == sorted(names)
-    assert sorted(example[0] for example in EXAMPLE.findall(page)) == sorted(names)
+    assert sorted(re.findall(r"^### (\w+): ", page, re.MULTILINE)) == sorted(TOOLS)
+    assert sorted(example[0] for example in EXAMPLE.findall(page)) == sorted(TOOLS)
 
 
 @pytest.mark.long
