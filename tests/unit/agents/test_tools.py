@@ -15,6 +15,7 @@ from streaming.api.operation import ClusterQuery, Clusters, operation
 from streaming.api.operations import TOOLS
 from streaming.views.sql.slots import Busy
 from streaming.views.text import printable
+from tests.support.browser.html import api_client, json_of
 from tests.support.clients.agent import Agent, connected, is_part
 from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
 from tests.support.tables.status_tables import NOW, create_status_tables
@@ -81,6 +82,21 @@ def test_an_answer(
     assert is_part(shown, answer, has_whole_lists=True), answer
 
 
+def test_answers_have_the_fields_of_the_api(agent: Agent, tables: DashboardTables) -> None:
+    api, at = api_client(prod=tables.folder), tables.after.isoformat()
+
+    def escaped(path: str, **arguments: str) -> Any:
+        return module._escaped(json_of(api, f"/api/v1/{path}", at=at, **arguments))
+
+    explanation = agent.call("explain_group", group=REWOUND, at=at)
+    assert escaped(f"groups/{REWOUND}/explanation").items() <= explanation.items()
+    assert agent.call("transactions", at=at)["open"] == escaped("transactions")["items"]
+    (group,) = agent.call("find_groups", status="REWIND", at=at)["items"]
+    (item,) = escaped("groups", status="REWIND")["items"]
+    assert item.keys() ^ group.keys() == {"lag_of_partitions", "record_id"}
+    assert all(item[name] == group[name] for name in item.keys() & group.keys())
+
+
 def test_answers_are_of_their_moment_and_period(agent: Agent, tables: DashboardTables) -> None:
     before = agent.call("find_groups", at=tables.before.isoformat())
     assert [group["group_id"] for group in before["items"]] == [SHOWN]
@@ -127,20 +143,16 @@ def test_sql_is_limited_and_escaped(agent: Agent) -> None:
         ("delete", {}, "there is no tool delete; the tools are find_groups, explain_group"),
         ("find_groups", {"statuss": "all"}, "unknown parameter statuss; did you mean status?"),
         ("explain_group", {"clusters": "x"}, "unknown parameter clusters; did you mean cluster?"),
-        ("find_groups", {"limit": 0}, "limit: input should be greater than or equal to 1"),
         (
             "find_groups",
             {"status": "BAD"},
             "status: input should be 'unhealthy' or 'all'; status: input should be 'IDLE'",
         ),
         ("explain_group", {}, "group: field required"),
-        ("explain_group", {"group": "paymets"}, "unknown group paymets; did you mean payments?"),
         ("explain_group", {"group": "zzz"}, "unknown group zzz; for all groups: find_groups"),
-        ("find_groups", {"at": "soon"}, "'soon' is neither a version nor a time such as 5m"),
         ("find_groups", {"at": "2999-01-01"}, "is in the future"),
         ("lag_history", {"group": "nobody"}, "has no committed offset"),
         ("who_moved_offsets", {"within": "long"}, "within: 'long' is not a duration such as"),
-        ("find_groups", {"cluster": "pord"}, "unknown cluster pord: this server has prod"),
         ("find_groups", {"cluster": "x\x1b"}, "unknown cluster x\\x1b: this server has prod"),
     ],
 )
@@ -158,9 +170,6 @@ def test_several_clusters_are_told_apart(tables: DashboardTables, tmp_path: Path
         opened_server({"prod": tables.folder, "stage": other}) as server,
         connected(server) as agent,
     ):
-        assert agent.refused("find_groups") == (
-            "cluster: this server has several; name one of prod, stage"
-        )
         assert agent.call("find_groups", cluster="prod")["cluster"] == "prod"
         assert "as `cluster`: prod, stage." in agent.instructions
         stale = agent.call("find_groups", cluster="stage")
