@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from docsite.markdown import Parts, anchor, blocks, code, paragraph, prose, table
-from streaming.api.app import ENDPOINTS
 from streaming.api.openapi import description
+from streaming.api.operations import ADDRESSES
 
 Json = Mapping[str, Any]
 
@@ -92,7 +92,7 @@ def _scalar_type(schema: Json) -> str:
 
 
 def _document() -> Json:
-    return description(ENDPOINTS)
+    return description(ADDRESSES)
 
 
 def _paths() -> Mapping[str, Json]:

@@ -18,6 +18,7 @@ from docsite.options import OPTIONS
 from docsite.record_types import RECORD_TYPE_PARTS
 from docsite.scenario_format import SCENARIOS, scenario_schema
 from docsite.tables import ALERT, LAG, TABLES
+from docsite.words import CAUSES, EVENTS, STATUSES
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FILES: Final[Mapping[str, Callable[[], str]]] = {
@@ -35,6 +36,9 @@ PAGES: Final[Mapping[str, Parts]] = {
     "docs/lag.md": LAG,
     "docs/alerts.md": ALERT,
     "docs/scenarios.md": SCENARIOS,
+    "docs/status.md": STATUSES,
+    "docs/explain.md": CAUSES,
+    "docs/events.md": EVENTS,
 }
 SOURCES: Final = "deploy/dbt/models/sources.yml"
 

@@ -1,4 +1,4 @@
 """The tables for agents: a read-only server of the Model Context Protocol.
 
-Imports `http`, `served` and the packages below them.
+Its tools are operations of `api`. Imports `api`, `http`, `served` and the packages below them.
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from mcp.server import MCPServer
+from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -23,7 +23,7 @@ _MOST_BODY_BYTES: Final = 1 << 20
 
 
 @contextmanager
-def serving_agents(server: MCPServer[Any], access: Access, port: int) -> Iterator[str]:
+def serving_agents(server: Server[Any], access: Access, port: int) -> Iterator[str]:
     """Serve while the block runs, and yield the address; port 0 means any free port.
 
     Raises:

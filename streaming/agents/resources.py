@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from inspect import cleandoc
 from typing import Any, Final
 
-from mcp.server.mcpserver.resources import Resource, TextResource
+from mcp.types import Resource, TextResourceContents
 
 from coordinator_state.insight.group_status import StatusRules
-from streaming.agents.meanings import CAUSES, EVENTS, STATUSES
-from streaming.tables.descriptions import column_description, table_description
+from streaming.tables.descriptions import column_description, meanings, table_description
 from streaming.tables.schemas import ALERTS, ALL_TABLES
 from streaming.views.definitions import SCHEMAS
 from streaming.views.questions import QUESTIONS
@@ -48,24 +47,24 @@ _IDS: Final = cleandoc(
 )
 
 
-def all_resources() -> Iterator[Resource]:
+def all_resources() -> Iterator[tuple[Resource, TextResourceContents]]:
     """Every resource of the server."""
     for name in SCHEMAS:
-        yield TextResource(
-            uri=f"schema://{name}",
-            name=name,
-            description=f"Columns of {name}. {table_description(name)}",
-            mime_type="application/json",
-            text=json_line(_schema(name)),
-        )
+        description = f"Columns of {name}. {table_description(name)}"
+        text = json_line(_schema(name))
+        yield _resource("schema", name, description, "application/json", text)
     for name, (description, text) in _docs().items():
-        yield TextResource(
-            uri=f"docs://{name}",
-            name=name,
-            description=description,
-            mime_type="text/markdown",
-            text=text,
-        )
+        yield _resource("docs", name, description, "text/markdown", text)
+
+
+def _resource(
+    scheme: str, name: str, description: str, mime_type: str, text: str
+) -> tuple[Resource, TextResourceContents]:
+    uri = f"{scheme}://{name}"
+    return (
+        Resource(uri=uri, name=name, description=description, mime_type=mime_type),
+        TextResourceContents(uri=uri, mime_type=mime_type, text=text),
+    )
 
 
 def _schema(name: str) -> dict[str, Any]:
@@ -97,13 +96,13 @@ def _docs() -> Mapping[str, tuple[str, str]]:
         "ids": ("Meanings of the ids and offsets in answers, and how to look up a record.", _IDS),
         "statuses": (
             "The statuses of groups and their limits.",
-            f"# Statuses, from best to worst\n\n{_listed(STATUSES)}\n\n# Limits\n\n{limits}",
+            f"# Statuses, from best to worst\n\n{_listed('statuses')}\n\n# Limits\n\n{limits}",
         ),
         "causes": (
             "The causes in the evidence of explain_group.",
-            f"# Causes, the most direct first\n\n{_listed(CAUSES)}",
+            f"# Causes, the most direct first\n\n{_listed('causes')}",
         ),
-        "events": ("The events of groups.", f"# Events\n\n{_listed(EVENTS)}"),
+        "events": ("The events of groups.", f"# Events\n\n{_listed('events')}"),
         "questions": (
             "Questions, each with the SQL query that answers it.",
             f"# Questions\n\n{questions}",
@@ -111,5 +110,5 @@ def _docs() -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _listed(meanings: Mapping[Any, str]) -> str:
-    return "\n".join(f"- `{name.value}`: {meaning}" for name, meaning in meanings.items())
+def _listed(words: str) -> str:
+    return "\n".join(f"- `{name}`: {meaning}" for name, meaning in meanings(words).items())

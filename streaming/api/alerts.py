@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from streaming.api.cursors import page_of
-from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
-from streaming.api.fields import described
+from streaming.api.answers import Page, Part, columns
+from streaming.api.operation import Clusters, PagedQuery, operation
 from streaming.errors import ConfigurationError
 from streaming.served.snapshot import current_alerts
 from streaming.tables.rows import AlertRow
 
+AlertState = Literal["firing", "pending", "resolved"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alert(AlertRow):
+
+@columns("alerts", AlertRow, without=("sent", "condition_ended_at"))
+class Alert(Part):
     """An alert: a rule, the group or partition that breaks it, and its state."""
 
-    __pydantic_config__ = described("alerts")
-
-    state: Literal["firing", "pending", "resolved"]
-    sent: Annotated[list[Any], Field(exclude=True)]
-    condition_ended_at: Annotated[datetime | None, Field(exclude=True)]
+    state: AlertState
 
 
-class AlertPage(Answer):
+class AlertPage(Page[Alert]):
     """A page of alerts, by rule and group."""
-
-    items: list[Alert]
-    """Alerts of this page."""
-    next_cursor: str | None
-    """Value of `cursor` for the next page; null on the last page."""
 
 
 class AlertsQuery(PagedQuery):
-    """Parameters of the list of alerts."""
+    """The parameters of the list of alerts."""
 
-    state: Annotated[
-        list[Literal["firing", "pending", "resolved"]],
-        Field(description="States of alerts; any of them.", default_factory=list),
-    ]
-    group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
+    state: list[AlertState] = Field(default_factory=list)
+    """States of alerts; any of them."""
+    group: list[str] = Field(default_factory=list)
+    """Group ids; any of them."""
 
 
+@operation("/alerts")
 def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
     """Current alerts of `alert run`: the table has no history."""
     if query.at:
@@ -57,7 +47,9 @@ def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
         if (not query.state or row["state"] in query.state)
         and (not query.group or row["group_id"] in query.group)
     ]
-    fields = page_of(
+    return shown.page(
+        AlertPage,
+        query,
         rows,
         lambda row: (
             row["rule"],
@@ -66,10 +58,4 @@ def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
             -1 if row["partition"] is None else row["partition"],
             row["since"].isoformat(),
         ),
-        query.cursor,
-        query.limit,
     )
-    return AlertPage.model_validate({**shown.envelope, **fields})
-
-
-ENDPOINTS = (Endpoint("/alerts", list_alerts),)

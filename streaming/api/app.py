@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
@@ -16,25 +16,17 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from streaming.api import alerts, events, groups, scaling, status, topics, transactions
 from streaming.api.burrow import burrow_views
-from streaming.api.endpoints import Clusters, Endpoint, json_response, query_of
 from streaming.api.openapi import PREFIX, description
-from streaming.api.problems import PROBLEMS
+from streaming.api.operation import Clusters, Operation
+from streaming.api.operations import ADDRESSES
+from streaming.api.responses import PROBLEMS, json_response
+from streaming.errors import ConfigurationError
 from streaming.http.access import Access, guarding
 from streaming.http.server import serving
 from streaming.served.cluster import Cluster, costly_slots
 from streaming.views.sql.slots import Slots
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *status.ENDPOINTS,
-    *groups.ENDPOINTS,
-    *scaling.ENDPOINTS,
-    *topics.ENDPOINTS,
-    *transactions.ENDPOINTS,
-    *events.ENDPOINTS,
-    *alerts.ENDPOINTS,
-)
 PREFIXES: Final = (PREFIX, "/v3")
 """Burrow's addresses are below `/v3`; some of them do not exist here."""
 _View: TypeAlias = Callable[[Request], Response]
@@ -59,10 +51,10 @@ def create_app(
 
 def api_routes(clusters: Mapping[str, Cluster], slots: Slots) -> list[Mount]:
     """The routes of the API and of Burrow's API, below `PREFIXES`."""
-    views: dict[str, _View] = {"/openapi.json": partial(_json, json.dumps(description(ENDPOINTS)))}
-    for endpoint in ENDPOINTS:
-        path = endpoint.path.replace("}", ":path}")
-        views[path] = partial(_answered, endpoint, Clusters(clusters), slots)
+    views: dict[str, _View] = {"/openapi.json": partial(_json, json.dumps(description(ADDRESSES)))}
+    for path, operation in ADDRESSES.items():
+        view = partial(_answered, operation, Clusters(by_name=clusters), slots)
+        views[path.replace("}", ":path}")] = view
     return [
         Mount(prefix, _NamesRouter(views))
         for prefix, views in zip(PREFIXES, (views, burrow_views(clusters)), strict=True)
@@ -110,13 +102,33 @@ def is_of_api(path: str) -> bool:
     return any(path == prefix or path.startswith(f"{prefix}/") for prefix in PREFIXES)
 
 
-def _answered(endpoint: Endpoint, clusters: Clusters, slots: Slots, request: Request) -> Response:
-    query = query_of(request.query_params, endpoint.query)
-    names = {name: unquote(value) for name, value in request.path_params.items()}
-    is_costly = endpoint.is_costly or query.is_costly
+def _answered(operation: Operation, clusters: Clusters, slots: Slots, request: Request) -> Response:
+    query = operation.query_of(_arguments(operation, request))
+    is_costly = operation.is_costly or query.is_costly
     with slots.taken() if is_costly else nullcontext():
-        answer = endpoint.view(clusters, query, **names)
+        answer = operation.function(clusters, query)
     return json_response(request, answer.model_dump_json())
+
+
+def _arguments(operation: Operation, request: Request) -> dict[str, Any]:
+    """The arguments in the path and in the query of the address.
+
+    Raises:
+        ConfigurationError: one is given twice.
+    """
+    arguments: dict[str, Any] = {}
+    for name in request.query_params:
+        values = request.query_params.getlist(name)
+        field = operation.query.model_fields.get(name)
+        if field is not None and field.default_factory is list:
+            arguments[name] = values
+        elif len(values) > 1:
+            raise ConfigurationError(f"{name}: given {len(values)} times")
+        elif name in request.path_params:
+            raise ConfigurationError(f"unknown parameter {name}")
+        else:
+            arguments[name] = values[0]
+    return arguments | {name: unquote(value) for name, value in request.path_params.items()}
 
 
 def _json(text: str, request: Request) -> Response:

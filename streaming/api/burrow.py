@@ -25,7 +25,7 @@ from starlette.responses import Response
 from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_status
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE
-from streaming.api.endpoints import json_response
+from streaming.api.responses import json_response
 from streaming.errors import ConfigurationError
 from streaming.lag.burrow_status import OFFSET_REFRESH
 from streaming.served.cluster import Cluster

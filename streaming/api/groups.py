@@ -1,20 +1,32 @@
-"""Groups: their status, lag, members, and why they are behind."""
+"""Groups: their status, lag and members."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import Field
 
+from coordinator_state.apply.rows import GroupRow, MemberRow
 from coordinator_state.insight.group_status import Status
-from streaming.api.cursors import Key, page_of, slice_of
-from streaming.api.endpoints import ClusterQuery, Clusters, Endpoint, PagedQuery, Shown
-from streaming.api.group_answers import GroupExplanation, GroupPage, OneGroup, PartitionLagPage
-from streaming.served.lists import groups
-from streaming.served.snapshot import Row
-from streaming.views.diagnosis import explained, explanation_fields
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from streaming.api.answers import Answer, Page, Part, RecordId, columns
+from streaming.api.cursors import Key, slice_of
+from streaming.api.operation import (
+    ClusterQuery,
+    Clusters,
+    GroupQuery,
+    Limit,
+    PagedQuery,
+    Shown,
+    operation,
+)
+from streaming.lag.gathered_facts import UNHEALTHY
+from streaming.served import lists
+from streaming.served.snapshot import Row, counted
+from streaming.tables.rows import GroupLagRow, StatusRow
 
 GroupState = Literal[
     "Empty",
@@ -27,37 +39,137 @@ GroupState = Literal[
     "CompletingRebalance",
 ]
 GroupType = Literal["classic", "consumer", "share", "streams", "external"]
+MOST_PARTITIONS = 10_000
+"""With `include=partitions`, a page ends before the group with which it would have more."""
+_OF_GROUP: Final = (
+    *("protocol_type", "protocol", "leader", "generation", "group_epoch", "replay_warning"),
+)
+
+
+@columns("group_lag", GroupLagRow)
+class PartitionLag(Part):
+    """The lag of a group in a partition: a row of `group_lag`."""
+
+    status: Status
+
+
+@columns("group_status", StatusRow)
+class GroupStatus(Part):
+    """A group: its row of `group_status`, with further fields."""
+
+    member_count: int | None
+    min_retention_margin_ms: int | None
+    """Estimated time until the first uncommitted record is deleted, in any partition."""
+    status_since: datetime | None
+    """Time of the evaluation of `run` that first had this status; null if there was none."""
+    is_status_older: bool | None
+    """Whether the status may have begun before `status_since`; null if `run` did not evaluate."""
+
+
+class Group(GroupStatus):
+    """A group: its row of `group_status`, with further fields."""
+
+    lag_of_partitions: list[PartitionLag] | None
+    """Lag in each partition; null unless the request has `include=partitions`."""
+
+
+class GroupWithRecord(GroupStatus):
+    """A group, and its last record."""
+
+    record_id: RecordId | None
+    """Last record of the group; null for a group known only from its committed offsets."""
+
+
+class TopicPartition(Part):
+    """A partition in an assignment."""
+
+    topic: str | None
+    """Topic name; null if only the topic id is known."""
+    topic_id: str | None
+    """Topic id; null in classic groups."""
+    partition: int | None
+    """Partition of the topic."""
+
+
+class Task(Part):
+    """A task of a streams group."""
+
+    task_type: str | None
+    """`active`, `standby` or `warmup`."""
+    subtopology_id: str | None
+    """Id of the subtopology."""
+    partition: int | None
+    """Partition of the source topics."""
+
+
+@columns(
+    *("group_members", MemberRow, "member_id", "group_instance_id", "client_id", "client_host"),
+    *("member_epoch", "member_state", "subscribed_topics"),
+)
+class Member(Part):
+    """A member of a group."""
+
+    assignment: list[TopicPartition] | None
+    tasks: list[Task] | None
+
+
+@columns("groups", GroupRow, *_OF_GROUP, is_nullable=True)
+class GroupDetails(Group):
+    """A group with its members."""
+
+    members: list[Member]
+    """Members, by member id."""
+
+
+class GroupPage(Page[Group]):
+    """A page of groups, in the order of their ids."""
+
+    total: int
+    """Number of groups on all pages."""
+
+
+class OneGroup(Answer):
+    """A group."""
+
+    group: GroupDetails
+    """The group."""
+
+
+class PartitionLagPage(Page[PartitionLag]):
+    """A page of the partitions of a group, by topic and partition."""
+
+
+class FoundGroups(Answer):
+    """Groups, worst status first."""
+
+    statuses: dict[Status, int]
+    """Number of groups by status, worst first, of all groups of the cluster."""
+    items: list[GroupWithRecord]
+    """Groups, worst status first."""
+    more: int
+    """Number of matching groups that are not in the list."""
 
 
 class GroupsQuery(PagedQuery):
-    """Parameters of the list of groups; a group must match all of them."""
+    """The parameters of the list of groups; a group must match all of them."""
 
-    group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
-    search: Annotated[str, Field(description="Part of the group id; case does not matter.")] = ""
-    status: Annotated[
-        list[Status], Field(description="Statuses; any of them.", default_factory=list)
-    ]
-    state: Annotated[
-        list[GroupState], Field(description="Group states; any of them.", default_factory=list)
-    ]
-    type: Annotated[
-        list[GroupType], Field(description="Group types; any of them.", default_factory=list)
-    ]
-    topic: Annotated[
-        list[str],
-        Field(
-            description="Topics: groups that read any of them.",
-            default_factory=list,
-        ),
-    ]
-    include: Annotated[
-        list[Literal["partitions"]],
-        Field(
-            description="partitions: add the lag in each partition to each group. A page then "
-            "ends early if it would have more than 10,000 partitions.",
-            default_factory=list,
-        ),
-    ]
+    group: list[str] = Field(default_factory=list)
+    """Group ids; any of them."""
+    search: str = ""
+    """Part of the group id; case does not matter."""
+    status: list[Status] = Field(default_factory=list)
+    """Statuses; any of them."""
+    state: list[GroupState] = Field(default_factory=list)
+    """Group states; any of them."""
+    type: list[GroupType] = Field(default_factory=list)
+    """Group types; any of them."""
+    topic: list[str] = Field(default_factory=list)
+    """Topics: groups that read any of them."""
+    include: list[Literal["partitions"]] = Field(
+        default_factory=list,
+        description="partitions: add the lag in each partition to each group. A page then ends "
+        "early if it would have more than 10,000 partitions.",
+    )
 
     @property
     def is_costly(self) -> bool:
@@ -65,23 +177,30 @@ class GroupsQuery(PagedQuery):
         return super().is_costly or bool(self.include)
 
 
-class LagQuery(PagedQuery):
-    """Parameters of the partitions of a group."""
+class LagQuery(GroupQuery, PagedQuery):
+    """The parameters of the partitions of a group."""
 
-    topic: Annotated[list[str], Field(description="Topics; any of them.", default_factory=list)]
-    status: Annotated[
-        list[Status], Field(description="Statuses; any of them.", default_factory=list)
-    ]
-
-
-MOST_PARTITIONS = 10_000
-"""With `include=partitions`, a page ends before the group with which it would have more."""
+    topic: list[str] = Field(default_factory=list)
+    """Topics; any of them."""
+    status: list[Status] = Field(default_factory=list)
+    """Statuses; any of them."""
 
 
+class FindGroupsQuery(ClusterQuery):
+    """The parameters of the search for groups."""
+
+    status: Literal["unhealthy", "all"] | Status = "unhealthy"
+    """unhealthy: every status but OK and IDLE. all: every group."""
+    search: str = ""
+    """Part of the group id; case does not matter."""
+    limit: Limit = 20
+
+
+@operation("/groups")
 def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
     """All groups with status, lag and time lag, in one request."""
     shown = clusters.snapshot(query)
-    selected = groups(
+    selected = lists.groups(
         search=query.search,
         group_ids=query.group,
         statuses=[status.value for status in query.status],
@@ -93,58 +212,80 @@ def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
     ids = sorted(shown.snapshot.ids(selected))
     keys: list[Key] = [(group_id,) for group_id in ids]
     page = slice_of(keys, query.cursor, query.limit)
-    rows = shown.snapshot.groups(ids[page.start : page.stop])
+    rows = _rows(shown, ids[page.start : page.stop])
     partitions: Mapping[str, list[Row]] = {}
     if query.include:
-        page = slice_of(keys, query.cursor, _fitting([row["partitions"] for row in rows.values()]))
+        page = slice_of(keys, query.cursor, _fitting([row["partitions"] for row in rows]))
         partitions = _partitions_of(shown, ids[page.start : page.stop])
     items = [
-        _group_fields(shown, rows[group_id], partitions.get(group_id))
-        for group_id in ids[page.start : page.stop]
+        {**row, "lag_of_partitions": partitions.get(row["group_id"])}
+        for row in rows[: page.stop - page.start]
     ]
-    fields = {"total": len(ids), "items": items, "next_cursor": page.next_cursor}
-    return GroupPage.model_validate({**shown.envelope, **fields})
+    return shown.answer(GroupPage, total=len(ids), items=items, next_cursor=page.next_cursor)
 
 
-def get_group(clusters: Clusters, query: ClusterQuery, group: str) -> OneGroup:
+@operation("/groups/{group}")
+def get_group(clusters: Clusters, query: GroupQuery) -> OneGroup:
     """A group with its members and their assignments."""
     shown = clusters.snapshot(query)
-    shown.require_group(group)
-    reader = shown.snapshot.reader
-    row = shown.snapshot.groups([group])[group]
-    details = reader.own("groups", _GROUP_COLUMNS, [group]).to_pylist()
-    members = reader.own("group_members", _MEMBER_COLUMNS, [group]).to_pylist()
-    fields = {
-        **dict.fromkeys(_GROUP_COLUMNS),
+    shown.require_group(query.group)
+    (row,) = _rows(shown, [query.group])
+    details = shown.reader.own("groups", list(_OF_GROUP), [query.group]).to_pylist()
+    members = shown.reader.own("group_members", list(Member.model_fields), [query.group])
+    group = {
+        **dict.fromkeys(_OF_GROUP),
         **(details[0] if details else {}),
-        **_group_fields(shown, row, None),
-        "members": sorted(members, key=lambda member: member["member_id"]),
+        **row,
+        "lag_of_partitions": None,
+        "members": members.sort_by("member_id").to_pylist(),
     }
-    return OneGroup.model_validate({**shown.envelope, "group": fields})
+    return shown.answer(OneGroup, group=group)
 
 
-def get_group_lag(clusters: Clusters, query: LagQuery, group: str) -> PartitionLagPage:
+@operation("/groups/{group}/lag")
+def get_group_lag(clusters: Clusters, query: LagQuery) -> PartitionLagPage:
     """The lag of a group in each partition."""
     shown = clusters.snapshot(query)
-    shown.require_group(group)
+    shown.require_group(query.group)
     rows = [
         row
-        for row in shown.snapshot.partitions_of(group)
+        for row in shown.snapshot.partitions_of(query.group)
         if (not query.topic or row["topic"] in query.topic)
         and (not query.status or Status(row["status"]) in query.status)
     ]
-    fields = page_of(rows, lambda row: (row["topic"], row["partition"]), query.cursor, query.limit)
-    return PartitionLagPage.model_validate({**shown.envelope, **fields})
+    return shown.page(PartitionLagPage, query, rows, lambda row: (row["topic"], row["partition"]))
 
 
-def explain_group(clusters: Clusters, query: ClusterQuery, group: str) -> GroupExplanation:
-    """Why a group is behind, since when, and what changed just before."""
-    shown = clusters.opened(query)
-    shown.require_group(group)
-    explanation = explained(shown.snapshot.reader, group, at=shown.snapshot.at)
-    if explanation is None:
-        raise AssertionError(f"no facts about the known group {group!r}")
-    return GroupExplanation.model_validate({**explanation_fields(explanation), **shown.envelope})
+@operation(tool="find_groups")
+def find_groups(clusters: Clusters, query: FindGroupsQuery) -> FoundGroups:
+    """Find consumer groups by status or by a part of their id, worst status first.
+
+    Start here. The default lists the groups in trouble with the reason of each. Then ask
+    explain_group for the cause. A deleted group and a group that is healthy again are not in the
+    list: who_moved_offsets and changes_between find them.
+    """
+    shown = clusters.snapshot(query)
+    statuses = {"all": [], "unhealthy": UNHEALTHY}.get(query.status, [query.status])
+    ids = shown.snapshot.ids(lists.groups(search=query.search, statuses=statuses))
+    records = _last_records(shown, ids[: query.limit])
+    return shown.answer(
+        FoundGroups,
+        statuses=counted(shown.snapshot.evaluation.statuses["status"]),
+        items=[
+            {**row, "record_id": records.get(row["group_id"])}
+            for row in _rows(shown, ids[: query.limit])
+        ],
+        more=max(len(ids) - query.limit, 0),
+    )
+
+
+def _rows(shown: Shown, group_ids: Sequence[str]) -> list[Row]:
+    """The fields of `GroupStatus` of groups that exist."""
+    since = shown.snapshot.status_since
+    return [
+        {**row, "status_since": since.get(group_id)}
+        for group_id, row in shown.snapshot.groups(group_ids).items()
+    ]
 
 
 def _fitting(counts: Sequence[int]) -> int:
@@ -159,25 +300,6 @@ def _partitions_of(shown: Shown, group_ids: Sequence[str]) -> Mapping[str, list[
     return partitions
 
 
-def _group_fields(shown: Shown, row: Row, partitions: list[Row] | None) -> dict[str, Any]:
-    return {
-        **row,
-        "status_since": shown.snapshot.status_since.get(row["group_id"]),
-        "lag_of_partitions": partitions,
-    }
-
-
-_GROUP_COLUMNS = [
-    *("protocol_type", "protocol", "leader", "generation", "group_epoch", "replay_warning"),
-]
-_MEMBER_COLUMNS = [
-    *("member_id", "group_instance_id", "client_id", "client_host", "member_epoch"),
-    *("member_state", "subscribed_topics", "assignment", "tasks"),
-]
-
-ENDPOINTS = (
-    Endpoint("/groups", list_groups),
-    Endpoint("/groups/{group}", get_group),
-    Endpoint("/groups/{group}/lag", get_group_lag),
-    Endpoint("/groups/{group}/explanation", explain_group, is_costly=True),
-)
+def _last_records(shown: Shown, group_ids: Sequence[str]) -> Mapping[str, Row]:
+    rows = shown.reader.own("groups", ["record_offset"], group_ids).to_pylist()
+    return {row["group_id"]: row for row in rows if row["record_offset"] != NO_RECORD_OFFSET}

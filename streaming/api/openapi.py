@@ -1,20 +1,17 @@
-"""The OpenAPI description of the API, made from its endpoints."""
+"""The OpenAPI description of the API, made from its operations."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from streaming.api.endpoints import Endpoint
-from streaming.api.problems import MEDIA_TYPE, Problem
+from streaming.api.operation import Operation
+from streaming.api.responses import MEDIA_TYPE, Problem
 
 PREFIX: Final = "/api/v1"
-_IN_PATH: Final = re.compile(r"{(\w+)}")
-_PATH_PARAMETERS: Final = {"group": "Group id, URL-encoded.", "topic": "Topic name, URL-encoded."}
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ERRORS: Final = {
     "400": "A parameter is unknown or wrong, or the tables cannot be read as of the moment.",
@@ -25,11 +22,12 @@ _ERRORS: Final = {
 }
 
 
-def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The description of all endpoints, as OpenAPI 3.1."""
+def description(addresses: Mapping[str, Operation]) -> dict[str, Any]:
+    """The description of operations by their paths, as OpenAPI 3.1."""
+    operations = addresses.values()
     models: list[tuple[type, JsonSchemaMode]] = [
-        *((endpoint.query, "validation") for endpoint in endpoints),
-        *((endpoint.answer, "serialization") for endpoint in endpoints),
+        *((operation.query, "validation") for operation in operations),
+        *((operation.answer, "serialization") for operation in operations),
         (Problem, "serialization"),
     ]
     _, definitions = models_json_schema(
@@ -37,11 +35,9 @@ def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         ref_template=_REFERENCE,
     )
     schemas = definitions["$defs"]
-    queries = {
-        endpoint.query.__name__: schemas.get(endpoint.query.__name__) for endpoint in endpoints
-    }
-    for name in queries:
-        schemas.pop(name, None)
+    queries = {operation.query: schemas.get(operation.query.__name__) for operation in operations}
+    for query in queries:
+        schemas.pop(query.__name__, None)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,8 +47,8 @@ def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "paths": {
-            f"{PREFIX}{endpoint.path}": {"get": _operation(endpoint, queries)}
-            for endpoint in endpoints
+            f"{PREFIX}{path}": {"get": _operation(path, operation, queries[operation.query])}
+            for path, operation in addresses.items()
         },
         "components": {
             "schemas": schemas,
@@ -65,34 +61,20 @@ def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, queries: dict[str, Any]) -> dict[str, Any]:
-    answer = {"schema": {"$ref": _REFERENCE.format(model=endpoint.answer.__name__)}}
+def _operation(path: str, operation: Operation, query: dict[str, Any]) -> dict[str, Any]:
+    answer = {"schema": {"$ref": _REFERENCE.format(model=operation.answer.__name__)}}
     problem = {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model="Problem")}}}
     etag = {"description": "Changes with the answer.", "schema": {"type": "string"}}
     return {
-        "operationId": endpoint.name,
-        "summary": endpoint.summary,
+        "operationId": operation.name,
+        "summary": operation.description.partition("\n")[0].rstrip("."),
         "parameters": [
-            *(
-                {
-                    **{"name": name, "in": "path", "required": True},
-                    **{"description": _PATH_PARAMETERS[name], "schema": {"type": "string"}},
-                }
-                for name in _IN_PATH.findall(endpoint.path)
-            ),
-            *(
-                {
-                    "name": name,
-                    "in": "query",
-                    "description": schema.pop("description", ""),
-                    "schema": schema,
-                }
-                for name, schema in _properties(queries[endpoint.query.__name__])
-            ),
+            _parameter(name, schema, is_in_path=f"{{{name}}}" in path)
+            for name, schema in query["properties"].items()
         ],
         "responses": {
             "200": {
-                "description": endpoint.answer.__doc__,
+                "description": operation.answer.__doc__,
                 "headers": {"ETag": etag},
                 "content": {"application/json": answer},
             },
@@ -105,8 +87,14 @@ def _operation(endpoint: Endpoint, queries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _properties(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [
-        (name, {key: value for key, value in subschema.items() if key != "title"})
-        for name, subschema in schema["properties"].items()
-    ]
+def _parameter(name: str, schema: Mapping[str, Any], *, is_in_path: bool) -> dict[str, Any]:
+    text = schema["description"]
+    return {
+        "name": name,
+        "in": "path" if is_in_path else "query",
+        **({"required": True} if is_in_path else {}),
+        "description": f"{text.rstrip('.')}, URL-encoded." if is_in_path else text,
+        "schema": {
+            key: value for key, value in schema.items() if key not in {"title", "description"}
+        },
+    }

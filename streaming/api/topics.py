@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.exceptions import HTTPException
 
 from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import Status
-from streaming.api.cursors import page_of
-from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
-from streaming.api.fields import described
+from streaming.api.answers import Page, Part, columns
+from streaming.api.operation import Clusters, PagedQuery, operation
 from streaming.served.lists import topic_groups
+from streaming.tables.rows import GroupLagRow, StatusRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicGroup:
+@columns(
+    *("group_status", StatusRow, "group_id", "group_state", "status", "reason", "partitions"),
+    *("lag", "max_lag", "skew", "max_time_lag_ms", "max_time_lag_at_least_ms"),
+)
+class TopicGroup(Part):
     """A group that reads a topic, with its lag over all partitions of the topic."""
 
-    __pydantic_config__ = described("group_status")
-
-    group_id: str
-    group_state: str
     status: Status
     """Worst status of the group in a partition of the topic."""
-    reason: str
     partitions: int
     """Number of partitions of the topic that the group reads."""
     lag: int | None
@@ -33,34 +29,34 @@ class TopicGroup:
     """Greatest known lag in a partition of the topic; null if none is known."""
     skew: float | None
     """Greatest lag of a partition divided by the mean lag; null without lag."""
-    max_time_lag_ms: int | None
-    max_time_lag_at_least_ms: int | None
     readers: int
     """Number of members with a partition of the topic."""
 
 
-class TopicGroupPage(Answer):
+@columns("group_lag", GroupLagRow, "topic", "topic_state")
+class TopicGroupPage(Page[TopicGroup]):
     """A page of the groups of a topic, in the order of their ids."""
 
-    model_config = described("group_lag")
+
+class TopicQuery(PagedQuery):
+    """The parameters of the groups of a topic."""
 
     topic: str
-    topic_state: str | None
-    items: list[TopicGroup]
-    """Groups of this page."""
-    next_cursor: str | None
-    """Value of `cursor` for the next page; null on the last page."""
+    """Topic name."""
 
 
-def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> TopicGroupPage:
+@operation("/topics/{topic}/groups")
+def list_topic_groups(clusters: Clusters, query: TopicQuery) -> TopicGroupPage:
     """The groups that read a topic."""
     shown = clusters.snapshot(query)
-    groups = rows_of(shown.snapshot.listed(topic_groups(topic)))
+    groups = rows_of(shown.snapshot.listed(topic_groups(query.topic)))
     if not groups:
-        raise HTTPException(404, f"no group reads topic {topic}")
-    fields = page_of(groups, lambda row: (row["group_id"],), query.cursor, query.limit)
-    about = {"topic": topic, "topic_state": groups[0]["topic_state"]}
-    return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})
-
-
-ENDPOINTS = (Endpoint("/topics/{topic}/groups", list_topic_groups),)
+        raise HTTPException(404, f"no group reads topic {query.topic}")
+    return shown.page(
+        TopicGroupPage,
+        query,
+        groups,
+        lambda row: (row["group_id"],),
+        topic=query.topic,
+        topic_state=groups[0]["topic_state"],
+    )

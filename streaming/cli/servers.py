@@ -294,13 +294,13 @@ def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> 
       coordinator-state mcp --tables tables --port 8070
     """
     from streaming.agents.http import serving_agents
-    from streaming.agents.server import opened_server
+    from streaming.agents.server import opened_server, serve_on_stdio
     from streaming.http.access import Access
 
     clusters = opened_clusters(tables)
     if port is None:
         with opened_server(clusters) as server:
-            server.run("stdio")
+            serve_on_stdio(server)
         return
     allowed = Access(*access)
 

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 
 from streaming.api.app import api_routes, is_of_api
-from streaming.api.problems import http_error, problem
+from streaming.api.responses import http_error, problem
 from streaming.dashboard import (
     changes,
     charts,

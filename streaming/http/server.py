@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
+from urllib.parse import unquote
 
 import anyio
 import uvicorn
@@ -196,6 +198,32 @@ class LimitedBody:
                 return bytes(body)
 
 
+class _OriginForm:
+    """An ASGI application that gets the path of a target that is a whole URL (RFC 9112, 3.2.2)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scheme, _, rest = scope.get("raw_path", b"").partition(b"://")
+        if scheme.lower() in {b"http", b"https"}:
+            host, _, path = rest.partition(b"/")
+            others = [header for header in scope["headers"] if header[0] != b"host"]
+            scope = {
+                **scope,
+                "path": f"/{unquote(path.decode('ascii'))}",
+                "raw_path": b"/" + path,
+                # The host of the URL replaces that of the header.
+                "headers": [(b"host", host), *others],
+            }
+        await self._app(scope, receive, send)
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Leave out the traceback of a request that a stop cancels: uvicorn has logged their number."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+
+
 class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
@@ -223,8 +251,9 @@ def serving(
         ConfigurationError: the server cannot listen on the address.
     """
     listening = listening_socket(host, port, option)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     config = uvicorn.Config(
-        app if most_body_bytes is None else LimitedBody(app, most_body_bytes),
+        _OriginForm(app if most_body_bytes is None else LimitedBody(app, most_body_bytes)),
         log_config=None,
         # Any client could fill the log with warnings of its malformed requests.
         log_level="error",

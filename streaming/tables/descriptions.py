@@ -1,4 +1,4 @@
-"""Descriptions of the tables, the views and their columns, from `columns.toml`.
+"""Descriptions of the tables, the views, their columns and the words in them: `columns.toml`.
 
 The file is the only place of these texts. The documentation, the dbt package and the OpenAPI
 description take them from here.
@@ -7,6 +7,7 @@ description take them from here.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,9 +43,15 @@ def column_description(table: str, column: str) -> str:
     return str(own[column] if column in own else descriptions()["columns"][column])
 
 
+def meanings(words: str) -> Mapping[str, str]:
+    """The meaning of each of the `statuses`, `causes` or `events`, in their order."""
+    meaning_by_word: Mapping[str, str] = descriptions()[words]
+    return meaning_by_word
+
+
 @cache
 def descriptions() -> dict[str, Any]:
-    """The whole file: `columns` of every table, and `tables` by name."""
+    """The whole file: `columns` of every table, `tables` by name, and words."""
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 

@@ -20,7 +20,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from streaming.api.app import ENDPOINTS, create_app
+from streaming.api.app import create_app
+from streaming.api.operations import ADDRESSES
 from streaming.http.access import Access
 from streaming.served.cluster import Cluster
 from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
@@ -34,7 +35,7 @@ CHECKS = [
     negative_data_rejection,
     unsupported_method,
 ]
-PATHS = [f"/api/v1{endpoint.path}" for endpoint in ENDPOINTS]
+PATHS = [f"/api/v1{path}" for path in ADDRESSES]
 OF_GROUPS = [path for path in PATHS if "{" in path]
 """The addresses that name a group or a topic, which random requests hardly ever guess."""
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

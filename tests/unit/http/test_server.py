@@ -67,6 +67,42 @@ def test_a_large_body_is_refused_before_it_is_read(header: str, sent: bytes) -> 
         assert all_of(client).startswith(b"HTTP/1.1 413 ")
 
 
+@pytest.mark.parametrize(
+    ("target", "url"),
+    [
+        ("http://localhost/a%2Fb?c=d", "http://localhost/a/b?c=d"),
+        ("HTTP://localhost", "http://localhost/"),
+        ("http://evil.example/a", "http://evil.example/a"),
+        ("/http://evil.example/a", "http://127.0.0.1/http://evil.example/a"),
+    ],
+)
+def test_a_target_may_be_a_whole_url(target: str, url: str) -> None:
+    view = answering(lambda request: PlainTextResponse(str(request.url)))
+    with serving(view) as address, connected(address_of(address)) as client:
+        headers = "Host: 127.0.0.1\r\nConnection: close\r\n"
+        client.sendall(f"GET {target} HTTP/1.1\r\n{headers}\r\n".encode())
+        assert all_of(client).endswith(f"\r\n\r\n{url}".encode())
+
+
+def test_a_stop_cancels_slow_requests_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "_SHUTDOWN_S", 0)
+    begun, ends = threading.Event(), threading.Event()
+
+    def slow(_request: Request) -> Response:
+        begun.set()
+        ends.wait(60)
+        return PlainTextResponse("answer")
+
+    with serving(answering(slow)) as address, connected(address_of(address)) as client:
+        client.sendall(GET)
+        assert begun.wait(60)
+        threading.Timer(1, ends.set).start()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("Cancel 1 running task(s)")
+
+
 SLOW = (
     b"",
     b"GET / HTTP/1.1\r\nX-Slow: ",

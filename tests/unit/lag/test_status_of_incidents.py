@@ -220,7 +220,7 @@ INCIDENTS: Final = (
 
 Judge = Callable[..., pa.Table]
 DOCS = Path(__file__).parents[3] / "docs/status.md"
-_BEGIN, _END = "<!-- incidents: begin -->\n", "<!-- incidents: end -->\n"
+_BEGIN, _END = "<!-- incidents -->\n", "<!-- end of incidents -->\n"
 _LASTS_S = 960
 _RESTART = "`run` is stopped for 3 min"
 _HEALTHY = {"OK", "IDLE"}

@@ -1,4 +1,4 @@
-"""The tool `sql`."""
+"""Answers to SQL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from streaming.agents.answer import Answer, At, ClusterName, Part, Text
-from streaming.agents.clusters import Clusters
+from streaming.api.answers import Answer, Part
+from streaming.api.operation import ClusterQuery, Clusters, operation
 from streaming.views.query import names_in
 from streaming.views.sql.forms import NUMBER, ShownAnswer
 from streaming.views.sql.question import Form, Question, SqlLimits
@@ -21,34 +21,36 @@ _LONGEST_CELL: Final = 1_000
 class Column(Part):
     """A column of the answer."""
 
-    name: Text
+    name: str
+    """Name of the column."""
     kind: str
     """number, time (UTC) or text."""
 
 
-class Rows(Answer):
+class SqlRows(Answer):
     """The rows of an answer to SQL."""
 
     columns: list[Column]
-    rows: list[list[Text | int | float | None]]
+    """The columns."""
+    rows: list[list[str | int | float | None]]
     """The cells in the order of `columns`. Times and nested values are text."""
     is_cut: bool
     """Whether the answer has more rows than these: select fewer, or aggregate."""
 
 
-def sql(
-    clusters: Clusters,
-    query: Annotated[
-        str,
-        Field(
-            description="One SELECT in DuckDB's SQL over the tables and views. moment() is the "
-            "moment of the snapshot. SHOW TABLES lists them, DESCRIBE groups the columns of one."
-        ),
-    ],
-    limit: Annotated[int, Field(ge=1, le=500, description="The greatest number of rows.")] = 50,
-    at: At = "",
-    cluster: ClusterName = "",
-) -> Rows:
+class SqlQuery(ClusterQuery):
+    """The parameters of an answer to SQL."""
+
+    query: str = Field(
+        description="One SELECT in DuckDB's SQL over the tables and views. moment() is the moment "
+        "of the snapshot. SHOW TABLES lists them, DESCRIBE groups the columns of one."
+    )
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    """The greatest number of rows."""
+
+
+@operation(tool="sql")
+def sql(clusters: Clusters, query: SqlQuery) -> SqlRows:
     """Run a SELECT over the tables of the consumer group coordinator.
 
     Use it for questions that no other tool answers, and to look at a record by
@@ -57,15 +59,17 @@ def sql(
     columns, docs://questions examples. The query sees the tables and views only, and has 20 s and
     1 GB of memory.
     """
-    opened = clusters.opened(cluster, at)
+    if clusters.queries is None:
+        raise AssertionError("this server runs no SQL")
+    shown = clusters.opened(query)
     question = Question(
-        sql=query,
+        sql=query.query,
         form=Form.SHOWN,
         limits=SqlLimits(
-            within_s=20.0, memory_bytes=1 << 30, answer_bytes=8 << 20, most_rows=limit
+            within_s=20.0, memory_bytes=1 << 30, answer_bytes=8 << 20, most_rows=query.limit
         ),
-        place=opened.snapshot.place,
-        views=opened.snapshot.computed(names_in(query)),
+        place=shown.snapshot.place,
+        views=shown.snapshot.computed(names_in(query.query)),
     )
     with clusters.queries.answer(question) as file:
         answer = ShownAnswer(file)
@@ -77,12 +81,10 @@ def sql(
         if rows and characters > _MOST_CHARACTERS:
             break
         rows.append(cells)
-    return Rows(
-        **opened.fields,
-        columns=[
-            Column(name=name, kind=kind)
-            for name, kind in zip(answer.names, answer.kinds, strict=True)
-        ],
+    names = zip(answer.names, answer.kinds, strict=True)
+    return shown.answer(
+        SqlRows,
+        columns=[{"name": name, "kind": kind} for name, kind in names],
         rows=rows,
         is_cut=answer.is_cut or len(rows) < len(answer.rows),
     )

@@ -1,18 +1,18 @@
-"""Errors of the API as `application/problem+json` (RFC 9457)."""
+"""Responses of the API: JSON with an ETag, and errors as `application/problem+json` (RFC 9457)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final
 
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streaming.api.fields import described
+from streaming.api.answers import Part
 from streaming.errors import ConfigurationError
 from streaming.views.sql.slots import Busy
 
@@ -23,10 +23,8 @@ _UNEXPECTED: Final = "The answer cannot be computed. The log of the server has t
 logger = logging.getLogger(__name__)
 
 
-class Problem(BaseModel):
+class Problem(Part):
     """An error (RFC 9457)."""
-
-    model_config = described()
 
     type: str = "about:blank"
     """Always `about:blank`: the status says the kind of error."""
@@ -36,6 +34,16 @@ class Problem(BaseModel):
     """HTTP status."""
     detail: str
     """Cause in one sentence."""
+
+
+def json_response(request: Request, body: str) -> Response:
+    """A response with an ETag: a client that sends it back gets 304 while the body is the same."""
+    tag = f'"{sha256(body.encode()).hexdigest()[:40]}"'
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag}
+    kept = request.headers.get("If-None-Match", "").split(",")
+    if {tag, "*"}.intersection(kept_tag.strip().removeprefix("W/") for kept_tag in kept):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
 
 
 def http_error(error: Exception) -> HTTPException:
