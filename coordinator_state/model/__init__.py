@@ -1,7 +1,7 @@
-"""A model of the write side: a group coordinator that answers requests and writes its log.
+"""A model of the write side: coordinators and their groups, and the logs that they write.
 
-A `GroupCoordinator` takes the same requests as a broker and appends the same records to a
-`CoordinatorLog`. It models the coordinators of Kafka 4 and of Kafka 3 (`doSyncGroup`,
-`storeGroup`). It keeps everything in memory and has no threads: the caller advances the time, and
-timers fire then. It imports `replay` and the packages below it.
+A `Group` has its clients: members start, crash, leave and commit. It appends the records of Kafka
+to the log of its `GroupCoordinator`, which holds the committed offsets that result. The model keeps
+everything in memory and has no threads and no clock: the caller sets the time. It imports `replay`
+and the packages below it.
 """

@@ -1,425 +1,272 @@
-"""A live classic group, as a coordinator keeps it in memory between two records.
+"""A group of the classic protocol.
 
-Its states and the transitions between them:
+A rebalance waits until all members have joined, so for a crashed one until its session expires. The
+first one of an empty group waits for `group.initial.rebalance.delay.ms`, and longer while members
+join. Then the next generation starts, and the leader's assignment is in its GroupMetadata record.
 
-    Empty ──────────────▶ PreparingRebalance ◀──────────── Stable
-      ▲                        │     ▲                       ▲
-      └── no members left ─────┤     └── a change ──┐        │ the leader's assignment is stored
-                               └── all have joined ─▶ CompletingRebalance
-
-Every state becomes Dead when the group is deleted. A log only contains Empty and Stable groups,
-because rebalances exist only in the coordinator's memory.
-
-Source: ClassicGroup.java, ClassicGroupState.java and ClassicGroupMember.java of group-coordinator/
-src/main/java/org/apache/kafka/coordinator/group/classic at 4.2.0; GroupMetadata.scala (with
-`GroupState`) and MemberMetadata.scala at 3.9.1.
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
+(`prepareRebalance`, `completeClassicGroupJoin`) and classic/ClassicGroup.java at 4.2.0;
+GroupCoordinator.scala at 3.9.1.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from types import MappingProxyType
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from coordinator_state.errors import DecodeError
-from coordinator_state.model.java_hash import in_hash_order
+from coordinator_state.model.group import MAX_POLL_MS, NO_EPOCH, Group, Member, ranges
+from coordinator_state.model.group_coordinator import Place
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.records import group_metadata
-from coordinator_state.model.requests import ErrorCode, JoinGroupResponse, Reply, SyncGroupResponse
 from coordinator_state.records.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
-    decode_subscribed_topics,
+    encode_assignment,
+    encode_subscription,
 )
-from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.offsets import CommittedOffset
 
-
-class ClassicState(str, Enum):
-    """The states, with the names that brokers report."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
+INITIAL_DELAY_MS: Final = 3_000
+"""Kafka's default of `group.initial.rebalance.delay.ms`."""
+_VERSION: Final = 1
+"""The version of subscriptions and assignments."""
 
 
-_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState
+class ClassicGroup(Group):
+    """A group whose members use an eager assignor; without members it may be a simple group.
 
-VALID_PREVIOUS_STATES: Final[Mapping[ClassicState, frozenset[ClassicState]]] = MappingProxyType(
-    {
-        _EMPTY: frozenset({_PREPARING}),
-        _PREPARING: frozenset({_STABLE, _COMPLETING, _EMPTY}),
-        _COMPLETING: frozenset({_PREPARING}),
-        _STABLE: frozenset({_COMPLETING}),
-        _DEAD: frozenset({_STABLE, _PREPARING, _COMPLETING, _EMPTY, _DEAD}),
-    }
-)
-"""The states from which a group may enter each state."""
-
-
-Protocols = tuple[tuple[str, bytes], ...]
-"""Protocol names and the member's metadata for each, in its order of preference."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class ClassicMember:
-    """A member. `join` and `sync` are its unanswered requests."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: Protocols
-    assignment: bytes = b""
-    is_new: bool = False
-    join: Reply[JoinGroupResponse] | None = None
-    sync: Reply[SyncGroupResponse] | None = None
-
-    @property
-    def has_satisfied_heartbeat(self) -> bool:
-        """Whether an expired session is not the member's fault: it waits for an answer."""
-        return not self.is_new and (self.join is not None or self.sync is not None)
-
-    def metadata(self, protocol: str) -> bytes:
-        """The member's metadata for a protocol."""
-        return next(metadata for name, metadata in self.protocols if name == protocol)
-
-    def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that is a candidate."""
-        return next(name for name, _ in self.protocols if name in candidates)
-
-    def answer_join(self, response: JoinGroupResponse) -> None:
-        """Answer the pending join, if there is one."""
-        if self.join is not None:
-            self.join.complete(response)
-            self.join = None
-
-    def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer the pending sync. Returns whether there was one."""
-        if self.sync is None:
-            return False
-        self.sync.complete(response)
-        self.sync = None
-        return True
-
-
-class InvalidTransition(Exception):
-    """The group's state does not allow a transition to the other state."""
-
-
-@dataclass(frozen=True, slots=True)
-class DurableGroup:
-    """A group's last GroupMetadata record: record offset and the fields of the value."""
-
-    record_offset: int
-    value: Mapping[str, Any]
-
-
-@dataclass(slots=True, kw_only=True)
-class ClassicGroup:
-    """A classic group with its members in the order in which they joined.
-
-    The first member is the leader, and the next one in this order replaces it when it leaves. A
-    broker's maps have another order, so its next leader can be another member.
+    Attributes:
+        generation: the number of rebalances.
+        protocol_type: `consumer` after the first join.
+        assignments: the leader's assignment of the generation, by member id.
+        is_rebalancing: whether a rebalance has begun and not completed.
     """
 
-    group_id: str
-    state: ClassicState = ClassicState.EMPTY
-    previous_state: ClassicState = ClassicState.EMPTY
-    state_timestamp_ms: int | None = None
-    generation_id: int = 0
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader_id: str | None = None
-    members: dict[str, ClassicMember] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)
-    """Member ids by instance id."""
-    pending_members: set[str] = field(default_factory=set)
-    """Member ids that the coordinator assigned but that have not joined yet."""
-    pending_sync_members: set[str] = field(default_factory=set)
-    new_member_added: bool = False
-    """Whether a member joined during the initial delay of the first rebalance."""
-    subscribed_topics: frozenset[str] | None = None
-    """The topics that the members subscribe to; None if unknown."""
-    durable: DurableGroup | None = None
-    """The group as a load of the log would find it; None without a record."""
-    has_commits: bool = False
-    """Whether the log has commits of the group. With commits only, it is a simple group."""
+    _protocol = "range"
 
-    def is_in(self, *states: ClassicState) -> bool:
-        """Whether the group is in one of these states."""
-        return self.state in states
-
-    def transition_to(self, state: ClassicState, now_ms: int) -> None:
-        """Change the state.
-
-        Raises:
-            InvalidTransition: the current state does not allow it.
-        """
-        if self.state not in VALID_PREVIOUS_STATES[state]:
-            raise InvalidTransition(
-                f"group {self.group_id} cannot go from {self.state.value} to {state.value}"
-            )
-        self.previous_state, self.state = self.state, state
-        self.state_timestamp_ms = now_ms
+    def reset(self) -> None:
+        self.members.clear()
+        self.generation = 0
+        self.protocol_type = ""
+        self.assignments: dict[str, bytes] = {}
+        self.is_rebalancing = False
+        self._subscriptions: dict[str, bytes] = {}
+        self._leader: Member | None = None
+        self._state_timestamp_ms = self.coordinator.now_ms
+        self._joined: set[Member] = set()
+        """The members that have joined the next generation."""
+        self._delayed_until_ms = 0
+        """The end of the initial delay."""
+        self._is_delayed_again = False
 
     @property
-    def can_rebalance(self) -> bool:
-        """Whether the state allows a new rebalance."""
-        return self.state in VALID_PREVIOUS_STATES[ClassicState.PREPARING_REBALANCE]
+    def state(self) -> str:
+        """The state; CompletingRebalance ends in the tick in which it begins."""
+        if self.is_rebalancing:
+            return "PreparingRebalance"
+        return "Stable" if self.members else "Empty"
 
     @property
-    def awaiting_join(self) -> int:
-        """The number of members with an unanswered join."""
-        return sum(member.join is not None for member in self.members.values())
-
-    @property
-    def has_all_members_joined(self) -> bool:
-        """Whether all members, and all member ids that were assigned, have joined."""
-        return len(self.members) == self.awaiting_join and not self.pending_members
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of the members."""
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
-
-    @property
-    def uses_consumer_protocol(self) -> bool:
-        """Whether the protocol type is `consumer`."""
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
-
-    def is_leader(self, member_id: str) -> bool:
-        """Whether the member leads the group."""
-        return self.leader_id is not None and self.leader_id == member_id
-
-    # --- members
-
-    def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Add a member."""
-        if member.group_instance_id is not None:
-            self.static_members[member.group_instance_id] = member.member_id
-        if not self.members:
-            self.protocol_type = protocol_type
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self.pending_members.discard(member.member_id)
-
-    def remove(self, member_id: str) -> None:
-        """Remove a member, or a member id that has not joined yet."""
-        member = self.members.pop(member_id, None)
-        if member is not None and member.group_instance_id is not None:
-            self.static_members.pop(member.group_instance_id, None)
-        if self.is_leader(member_id):
-            self.leader_id = next(iter(self.members), None)
-        self.pending_members.discard(member_id)
-        self.pending_sync_members.discard(member_id)
-
-    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member a new member id, and fence clients that use the old one."""
-        member = self.members[old_id]
-        fenced = ErrorCode.FENCED_INSTANCE_ID
-        member.answer_join(JoinGroupResponse(error_code=fenced, member_id=old_id))
-        member.answer_sync(SyncGroupResponse(error_code=fenced))
-        member.member_id = new_id
-        # The member keeps its place in the order, so the leader stays first.
-        self.members = {m.member_id: m for m in self.members.values()}
-        if self.is_leader(old_id):
-            self.leader_id = new_id
-        self.static_members[instance_id] = new_id
-        return member
-
-    def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Check that a request is from a member, and from the owner of the instance id."""
-        if group_instance_id is not None:
-            known = self.static_members.get(group_instance_id)
-            if known is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined. Returns False if no member has joined."""
-        if self.leader_id is None:
-            return False
-        if self.members[self.leader_id].join is None:
-            joined = (m.member_id for m in self.members.values() if m.join is not None)
-            leader_id = next(joined, None)
-            if leader_id is None:
-                return False
-            self.leader_id = leader_id
-        return True
-
-    def current_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """The members as the leader's join response lists them."""
-        return tuple(
-            (m.member_id, m.group_instance_id, m.metadata(self.protocol_name or ""))
-            for m in self.members.values()
-        )
-
-    # --- protocols
-
-    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can join."""
-        if self.is_in(ClassicState.EMPTY):
-            return bool(protocol_type and protocols)
-        if self.protocol_type != protocol_type or not protocols:
-            return False
-        # The only member may have left while the group waited; then any protocol fits.
-        common = self._common_protocols()
-        return not self.members or any(name in common for name, _ in protocols)
-
-    def select_protocol(self) -> str:
-        """The protocol with the most votes among those that all members support.
-
-        On a tie, the first one in the order of a Java HashMap wins.
-        """
-        candidates = self._common_protocols()
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        most = max(votes.values())
-        return in_hash_order(name for name, count in votes.items() if count == most)[0]
-
-    def _common_protocols(self) -> set[str]:
-        known = Counter(name for m in self.members.values() for name, _ in m.protocols)
-        return {name for name, count in known.items() if count == len(self.members)}
-
-    def init_next_generation(self, now_ms: int) -> None:
-        """Start the next generation with the current members; without members it is Empty."""
-        self.generation_id += 1
-        self.update_protocol()
-        state = ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY
-        self.transition_to(state, now_ms)
-        self.pending_sync_members.clear()
-
-    def update_protocol(self) -> None:
-        """Select the protocol of the current members, and update the subscribed topics."""
-        self.protocol_name = self.select_protocol() if self.members else None
-        self.subscribed_topics = self._topics_of_members()
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members may subscribe to a topic.
-
-        If the topics are unknown, true for the consumer protocol and false for other protocols.
-        """
-        if self.subscribed_topics is None:
-            return self.uses_consumer_protocol
-        return topic in self.subscribed_topics
-
-    def _topics_of_members(self) -> frozenset[str] | None:
-        if not self.uses_consumer_protocol or (self.members and self.protocol_name is None):
-            return None
-        topics: set[str] = set()
-        for member in self.members.values():
-            try:
-                topics.update(decode_subscribed_topics(member.metadata(self.protocol_name or "")))
-            except DecodeError:
-                return None
-        return frozenset(topics)
-
-    # --- interface for the offset manager, common to all group types
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the state is Empty: no members and no rebalance in progress."""
-        return self.is_in(ClassicState.EMPTY)
-
-    def validate_offset_commit(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        generation_id: int,
-        *,
-        is_transactional: bool,
-        version: int,  # noqa: ARG002 - consumer groups need it
-    ) -> ErrorCode:
-        """Check whether a member, or a client that is not a member, may commit offsets."""
-        if self.is_in(ClassicState.DEAD):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation_id < 0 and self.is_empty:
-            return ErrorCode.NONE
-        if generation_id >= 0 or member_id or group_instance_id is not None:
-            error_code = self.validate_member(member_id, group_instance_id)
-            if error_code is not ErrorCode.NONE:
-                return error_code
-            if generation_id != self.generation_id:
-                return ErrorCode.ILLEGAL_GENERATION
-        elif not is_transactional and not self.is_empty:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if not is_transactional and self.is_in(ClassicState.COMPLETING_REBALANCE):
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
-
-    def validate_offset_delete(self) -> ErrorCode:
-        """Check whether offsets may be deleted.
-
-        A group with members must use the consumer protocol, which tells the subscribed topics.
-        """
-        if self.is_in(ClassicState.DEAD):
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if not self.is_empty and not self.uses_consumer_protocol:
-            return ErrorCode.NON_EMPTY_GROUP
-        return ErrorCode.NONE
-
-    def validate_delete(self) -> ErrorCode:
-        """Check whether the group may be deleted."""
-        if self.is_in(ClassicState.DEAD):
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
-
-    @property
-    def is_never_stored(self) -> bool:
-        """Whether the group never had a generation, so Kafka 3 has no record of it."""
-        return self.generation_id == 0
+    def is_settled(self) -> bool:
+        return super().is_settled and not self.is_rebalancing
 
     def tombstones(self) -> list[KeyAndValue]:
-        """The records that delete the group."""
-        return [group_metadata(self.group_id, None)]
+        """The tombstone; Kafka 3 writes none for a group that never had a generation."""
+        is_never_stored = self.coordinator.is_scala and self.generation == 0
+        return [] if is_never_stored else [group_metadata(self.group_id, None)]
 
-    def expiry_base_ms(self, offset: CommittedOffset) -> int | None:
-        """The time when an offset's retention starts; None while it does not run (KIP-211)."""
-        if self.protocol_type is None:
+    def expiry_base_ms(self, offset: CommittedOffset) -> int:
+        if self.is_rebalancing:
+            return self.coordinator.now_ms
+        if self.members or not self.protocol_type:
             return offset.commit_timestamp_ms
-        if self.is_empty:
-            since = self.state_timestamp_ms
-            return offset.commit_timestamp_ms if since is None else since
-        is_known = self.uses_consumer_protocol and self.subscribed_topics is not None
-        if is_known and self.is_in(ClassicState.STABLE):
-            return offset.commit_timestamp_ms
-        return None
+        return self._state_timestamp_ms
 
-    # --- the record
+    def rebalance(self) -> None:
+        """The first client that is a member joins again, as after a change of the topics."""
+        member = next(filter(self.has, self.live), None)
+        if member is not None and not self.is_rebalancing:
+            self._begin_rebalance()
+            self._rejoin(member)
 
-    def metadata_value(self, assignments: Mapping[str, bytes]) -> dict[str, Any]:
-        """The fields of a GroupMetadata value with these assignments."""
-        timestamp = self.state_timestamp_ms
+    # --- members join
+
+    def _step(self) -> bool:
+        for member in self.live:
+            if not self.has(member):
+                self._join(member)
+        if not self.is_rebalancing or self._is_delayed():
+            return False
+        for member in self.live:
+            if member not in self._joined:
+                self._rejoin(member)
+        if any(member not in self.live for member in self.members.values()):
+            # A client has crashed, and its session has not expired yet.
+            return False
+        self._complete_rebalance()
+        return True
+
+    def _join(self, member: Member) -> None:
+        member.member_id = f"{member.instance_id or member.client_id}-{self.coordinator.new_id()}"
+        member.epoch, member.places = NO_EPOCH, []
+        known = self._static_member(member.instance_id)
+        if known is not None:
+            self._return(known, member)
+            return
+        is_new = self.coordinator.groups.get(self.group_id) is not self
+        if is_new and not self.coordinator.is_scala:
+            self._state_timestamp_ms = self.coordinator.now_ms
+            self._store()
+        self._begin_rebalance()
+        self.protocol_type = CONSUMER_PROTOCOL_TYPE
+        self.members[member.member_id] = member
+        self._rejoin(member)
+
+    def _return(self, known: Member, member: Member) -> None:
+        """A static member returns. A group that is not rebalancing keeps its generation."""
+        self._replace(known, member)
+        self._joined.discard(known)
+        if self._leader is known:
+            self._leader = member
+        assignment = self.assignments.pop(known.member_id, b"")
+        if self.is_rebalancing:
+            self._rejoin(member)
+            return
+        member.epoch, member.places = known.epoch, known.places
+        self.assignments[member.member_id] = assignment
+        self._subscriptions[member.member_id] = self._subscription(member)
+        self._store()
+
+    def _rejoin(self, member: Member) -> None:
+        """A member joins the next generation; an eager one gives its partitions back first."""
+        self._give_back(member)
+        self._subscriptions[member.member_id] = self._subscription(member)
+        self._joined.add(member)
+
+    def _give_back(self, member: Member) -> None:
+        if member.places:
+            self._before_revoking(member)
+            member.places = []
+
+    def _subscription(self, member: Member) -> bytes:
+        fields = {"topics": self.topics, "userData": None, "ownedPartitions": _named(member.places)}
+        return encode_subscription(fields, _VERSION)
+
+    # --- members leave
+
+    def _leave_for_now(self, member: Member) -> None:
+        """Do nothing: the coordinator is not told."""
+
+    def _remove(self, members: Sequence[Member]) -> None:
+        for member in members:
+            del self.members[member.member_id]
+            self._joined.discard(member)
+            if self._leader is member:
+                self._leader = None
+        if self.members:
+            self._begin_rebalance()
+        else:
+            self._complete_rebalance()
+
+    # --- rebalances
+
+    def _begin_rebalance(self) -> None:
+        """Begin a rebalance, or let more members join the current one."""
+        now_ms = self.coordinator.now_ms
+        if self.is_rebalancing:
+            self._is_delayed_again = now_ms < self._delayed_until_ms
+            return
+        self.is_rebalancing, self._is_delayed_again = True, False
+        self._joined.clear()
+        delay_ms = 0 if self.members else INITIAL_DELAY_MS
+        self._delayed_until_ms = now_ms + delay_ms
+
+    def _is_delayed(self) -> bool:
+        now_ms = self.coordinator.now_ms
+        while self._is_delayed_again and self._delayed_until_ms <= now_ms:
+            self._is_delayed_again = False
+            self._delayed_until_ms += INITIAL_DELAY_MS
+        return now_ms < self._delayed_until_ms
+
+    def _complete_rebalance(self) -> None:
+        """Start the next generation with the members that joined; without members it is Empty."""
+        self.is_rebalancing = False
+        self.generation += 1
+        self._state_timestamp_ms = self.coordinator.now_ms
+        members = list(self.members.values())
+        if members and self._leader is None:
+            self._leader = members[0]
+        assigned = self._assign(members) if members else {}
+        self.assignments = {
+            member_id: encode_assignment(
+                {"assignedPartitions": _named(places), "userData": None}, _VERSION
+            )
+            for member_id, places in assigned.items()
+        }
+        self._store()
+        for member in members:
+            member.epoch, member.places = self.generation, list(assigned[member.member_id])
+
+    def _assign(self, members: Sequence[Member]) -> dict[str, Sequence[Place]]:
+        return ranges(self.places(), members)
+
+    def _store(self) -> None:
+        members: list[dict[str, Any]] = [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.host,
+                "rebalanceTimeout": MAX_POLL_MS,
+                "sessionTimeout": self._session_timeout_ms,
+                "subscription": self._subscriptions[member.member_id],
+                "assignment": self.assignments[member.member_id],
+            }
+            for member in self.members.values()
+        ]
+        value = {
+            "protocolType": self.protocol_type,
+            "generation": self.generation,
+            "protocol": self._protocol if members else None,
+            "leader": self._leader.member_id if self._leader else None,
+            "currentStateTimestamp": self._state_timestamp_ms,
+            "members": members,
+        }
+        self._append([group_metadata(self.group_id, value)])
+
+
+class CooperativeGroup(ClassicGroup):
+    """A group whose members use a cooperative assignor.
+
+    Members keep their partitions while they join. A partition that moves has no owner in one
+    generation, and another rebalance follows.
+    """
+
+    _protocol = "cooperative-sticky"
+
+    def _give_back(self, member: Member) -> None:
+        """Do nothing: the member gives back only partitions that move."""
+
+    def _complete_rebalance(self) -> None:
+        before = {member: member.places for member in self.members.values()}
+        super()._complete_rebalance()
+        revoking = [m for m, places in before.items() if not set(places) <= set(m.places)]
+        if revoking:
+            self._begin_rebalance()
+        for member in revoking:
+            self._rejoin(member)
+
+    def _assign(self, members: Sequence[Member]) -> dict[str, Sequence[Place]]:
+        owners = {place: member.member_id for member in members for place in member.places}
         return {
-            "protocolType": self.protocol_type or "",
-            "generation": self.generation_id,
-            "protocol": self.protocol_name,
-            "leader": self.leader_id,
-            "currentStateTimestamp": NO_TIMESTAMP if timestamp is None else timestamp,
-            "members": [
-                {
-                    "memberId": member.member_id,
-                    "groupInstanceId": member.group_instance_id,
-                    "clientId": member.client_id,
-                    "clientHost": member.client_host,
-                    "rebalanceTimeout": member.rebalance_timeout_ms,
-                    "sessionTimeout": member.session_timeout_ms,
-                    "subscription": member.metadata(self.protocol_name or ""),
-                    "assignment": assignments[member.member_id],
-                }
-                for member in self.members.values()
-            ],
+            member_id: [place for place in places if owners.get(place, member_id) == member_id]
+            for member_id, places in super()._assign(members).items()
         }
 
-    def stored(self, record_offset: int, assignments: Mapping[str, bytes]) -> None:
-        """Set `durable` after the group was appended at this record offset."""
-        self.durable = DurableGroup(record_offset, self.metadata_value(assignments))
+
+def _named(places: Iterable[Place]) -> list[dict[str, Any]]:
+    """Partitions in the form of the consumer protocol."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in places:
+        by_topic[topic].append(partition)
+    return [{"topic": topic, "partitions": partitions} for topic, partitions in by_topic.items()]

@@ -8,17 +8,8 @@ from typing import NamedTuple
 
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.model.requests import ErrorCode
 
 KeyAndValue = tuple[bytes, bytes | None]
-
-
-class AppendRefused(Exception):
-    """The leader refused an append with this error code."""
-
-    def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(error_code.name)
-        self.error_code = error_code
 
 
 class Producer(NamedTuple):
@@ -46,33 +37,16 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorLog:
-    """Record batches in offset order.
-
-    While `refusal` is not NONE, appends of data fail with it. It simulates a leader with too few
-    in-sync replicas, or a broker that is no longer the leader.
-    """
+    """Record batches in offset order."""
 
     raw: list[bytes] = field(default_factory=list)
     next_offset: int = 0
-    refusal: ErrorCode = ErrorCode.NONE
-    leader_epoch: int = 0
     _taken_offset: int = 0
 
     def append(
-        self,
-        records: Sequence[KeyAndValue],
-        now_ms: int,
-        producer: Producer | None = None,
-        *,
-        base_sequence: int = 0,
+        self, records: Sequence[KeyAndValue], now_ms: int, producer: Producer | None = None
     ) -> int:
-        """Append records as one batch and return the record offset of the first one.
-
-        Raises:
-            AppendRefused: `refusal` is set; nothing is appended.
-        """
-        if self.refusal is not ErrorCode.NONE:
-            raise AppendRefused(self.refusal)
+        """Append records as one batch and return the record offset of the first one."""
         base_offset = self.next_offset
         numbered = [(delta, now_ms, key, value) for delta, (key, value) in enumerate(records)]
         by = {} if producer is None else producer._asdict()
@@ -80,30 +54,17 @@ class CoordinatorLog:
             base_offset,
             numbered,
             **by,
-            base_sequence=base_sequence,
+            base_sequence=0,
             is_transactional=producer is not None,
-            leader_epoch=self.leader_epoch,
         )
         self._add(batch, len(records))
         return base_offset
 
     def append_marker(self, producer: Producer, control_type: int, now_ms: int) -> int:
-        """Append the marker that ends a transaction and return its record offset.
-
-        `refusal` does not apply, because the transaction coordinator retries until it succeeds.
-        """
+        """Append the marker that ends a transaction and return its record offset."""
         record_offset = self.next_offset
-        self._add(
-            write_control_batch(
-                record_offset,
-                producer.producer_id,
-                producer.producer_epoch,
-                control_type,
-                timestamp_ms=now_ms,
-                leader_epoch=self.leader_epoch,
-            ),
-            1,
-        )
+        batch = write_control_batch(record_offset, *producer, control_type, timestamp_ms=now_ms)
+        self._add(batch, 1)
         return record_offset
 
     def batches(self) -> list[RecordBatch]:

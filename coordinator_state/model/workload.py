@@ -16,12 +16,12 @@ from functools import partial
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
+from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.cleaner import clean
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.group import Group, Member
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer, Written
-from coordinator_state.model.members import ClassicMembers, ConsumerMembers, Member, Members
-from coordinator_state.model.requests import ErrorCode, OffsetCommitRequest, OffsetToCommit
-from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
@@ -30,7 +30,6 @@ MINUTE_MS: Final = 60_000
 
 _SESSION_MS: Final = 30 * MINUTE_MS
 _HEARTBEAT_MS: Final = 10 * MINUTE_MS
-_INITIAL_DELAY_MS: Final = 3_000
 _EXPIRY_CHECK_MS: Final = 10 * MINUTE_MS
 _POLL_MS: Final = 1_000
 _MAX_CONSUMED: Final = 500
@@ -77,29 +76,27 @@ class WorkloadSettings:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Group:
-    """A group with its clients; a simple group has no members."""
+class _Application:
+    """A program that consumes a topic; without members if its group is a simple one."""
 
     topic: str
     is_simple: bool
     is_static: bool
     producer: Producer | None
-    members: Members
+    group: Group
     consumed: list[int]
     """The next offset by partition."""
     instances: int = 0
-    is_settled: bool = False
-    """Whether no member waits for an answer."""
 
     def new_member(self) -> Member:
         instance_id = None
         if self.is_static:
             self.instances += 1
-            instance_id = f"{self.members.group_id}-{self.instances}"
+            instance_id = f"{self.group.group_id}-{self.instances}"
         return self.client(instance_id)
 
     def client(self, instance_id: str | None) -> Member:
-        return Member(self.members.group_id, "/127.0.0.1", instance_id)
+        return Member(self.group.group_id, "/127.0.0.1", instance_id)
 
 
 class Workload:
@@ -109,11 +106,6 @@ class Workload:
         self.settings = settings
         self.now_ms = settings.from_ms
         self._choose = random.Random(settings.seed)
-        config = CoordinatorConfig(
-            offsets_retention_ms=settings.offsets_retention_ms,
-            group_initial_rebalance_delay_ms=_INITIAL_DELAY_MS,
-            consumer_session_timeout_ms=_SESSION_MS,
-        )
         names = [_topic(number) for number in range(min(settings.groups, _TOPICS))]
         self.topics = Topics(
             {
@@ -124,13 +116,13 @@ class Workload:
         self.coordinators = {
             log_partition: GroupCoordinator(
                 settings.semantics,
-                config=config,
                 topics=self.topics,
+                offsets_retention_ms=settings.offsets_retention_ms,
                 seed=settings.seed * 1_000 + log_partition,
             )
             for log_partition in range(settings.log_partitions)
         }
-        self._groups = [self._new_group(number) for number in range(settings.groups)]
+        self._applications = [self._new(number) for number in range(settings.groups)]
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._begin()
@@ -145,11 +137,9 @@ class Workload:
         until_ms = self.now_ms + ms
         while self._events and self._events[0][0] <= until_ms:
             due_ms, _, action = heapq.heappop(self._events)
-            self.now_ms = max(self.now_ms, int(due_ms))
+            self._set_time(max(self.now_ms, int(due_ms)))
             action()
-        self.now_ms = until_ms
-        for coordinator in self.coordinators.values():
-            coordinator.advance(self.now_ms)
+        self._set_time(until_ms)
 
     def run_until(self, records: int) -> None:
         """Advance the time until at least this many records are written.
@@ -158,9 +148,8 @@ class Workload:
         """
         while self.records < records and self._events:
             due_ms, _, action = heapq.heappop(self._events)
-            self.now_ms = max(self.now_ms, int(due_ms))
+            self._set_time(max(self.now_ms, int(due_ms)))
             action()
-        self.run(0)
 
     def logs(self) -> Iterator[tuple[int, bytes]]:
         """The log of each log partition."""
@@ -181,9 +170,9 @@ class Workload:
         running_s = (self.now_ms - self.settings.from_ms) / 1000
         produced = int(running_s * 1000 / self.settings.commit_interval_ms * _MAX_CONSUMED / 2)
         log_ends: dict[tuple[str, int], int] = {}
-        for group in self._groups:
-            for partition, consumed in enumerate(group.consumed):
-                key = (group.topic, partition)
+        for application in self._applications:
+            for partition, consumed in enumerate(application.consumed):
+                key = (application.topic, partition)
                 log_ends[key] = max(produced, consumed, log_ends.get(key, 0))
         return log_ends
 
@@ -192,12 +181,12 @@ class Workload:
     def _begin(self) -> None:
         settings = self.settings
         interval_ms = settings.commit_interval_ms
-        for group in self._groups:
+        for application in self._applications:
             first_ms = self._choose.random() * interval_ms
-            if not group.is_simple:
-                self._at(first_ms, partial(self._start_all, group))
-            self._each(interval_ms, partial(self._commit, group), first_ms)
-            self._each(_HEARTBEAT_MS, partial(self._heartbeat, group), first_ms)
+            if not application.is_simple:
+                self._at(first_ms, partial(self._start_all, application))
+            self._each(interval_ms, partial(self._commit, application), first_ms)
+            self._each(_HEARTBEAT_MS, partial(self._heartbeat, application), first_ms)
         self._each(_EXPIRY_CHECK_MS, self._expire)
         hour_ms = 60 * MINUTE_MS
         for per_hour, action in (
@@ -208,6 +197,11 @@ class Workload:
                 self._each(hour_ms / per_hour, action)
         if settings.clean_every_ms is not None:
             self._each(settings.clean_every_ms, self._clean)
+
+    def _set_time(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        for coordinator in self.coordinators.values():
+            coordinator.now_ms = now_ms
 
     def _at(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._scheduled += 1
@@ -222,134 +216,115 @@ class Workload:
 
         self._at(interval_ms if first_ms is None else first_ms, run_and_repeat)
 
-    def _new_group(self, number: int) -> _Group:
+    def _new(self, number: int) -> _Application:
         settings, choose = self.settings, self._choose
         group_id, topic = f"group-{number:06d}", _topic(number)
         is_simple = choose.random() < settings.simple_share
         is_transactional = not is_simple and choose.random() < settings.transactional_share
         is_consumer = not is_simple and choose.random() < settings.consumer_share
-        return _Group(
+        return _Application(
             topic=topic,
             is_simple=is_simple,
             is_static=choose.random() < settings.static_share,
             producer=Producer(number, 0) if is_transactional else None,
-            members=self._members(group_id, topic, is_consumer=is_consumer),
+            group=self._group(group_id, topic, is_consumer=is_consumer),
             consumed=[0] * settings.partitions_per_group,
         )
 
-    def _members(self, group_id: str, topic: str, *, is_consumer: bool) -> Members:
-        """The members of a group, none of which has started; Kafka 3 has no consumer groups."""
+    def _group(self, group_id: str, topic: str, *, is_consumer: bool) -> Group:
+        """A group without members; Kafka 3 has no consumer groups."""
         is_consumer = is_consumer and self.settings.semantics is Semantics.COORDINATOR
-        return (ConsumerMembers if is_consumer else ClassicMembers)(
+        return (ConsumerGroup if is_consumer else ClassicGroup)(
             self.coordinators[partition_for(group_id, self.settings.log_partitions)],
             group_id,
             [topic],
             session_timeout_ms=_SESSION_MS,
         )
 
-    def _coordinator(self, group: _Group) -> GroupCoordinator:
-        coordinator = group.members.coordinator
-        coordinator.advance(self.now_ms)
-        return coordinator
-
     # --- members
 
-    def _start_all(self, group: _Group) -> None:
+    def _start_all(self, application: _Application) -> None:
         for _ in range(max(1, self.settings.members_per_group)):
-            group.members.start(group.new_member())
-        self._settle(group)
+            application.group.start(application.new_member())
+        self._settle(application.group)
 
-    def _heartbeat(self, group: _Group) -> None:
-        self._coordinator(group)
-        group.is_settled = group.members.tick()
+    def _heartbeat(self, application: _Application) -> None:
+        application.group.tick()
 
-    def _settle(self, group: _Group) -> None:
-        """Send the requests of the members once a second until none waits for an answer."""
-        self._heartbeat(group)
+    def _settle(self, group: Group) -> None:
+        """Let the clients send heartbeats once a second until all have their assignment."""
+        group.tick()
         if not group.is_settled:
             self._at(_POLL_MS, partial(self._settle, group))
 
-    def _busy_group(self) -> _Group | None:
-        """A random group; None if it has no members, or some of them wait for an answer."""
-        group = self._choose.choice(self._groups)
-        return group if group.is_settled and group.members.live else None
+    def _busy(self) -> _Application | None:
+        """A random one; None if it has no members, or some of them wait for their assignment."""
+        application = self._choose.choice(self._applications)
+        group = application.group
+        return application if group.is_settled and group.live else None
 
     def _change_members(self) -> None:
         """Let a member of a random group join, leave, or rejoin under its instance id."""
-        group = self._busy_group()
-        if group is None:
+        application = self._busy()
+        if application is None:
             return
-        self._coordinator(group)
-        members, member = group.members, self._choose.choice(group.members.live)
+        group, member = application.group, self._choose.choice(application.group.live)
         if member.instance_id is not None:
-            members.leave(member)
-            members.start(group.client(member.instance_id))
-        elif len(members.live) > 1 and self._choose.random() < 0.5:
-            members.leave(member)
+            group.leave(member)
+            group.start(application.client(member.instance_id))
+        elif len(group.live) > 1 and self._choose.random() < 0.5:
+            group.leave(member)
         else:
-            members.start(group.new_member())
+            group.start(application.new_member())
         self._settle(group)
 
     def _stop(self) -> None:
         """Let all members of a random group leave and return later. Some groups are deleted."""
-        group = self._busy_group()
-        if group is None:
+        application = self._busy()
+        if application is None:
             return
-        coordinator = self._coordinator(group)
-        for member in list(group.members.live):
-            group.members.leave(member, for_good=True)
+        group = application.group
+        for member in list(group.live):
+            group.leave(member, for_good=True)
         draw = self._choose.random()
         if draw < 0.1:
-            coordinator.delete_groups([group.members.group_id])
+            group.coordinator.delete_group(group.group_id)
         delay_ms = self._choose.uniform(1, 60) * MINUTE_MS
         if draw >= 0.8:
             # Long enough that the group's offsets expire.
             delay_ms += self.settings.offsets_retention_ms + _EXPIRY_CHECK_MS
-        self._at(delay_ms, partial(self._restart_all, group))
+        self._at(delay_ms, partial(self._restart_all, application))
 
-    def _restart_all(self, group: _Group) -> None:
+    def _restart_all(self, application: _Application) -> None:
         """Let all members of a group return; a few groups then use the other protocol."""
+        group = application.group
         if self.settings.consumer_share and self._choose.random() < _OTHER_PROTOCOL_SHARE:
-            group.members = self._members(
-                group.members.group_id,
-                group.topic,
-                is_consumer=isinstance(group.members, ClassicMembers),
+            is_consumer = isinstance(group, ClassicGroup)
+            application.group = self._group(
+                group.group_id, application.topic, is_consumer=is_consumer
             )
-        self._start_all(group)
+        self._start_all(application)
 
     # --- offsets
 
-    def _commit(self, group: _Group) -> None:
-        joined = (member for member in group.members.live if member.member_id)
-        member = group.client(None) if group.is_simple else next(joined, None)
-        if member is None:
+    def _commit(self, application: _Application) -> None:
+        group, producer, consumed = application.group, application.producer, application.consumed
+        member = next(filter(group.has, group.live), None)
+        if member is None and not application.is_simple:
             return
-        for partition in range(len(group.consumed)):
-            group.consumed[partition] += self._choose.randrange(_MAX_CONSUMED)
-        request = OffsetCommitRequest(
-            group_id=group.members.group_id,
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            generation_id=member.epoch,
-            offsets=[
-                OffsetToCommit(
-                    topic=group.topic, partition=partition, committed_offset=offset, leader_epoch=0
-                )
-                for partition, offset in enumerate(group.consumed)
-            ],
-        )
-        error_codes = self._coordinator(group).commit_offsets(request, group.producer)
-        if group.producer is not None and ErrorCode.NONE in error_codes.values():
+        for partition in range(len(consumed)):
+            consumed[partition] += self._choose.randrange(_MAX_CONSUMED)
+        offsets = {
+            (application.topic, partition): offset for partition, offset in enumerate(consumed)
+        }
+        if group.commit(offsets, member, producer) and producer is not None:
             is_commit = self._choose.random() >= self.settings.aborted_share
+            end = partial(group.coordinator.end_transaction, producer, is_commit=is_commit)
             # End it 1 ms later: records of other groups come in between, but none of this group.
-            self._at(1, partial(self._end_transaction, group, group.producer, is_commit))
-
-    def _end_transaction(self, group: _Group, producer: Producer, is_commit: bool) -> None:
-        self._coordinator(group).end_transaction(producer, is_commit=is_commit)
+            self._at(1, end)
 
     def _expire(self) -> None:
         for coordinator in self.coordinators.values():
-            coordinator.advance(self.now_ms)
             coordinator.expire_offsets()
 
     def _clean(self) -> None:

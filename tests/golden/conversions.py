@@ -2,7 +2,7 @@
 
 Real clients make a broker convert them: classic to consumer and back while members stay, classic to
 streams and back while the group is empty. Each recording has ids and times of its own, so it is
-recorded by hand, for a new version of Kafka. `tests/unit/model/test_conversions.py` compacts it.
+recorded by hand, for a new version of Kafka. `tests/unit/replay/test_conversions.py` compacts it.
 """
 
 from __future__ import annotations

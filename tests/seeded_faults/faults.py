@@ -29,7 +29,7 @@ AREAS: Final = (
         "replay",
         ("coordinator_state/replay/*.py",),
         (
-            *("unit/replay", "unit/records", "unit/model", "property/test_group_replay.py"),
+            *("unit/replay", "unit/records", "property/test_group_replay.py"),
             *("golden/test_share_state_replay.py", "property/test_apply_plan.py"),
         ),
         share=40,

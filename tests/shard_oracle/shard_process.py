@@ -21,9 +21,6 @@ _COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
 _MAIN = "org.apache.kafka.coordinator.group.ShardOracle"
 _END_TIMEOUT_S = 30
 
-MODELLED_VERSION = "4.2.0"
-"""The Kafka version whose coordinator `coordinator_state.model` is."""
-
 Json = dict[str, Any]
 
 
@@ -37,7 +34,7 @@ class ShardProcess:
     `folder` is for its classes and its errors.
     """
 
-    def __init__(self, folder: Path, version: str = MODELLED_VERSION) -> None:
+    def __init__(self, folder: Path, version: str) -> None:
         self.release = Release.of(_numbers(version))
         java, jars = str(find_java()), kafka_jars(version)
         # Whatever it is logged, nobody reads it.

@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from coordinator_state.insight.lag import PRESENT
-from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.group_coordinator import GroupCoordinator, Place
 from coordinator_state.model.log import CoordinatorLog, Written
-from coordinator_state.model.members import Place
-from coordinator_state.model.records import offset_tombstone
 from coordinator_state.model.topics import Topic as CoordinatorTopic
 from coordinator_state.model.topics import Topics
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
@@ -68,20 +66,13 @@ class Brokers:
             for name, topic in self.topics.items()
             if not topic.is_deleted
         }
-        self.coordinator.advance(self.now_ms)
+        self.coordinator.now_ms = self.now_ms
         if deleted:
-            self._delete_offsets(deleted)
+            # The coordinator deletes the offsets of deleted topics by the metadata log.
+            offsets = self.coordinator.offsets
+            self.coordinator.delete_offsets([key for key in offsets if key.topic in deleted])
         if t % _EXPIRES_EVERY_S == 0:
             self.coordinator.expire_offsets()
-
-    def _delete_offsets(self, topics: Collection[str]) -> None:
-        """Delete the offsets of deleted topics, as the coordinator does by the metadata log."""
-        offsets = self.coordinator.offsets
-        keys = [key for key in offsets if key.topic in topics]
-        if keys:
-            self.coordinator.log.append([offset_tombstone(key) for key in keys], self.now_ms)
-        for key in keys:
-            del offsets[key]
 
     def new_producer_id(self) -> int:
         """The id of a new producer."""

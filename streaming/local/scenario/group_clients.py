@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from coordinator_state.model.classic_group import ClassicGroup, CooperativeGroup
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.group import Group as MemberGroup
+from coordinator_state.model.group import Member
+from coordinator_state.model.group_coordinator import Place, Refused
 from coordinator_state.model.log import Producer
-from coordinator_state.model.members import (
-    ClassicMembers,
-    ConsumerMembers,
-    CooperativeMembers,
-    Member,
-    Members,
-    Place,
-    ShareMembers,
-)
 from coordinator_state.model.records import record
-from coordinator_state.model.requests import ErrorCode, OffsetCommitRequest, OffsetToCommit
+from coordinator_state.model.share_group import ShareGroup
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
@@ -43,10 +39,10 @@ from streaming.local.scenario.scenario import (
 
 W = TypeVar("W", bound=Window)
 
-_MEMBERS: Mapping[str, type[Members]] = {
-    "consumer": ConsumerMembers,
-    "cooperative": CooperativeMembers,
-    "share": ShareMembers,
+_KINDS: Mapping[str, type[MemberGroup]] = {
+    "consumer": ConsumerGroup,
+    "cooperative": CooperativeGroup,
+    "share": ShareGroup,
 }
 _METADATA_AGE_S = 300
 """`metadata.max.age.ms`: so long until a classic member notices new partitions."""
@@ -74,7 +70,7 @@ class GroupClients:
         self._away: list[Member] = []
         self._producer = Producer(brokers.new_producer_id(), 0) if group.transactions else None
         self._simple = Member(client_id="", host="")
-        self.members = _MEMBERS.get(group.kind, ClassicMembers)(
+        self.members = _KINDS.get(group.kind, ClassicGroup)(
             brokers.coordinator,
             group_id,
             [topics[name] for name in group.reads],
@@ -139,11 +135,12 @@ class GroupClients:
         elif isinstance(event, Reset):
             self._reset(event)
         else:
-            error = self._brokers.coordinator.delete_groups([self.group_id])[self.group_id]
-            if error is not ErrorCode.NONE:
+            try:
+                self._brokers.coordinator.delete_group(self.group_id)
+            except Refused as refused:
                 raise ConfigurationError(
-                    f"group {self.group_id} cannot be deleted at {t}s: {error.name}"
-                )
+                    f"group {self.group_id} cannot be deleted at {t}s: {refused}"
+                ) from refused
 
     @property
     def _is_down(self) -> bool:
@@ -197,14 +194,12 @@ class GroupClients:
     def _notice_partitions(self, t: int) -> None:
         """The members of the classic protocol notice new partitions, and join again."""
         sizes = tuple(self._brokers.partitions_of(topic) for topic in self.members.topics)
-        if not isinstance(self.members, ClassicMembers):
+        if not isinstance(self.members, ClassicGroup):
             return
         if self._sizes and sizes != self._sizes and t % _METADATA_AGE_S:
             return
         if self._sizes and sizes != self._sizes:
-            for member in self.members.live[:1]:
-                if member.join is None and member.member_id:
-                    self.members.send_join(member)
+            self.members.rebalance()
         self._sizes = sizes
 
     # --- offsets
@@ -294,7 +289,7 @@ class GroupClients:
         if self.group.kind == "share":
             self._acknowledge(offsets)
             return
-        if self._request(member, offsets) and self._producer is None:
+        if self.members.commit(offsets, member, self._producer) and self._producer is None:
             self._committed |= offsets
         if self._producer is not None and not self._active(HangCommits):
             aborts = bool(self._active(AbortCommits))
@@ -303,22 +298,6 @@ class GroupClients:
                 self._go_back()
             else:
                 self._committed |= offsets
-
-    def _request(self, member: Member, offsets: Mapping[Place, int]) -> bool:
-        answers = self._brokers.coordinator.commit_offsets(
-            OffsetCommitRequest(
-                group_id=self.group_id,
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                generation_id=member.epoch,
-                offsets=[
-                    OffsetToCommit(topic=t, partition=p, committed_offset=offset, leader_epoch=0)
-                    for (t, p), offset in offsets.items()
-                ],
-            ),
-            self._producer,
-        )
-        return ErrorCode.NONE in answers.values()
 
     def _end_transaction(self, *, is_commit: bool) -> None:
         if self._producer is not None:
@@ -366,7 +345,7 @@ class GroupClients:
                 offsets[place] = (
                     self._reset_position(place, offset) if isinstance(offset, str) else offset
                 )
-        if not self._request(Member(client_id="", host=""), offsets):
+        if not self.members.commit(offsets, producer=self._producer):
             raise ConfigurationError(
                 f"group {self.group_id} has members, so its offsets cannot be reset at "
                 f"{self._t}s: stop it before"

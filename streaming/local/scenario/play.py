@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.rows import PENDING_OFFSET_ROW
+from coordinator_state.model.group_coordinator import MODELLED_RELEASE
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
-from coordinator_state.model.shard import MODELLED_RELEASE
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.driver_engine import DriverEngine

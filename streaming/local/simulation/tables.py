@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from coordinator_state.log.commit_sampling import CommitSampling
+from coordinator_state.model.group_coordinator import MODELLED_RELEASE
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
-from coordinator_state.model.shard import MODELLED_RELEASE
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.driver_engine import DriverEngine

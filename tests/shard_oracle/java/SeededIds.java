@@ -3,14 +3,10 @@ package org.apache.kafka.coordinator.group;
 import java.security.Provider;
 import java.security.SecureRandomSpi;
 import java.security.Security;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Random;
 
 /** The random numbers that UUIDs, and so member ids, are made of: the same in every run. */
 public final class SeededIds extends SecureRandomSpi {
-    /** What was drawn since the last question; 16 bytes for an id. */
-    static final List<byte[]> DRAWN = new ArrayList<>();
     private static Random random = new Random(0);
 
     static void install() {
@@ -28,7 +24,6 @@ public final class SeededIds extends SecureRandomSpi {
     @Override
     protected void engineNextBytes(byte[] bytes) {
         random.nextBytes(bytes);
-        DRAWN.add(bytes.clone());
     }
 
     @Override

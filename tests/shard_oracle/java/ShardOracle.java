@@ -25,9 +25,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 
 /**
@@ -155,9 +153,6 @@ public final class ShardOracle {
 
     private ObjectNode answer(JsonNode question) throws IOException {
         batches = JSON.createArrayNode();
-        timer.fired.removeAll();
-        requests.refusals.removeAll();
-        SeededIds.DRAWN.clear();
         ObjectNode answer = JSON.createObjectNode();
         switch (question.get("ask").asText()) {
             case "Advance" -> advance(question);
@@ -177,12 +172,8 @@ public final class ShardOracle {
         }
         timer.cancel(GroupCoordinatorShard.GROUP_EXPIRATION_KEY);
         answer.set("batches", batches);
-        answer.set("fired", timer.fired);
-        answer.set("refusals", requests.refusals);
-        answer.set("drawn", JSON.valueToTree(SeededIds.DRAWN));
         answer.set("done", requests.done());
         answer.set("groups", held());
-        answer.set("timers", timer.due());
         return answer;
     }
 
@@ -207,9 +198,7 @@ public final class ShardOracle {
     }
 
     private void advance(JsonNode question) {
-        List<String> order = new ArrayList<>();
-        question.get("order").forEach(name -> order.add(name.asText()));
-        timer.advance(question.get("nowMs").asLong(), order,
+        timer.advance(question.get("nowMs").asLong(),
             result -> append(result, NO_PRODUCER_ID, NO_PRODUCER_EPOCH));
     }
 

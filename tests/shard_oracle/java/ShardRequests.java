@@ -1,7 +1,6 @@
 package org.apache.kafka.coordinator.group;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.message.*;
@@ -56,8 +55,6 @@ final class ShardRequests {
         }
     }
 
-    /** What was thrown since the last question: error codes do not say it all. */
-    final ArrayNode refusals = ShardOracle.JSON.createArrayNode();
     private final GroupCoordinatorShard shard;
     private final Append append;
     private final Map<String, Waiting<?>> waiting = new LinkedHashMap<>();
@@ -85,7 +82,6 @@ final class ShardRequests {
             operation.run();
             return Errors.NONE;
         } catch (RuntimeException e) {
-            refusals.add(e.toString());
             return CoordinatorOperationExceptionHelper.handleOperationException(
                 "request", "", e, (error, message) -> error, LOG);
         }

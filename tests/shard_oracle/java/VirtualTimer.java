@@ -1,8 +1,5 @@
 package org.apache.kafka.coordinator.group;
 
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-
 import org.apache.kafka.common.errors.CoordinatorLoadInProgressException;
 import org.apache.kafka.common.errors.NotCoordinatorException;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
@@ -11,7 +8,6 @@ import org.apache.kafka.coordinator.common.runtime.CoordinatorTimer;
 
 import java.util.Comparator;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -25,8 +21,6 @@ import java.util.function.Consumer;
 final class VirtualTimer implements CoordinatorTimer {
     private static final long RETRY_BACKOFF_MS = 500;
 
-    /** Names of the timers that have fired, in that order. */
-    final ArrayNode fired = ShardOracle.JSON.createArrayNode();
     private final VirtualTime time;
     private final Map<String, Task> tasks = new HashMap<>();
     private long scheduled = 0;
@@ -78,23 +72,9 @@ final class VirtualTimer implements CoordinatorTimer {
         tasks.clear();
     }
 
-    /** When each timer is due. */
-    ObjectNode due() {
-        ObjectNode due = ShardOracle.JSON.createObjectNode();
-        tasks.forEach((name, task) -> due.put(name, task.dueMs));
-        return due;
-    }
-
-    /**
-     * Lets time pass. Of timers that are due in one millisecond, a broker's hash maps decide which
-     * comes first: here {@code order} does.
-     */
-    void advance(
-        long nowMs, List<String> order,
-        Consumer<CoordinatorResult<?, CoordinatorRecord>> append) {
+    /** Lets time pass; of timers that are due in one millisecond, the older fires first. */
+    void advance(long nowMs, Consumer<CoordinatorResult<?, CoordinatorRecord>> append) {
         Comparator<Task> first = Comparator.comparingLong(Task::dueMs)
-            .thenComparingInt(task -> order.contains(task.name) ? 0 : 1)
-            .thenComparingInt(task -> order.indexOf(task.name))
             .thenComparingLong(Task::number);
         while (true) {
             Task next = tasks.values().stream().min(first).orElse(null);
@@ -103,7 +83,6 @@ final class VirtualTimer implements CoordinatorTimer {
             }
             tasks.remove(next.name);
             time.nowMs = Math.max(time.nowMs, next.dueMs);
-            fired.add(next.name);
             fire(next, append);
         }
         time.nowMs = nowMs;
