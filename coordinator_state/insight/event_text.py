@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,20 +18,50 @@ Row = Mapping[str, Any]
 Labels = Mapping[MemberKey, str]
 
 NOT_RECORDED: Final = "not recorded by Kafka"
-_OF_OFFSET: Final = (EventName.OFFSET_REWIND, EventName.OFFSET_RESET)
-_OF_MEMBER: Final = (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)
+OF_MEMBERS: Final = (
+    *(EventName.REBALANCE, EventName.MEMBER_JOINED, EventName.MEMBER_LEFT),
+    EventName.ASSIGNMENT_CHANGED,
+)
+"""The events of one restart of a consumer."""
+_COMES_AND_GOES: Final = (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)
+_NOUNS: Final = {
+    EventName.REBALANCE: "rebalance",
+    EventName.ASSIGNMENT_CHANGED: "assignment change",
+    EventName.MEMBER_JOINED: "join",
+    EventName.MEMBER_LEFT: "leave",
+}
+_VERBS: Final = {
+    EventName.OFFSET_REWIND.value: "set back",
+    EventName.OFFSET_RESET.value: "reset",
+    EventName.OFFSET_DELETED.value: "deleted",
+    EventName.OFFSET_EXPIRED.value: "expired",
+}
 
 
 def event_text(rows: Sequence[Row], labels: Labels) -> str:
-    """Describe events of one group and kind, in log order; joins and leaves are one kind.
+    """Describe events of one group and kind, in log order; those of `OF_MEMBERS` are one kind.
 
     `labels` has the label of each member that the rows name.
     """
-    event = rows[0]["event"]
-    text = _TEXTS.get(event)
-    if text is None:
-        return _times(event.replace("_", " "), rows)
-    return text(rows, labels)
+    last = rows[-1]
+    match last["event"]:
+        case EventName.OFFSET_REWIND | EventName.OFFSET_RESET:
+            return f"{_moved(rows)}{_by(rows, labels)}"
+        case EventName.OFFSET_DELETED:
+            return f"{_removed(rows)}{_by(rows, labels)}"
+        case EventName.OFFSET_EXPIRED:
+            return _removed(rows)
+        case EventName.TRANSACTION_HUNG:
+            return _hung(rows)
+        case event if event in OF_MEMBERS:
+            return _of_members(rows, labels)
+        case EventName.GROUP_EMPTIED:
+            text = "the last member left"
+        case EventName.GROUP_CREATED:
+            text = f"{last['group_type'] or ''} group created".lstrip()
+        case event:
+            text = event.replace("_", " ")
+    return f"{text}{_times(rows)}"
 
 
 def who_text(row: Row, labels: Labels) -> str | None:
@@ -47,7 +77,7 @@ def who_text(row: Row, labels: Labels) -> str | None:
         return f"{NOT_RECORDED}: an admin tool, or the topic or group was deleted"
     if row["event"] == EventName.OFFSET_EXPIRED:
         return "the group coordinator, after the retention of offsets"
-    if row["event"] not in _OF_OFFSET:
+    if row["event"] not in (EventName.OFFSET_REWIND, EventName.OFFSET_RESET):
         return None
     if row["group_type"] == EXTERNAL:
         return f"{NOT_RECORDED}: the checkpoint went back, or was created again"
@@ -66,125 +96,53 @@ def span_of(rows: Iterable[Row]) -> tuple[datetime | None, datetime | None]:
     return (min(known), max(known)) if known else (None, None)
 
 
-def within_text(rows: Sequence[Row]) -> str:
-    """How long the events took; nothing if they happened with one record."""
-    first, last = span_of(rows)
-    if first is None or last is None or first == last:
-        return ""
-    return f" in {time_text((last - first).total_seconds() * 1000)}"
-
-
-def epochs_text(rebalances: Sequence[Row]) -> str:
-    """The generations or group epochs of rebalances that follow each other."""
-    first, last = rebalances[0], rebalances[-1]
-    epoch = "generation" if last["group_type"] == CLASSIC else "group epoch"
-    if first["epoch_before"] is None:
-        return f"{epoch} {last['epoch_after']:,}"
-    return f"{epoch} {first['epoch_before']:,} to {last['epoch_after']:,}"
-
-
-def afterwards_text(row: Row) -> str:
-    """The number of members after an event."""
-    count = row["member_count"]
-    return "" if count is None else f"; {count_text(count, 'member')} afterwards"
-
-
-def _rewound(rows: Sequence[Row], labels: Labels) -> str:
-    verb = "set back" if rows[0]["event"] == EventName.OFFSET_REWIND else "reset"
+def _moved(rows: Sequence[Row]) -> str:
     far = max(rows, key=lambda row: abs(row["offset_before"] - row["offset_after"]))
     offsets = f"from {far['offset_before']:,} to {far['offset_after']:,}"
-    partitions = _partitions(rows)
-    if len(partitions) == 1:
-        times = f"{verb}" if len(rows) == 1 else f"{_times(verb, rows)}, furthest"
-        return f"{_partition(far)} {times} {offsets}{_by(rows, labels)}"
-    times = verb if len(partitions) == len(rows) else _times(verb, rows)
-    text = f"{count_text(len(partitions), 'partition')} of {_topics(rows)} {times}"
-    return f"{text}, furthest {_partition(far)} {offsets}{_by(rows, labels)}"
-
-
-def _deleted(rows: Sequence[Row], labels: Labels) -> str:
-    verb = "deleted" if rows[0]["event"] == EventName.OFFSET_DELETED else "expired"
-    by = _by(rows, labels) if verb == "deleted" else ""
+    text = f"{_place(rows)} {_VERBS[far['event']]}"
     if len(rows) == 1:
-        (row,) = rows
-        return f"offset {row['offset_before']:,} of {_partition(row)} {verb}{by}"
-    partitions = _partitions(rows)
-    of = _partition(rows[0])
-    if len(partitions) > 1:
-        of = f"{count_text(len(partitions), 'partition')} of {_topics(rows)}"
-    return f"{count_text(len(rows), 'offset')} {verb} of {of}{by}"
+        return f"{text} {offsets}"
+    times = "" if len(rows) == len(_partitions(rows)) else _times(rows)
+    return f"{text}{times}, furthest {_partition(far)} {offsets}"
 
 
-def _hung(rows: Sequence[Row], _labels: Labels) -> str:
+def _removed(rows: Sequence[Row]) -> str:
+    verb = _VERBS[rows[0]["event"]]
+    if len(rows) == 1:
+        return f"offset {rows[0]['offset_before']:,} of {_place(rows)} {verb}"
+    return f"{count_text(len(rows), 'offset')} {verb} of {_place(rows)}"
+
+
+def _hung(rows: Sequence[Row]) -> str:
+    """A marker ends all offsets of a transaction at once: then the event names no partition."""
     longest = time_text(max(row["duration_ms"] or 0 for row in rows))
-    producers = sorted({row["producer_id"] for row in rows if row["producer_id"] is not None})
-    names = ", ".join(map(str, producers[:3])) + (" and others" if len(producers) > 3 else "")
-    of = f"transactions of {len(producers)} producers ({names})"
+    producers = {row["producer_id"] for row in rows}
+    of = f"transactions of {len(producers)} producers"
     if len(producers) == 1:
-        of = f"a transaction of producer {names}"
-    outcomes = Counter(row["outcome"] or "ended" for row in rows)
-    ends = ", ".join(
-        outcome if len(outcomes) == 1 else f"{count:,} {outcome}"
-        for outcome, count in sorted(outcomes.items())
-    )
-    if len(rows) == 1:
-        # A marker ends all offsets of the transaction at once: then the event names no partition.
-        offsets = "offsets" if rows[0]["topic"] is None else f"offset of {_partition(rows[0])}"
-        text = f"{offsets} pending for {longest}"
-    else:
-        text = f"{count_text(len(rows), 'offset')} of {_topics(rows)} pending for up to {longest}"
-    return f"{text} in {of}, then {ends}"
+        of = f"a transaction of producer {producers.pop()}"
+    offsets = "offsets" if len(rows) == 1 else count_text(len(rows), "offset")
+    place = "" if rows[0]["topic"] is None else f" of {_place(rows)}"
+    outcomes = " or ".join(sorted({row["outcome"] or "ended" for row in rows}))
+    return f"{offsets}{place} pending for {longest} in {of}, then {outcomes}"
 
 
-def _rebalanced(rows: Sequence[Row], _labels: Labels) -> str:
-    text = (
-        "rebalance"
-        if len(rows) == 1
-        else f"{count_text(len(rows), 'rebalance')}{within_text(rows)}"
-    )
-    return f"{text}, {epochs_text(rows)}{afterwards_text(rows[-1])}"
-
-
-def _joined_or_left(rows: Sequence[Row], labels: Labels) -> str:
-    joined, left = ([row["member_id"] for row in rows if row["event"] == of] for of in _OF_MEMBER)
-    members = {*joined, *left}
-    last = rows[-1]
-    within, after = within_text(rows), afterwards_text(last)
-    if len(members) == 1:
-        return f"{who_text(last, labels)} {_joins(len(joined), len(left))}{within}{after}"
-    client, host = last["client_id"] or "a client without an id", f"at {last['client_host']}"
-    if joined and left and not set(joined) & set(left):
-        count = count_text(len(set(joined)), "member")
-        return f"{client} {host}: {count} joined and {len(set(left)):,} left{within}{after}"
-    if len(set(joined)) == len(joined) and len(set(left)) == len(left) and joined and left:
-        # Members of classic groups get a new member id each time.
-        joins = _joins(len(joined), len(left))
-        return f"{client} {host} {joins}{within}, each time as a new member{after}"
-    joins = _joins(len(joined), len(left), len(members))
-    return f"{client} ({len(members):,} members) {host} {joins}{within}{after}"
-
-
-def _joins(joined: int, left: int, members: int = 1) -> str:
-    """Joins and leaves; members that each did it once need no number."""
-    if joined == left:
-        return f"joined and left{_number_of_times(joined, 1)}"
-    if joined and left:
-        return f"joined{_number_of_times(joined, 0)} and left{_number_of_times(left, 0)}"
-    verb = "joined" if joined else "left"
-    return f"{verb}{_number_of_times(joined or left, members)}"
-
-
-def _assigned(rows: Sequence[Row], labels: Labels) -> str:
-    members = {row["member_id"] for row in rows}
-    last = rows[-1]
-    who = who_text(last, labels) or "a member"
-    before, after = (_assignment(last, side) for side in ("before", "after"))
-    if len(rows) == 1:
+def _of_members(rows: Sequence[Row], labels: Labels) -> str:
+    row = rows[-1]
+    if len(rows) > 1:
+        counts = Counter(row["event"] for row in rows)
+        parts = [count_text(counts[name], noun) for name, noun in _NOUNS.items() if counts[name]]
+        # Members that come or go change the assignments of the others.
+        moving = [row for row in rows if row["event"] in _COMES_AND_GOES]
+        who = _who(moving or [row for row in rows if row["member_id"] is not None], labels)
+        return f"{', '.join(parts)}{f' of {who}' if who else ''}{_within(rows)}"
+    if row["event"] == EventName.REBALANCE:
+        epoch = "generation" if row["group_type"] == CLASSIC else "group epoch"
+        return f"rebalance to {epoch} {row['epoch_after']:,}"
+    who = who_text(row, labels) or "a member"
+    if row["event"] == EventName.ASSIGNMENT_CHANGED:
+        before, after = (_assignment(row, side) for side in ("before", "after"))
         return f"assignment of {who} changed from {before} to {after}"
-    text = count_text(len(rows), "assignment change")
-    if len(members) == 1:
-        return f"{text} of {who}{within_text(rows)}, the last from {before} to {after}"
-    return f"{text} of {count_text(len(members), 'member')}{within_text(rows)}"
+    return f"{who} {'joined' if row['event'] == EventName.MEMBER_JOINED else 'left'}"
 
 
 def _assignment(row: Row, side: str) -> str:
@@ -193,52 +151,43 @@ def _assignment(row: Row, side: str) -> str:
     return partitions_text(row[f"assignment_{side}"])
 
 
-def _created(rows: Sequence[Row], _labels: Labels) -> str:
-    group_type = rows[-1]["group_type"]
-    return _times(f"{group_type} group created" if group_type else "group created", rows)
-
-
-_TEXTS: Final[Mapping[str, Callable[[Sequence[Row], Labels], str]]] = {
-    EventName.OFFSET_REWIND.value: _rewound,
-    EventName.OFFSET_RESET.value: _rewound,
-    EventName.OFFSET_DELETED.value: _deleted,
-    EventName.OFFSET_EXPIRED.value: _deleted,
-    EventName.TRANSACTION_HUNG.value: _hung,
-    EventName.GROUP_CREATED.value: _created,
-    EventName.GROUP_EMPTIED.value: lambda rows, _: _times("the last member left", rows),
-    EventName.REBALANCE.value: _rebalanced,
-    EventName.MEMBER_JOINED.value: _joined_or_left,
-    EventName.MEMBER_LEFT.value: _joined_or_left,
-    EventName.ASSIGNMENT_CHANGED.value: _assigned,
-}
-
-
 def _by(rows: Sequence[Row], labels: Labels) -> str:
-    known = list(dict.fromkeys(who_text(row, labels) for row in rows))
-    if len(known) > 1 or known[0] is None:
-        # Different reasons, as for commits of several producers.
-        return f"; client {NOT_RECORDED}"
-    return f"; client {known[0]}" if known[0].startswith(NOT_RECORDED) else f" by {known[0]}"
+    who = _who(rows, labels) or NOT_RECORDED
+    return f"; client {who}" if who.startswith(NOT_RECORDED) else f" by {who}"
 
 
-def _partitions(rows: Iterable[Row]) -> set[tuple[str, int]]:
-    return {(row["topic"], row["partition"]) for row in rows}
+def _who(rows: Sequence[Row], labels: Labels) -> str:
+    """The member or the reason that all rows share, or else the client ids of their members."""
+    known = {who_text(row, labels) for row in rows}
+    if len(known) == 1:
+        return known.pop() or ""
+    members = [row for row in rows if row["member_id"] is not None]
+    return topics_text(row["client_id"] or "a client without an id" for row in members)
+
+
+def _place(rows: Sequence[Row]) -> str:
+    """A partition, or the number of partitions of a topic."""
+    partitions = _partitions(rows)
+    if len(partitions) == 1:
+        return _partition(rows[0])
+    return f"{count_text(len(partitions), 'partition')} of {rows[0]['topic']}"
+
+
+def _partitions(rows: Iterable[Row]) -> set[int]:
+    return {row["partition"] for row in rows}
 
 
 def _partition(row: Row) -> str:
     return f"{row['topic']}:{row['partition']}"
 
 
-def _topics(rows: Iterable[Row]) -> str:
-    return topics_text(row["topic"] for row in rows)
+def _times(rows: Sequence[Row]) -> str:
+    return "" if len(rows) == 1 else f" {len(rows):,} times{_within(rows)}"
 
 
-def _times(text: str, rows: Sequence[Row]) -> str:
-    return text if len(rows) == 1 else f"{text} {len(rows):,} times{within_text(rows)}"
-
-
-def _number_of_times(count: int, usual: int) -> str:
-    """The number of times, nothing if it is the usual one."""
-    if count == usual:
+def _within(rows: Sequence[Row]) -> str:
+    """How long the events took; nothing if they happened with one record."""
+    first, last = span_of(rows)
+    if first is None or last is None or first == last:
         return ""
-    return " once" if count == 1 else f" {count:,} times"
+    return f" in {time_text((last - first).total_seconds() * 1000)}"

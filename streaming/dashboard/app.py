@@ -48,7 +48,6 @@ from streaming.errors import ConfigurationError
 from streaming.http.access import Access, GuardedRoute, Rules, guarding
 from streaming.http.compression import Compression
 from streaming.http.server import serving
-from streaming.http.streams import Streams
 from streaming.served.cluster import Cluster, costly_slots
 from streaming.views.sql.slots import Slots
 
@@ -60,6 +59,8 @@ _MODULES: Final = (
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 _OWN_PAGE: Final = re.compile(r"/c/[!-\[\]-~]*")
 """Printable ASCII without the backslash, which browsers treat as a slash."""
+_TAG: Final = re.compile(r'(?:W/)?"(\d{1,12}\.\d+)"')
+"""The ETag of a page: when its tables were read, in seconds since the epoch."""
 _NO_TEXT: Final = {
     404: "The address was not found on this server.",
     405: "The address does not take requests of this method.",
@@ -112,7 +113,6 @@ def create_app(
     app.state.clusters = known
     app.state.refresh_s = refresh_s
     app.state.sql_processes = sql_processes(clusters.values())
-    app.state.streams = Streams(health.MOST_STREAMS)
     return app
 
 
@@ -131,11 +131,10 @@ def serving_page(
     """
     access = access or Access("127.0.0.1")
     app = create_app(clusters, access=access, refresh_s=refresh_s)
-    # End the queries and the streams first: it releases the threads that wait for them.
+    # End the queries first: it releases the threads that wait for them.
     with (
         serving(app, host=access.host, port=port) as address,
         closing(app.state.sql_processes),
-        closing(app.state.streams),
     ):
         yield address
 
@@ -151,6 +150,8 @@ def _answered(page: Page, slots: Slots, http_request: Request) -> Response:
         if "as_of" in request.query_params:
             raise ConfigurationError("unknown argument as_of: use at, such as ?at=5m")
         request.at = moment_of("at")
+        if _is_current(cluster, http_request):
+            return Response(status_code=304)
         is_costly = page.is_costly or (request.at is not None and not page.has_own_limit)
         with slots.taken() if is_costly else nullcontext():
             answer = page.view()
@@ -158,7 +159,18 @@ def _answered(page: Page, slots: Slots, http_request: Request) -> Response:
         if page.is_json:
             return JSONResponse({"error": str(error)}, 400)
         raise
-    return answer if isinstance(answer, Response) else HTMLResponse(answer)
+    response = answer if isinstance(answer, Response) else HTMLResponse(answer)
+    if request.read_at is not None and response.status_code == HTTPStatus.OK:
+        response.headers["ETag"] = f'"{request.read_at.timestamp()}"'
+    return response
+
+
+def _is_current(cluster: Cluster, http_request: Request) -> bool:
+    """Whether the page that the browser has was read after the last change of the tables."""
+    tag = _TAG.fullmatch(http_request.headers.get("If-None-Match", ""))
+    if tag is None or request.at is not None:
+        return False
+    return float(tag[1]) > cluster.watch.changed_at().timestamp()
 
 
 def _index(_request: Request) -> Response:

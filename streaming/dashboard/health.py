@@ -1,17 +1,13 @@
-"""Pages about the tables, alerts and open transactions, and the stream of changes of the tables."""
+"""Pages about the tables, alerts and open transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.exceptions import HTTPException
-from starlette.responses import StreamingResponse
-
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import list_page
-from streaming.http.streams import Streams
 from streaming.lag.topic_loads import topic_loads
 from streaming.served import lists
 from streaming.served.snapshot import Row, ServedSnapshot, current_alerts
@@ -20,7 +16,6 @@ _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 10
 _MOST_QUARANTINED = 50
 _MOST_BLOCKED = 200
-MOST_STREAMS = 64
 
 
 def page() -> str:
@@ -83,22 +78,8 @@ def transactions() -> str:
     return render_template("transactions.html", snapshot=snapshot, blocked=blocked)
 
 
-def live() -> StreamingResponse:
-    """A stream of the times of changes, in ms since the epoch.
-
-    A page that was read before such a time is out of date.
-    """
-    if request.at is not None:
-        raise HTTPException(404, "A past moment does not change.")
-    streams: Streams = request.app.state.streams
-    watch = request.cluster.watch
-    every_s: float = request.app.state.refresh_s
-    return streams.response(lambda: str(int(watch.changed_at(every_s).timestamp() * 1000)))
-
-
 PAGES = (
     Page("health", "health", page),
     Page("alerts", "alerts", alerts),
     Page("transactions", "transactions", transactions),
-    Page("live", "live", live, may_be_linked=False),
 )

@@ -55,7 +55,10 @@ class Page:
 
 
 def render_template(name: str, /, **values: Any) -> str:
-    """The HTML of a template."""
+    """The HTML of a template; `snapshot` has the tables of the page."""
+    snapshot = values.get("snapshot")
+    if snapshot is not None and request.at is None:
+        request.read_at = snapshot.reader.began_at
     return _TEMPLATES.get_template(name).render(values)
 
 

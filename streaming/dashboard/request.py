@@ -30,6 +30,8 @@ class PageRequest(Request):
     """Only addresses below `/c/` have one."""
     at: datetime | None = None
     """None for now."""
+    read_at: datetime | None = None
+    """When the tables of the page were opened; None for pages without tables."""
     page: str = ""
     """The name of the page."""
 

@@ -1,4 +1,4 @@
-"""Finds new versions of the tables of a cluster, for all who wait for them together."""
+"""Finds new versions of the tables of a cluster, for all open pages together."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ _WATCHED: Final[Sequence[Table]] = (
 )
 """`load_progress` has the versions of most tables; the others are read at their newest version."""
 _NONE: Final = -1
+_LOOKS_EVERY_S: Final = 1.0
 
 
 class Watch:
@@ -47,27 +48,26 @@ class Watch:
         self._changed_at = utc_now()
         self._next_look = 0.0
 
-    def changed_at(self, every_s: float) -> datetime:
+    def changed_at(self) -> datetime:
         """When a look last found a change; a snapshot that was opened later has it.
 
-        Looks if the last look is `every_s` ago, unless another thread is looking.
+        Looks at most once a second, unless another thread is looking.
         """
         if time.monotonic() >= self._next_look and self._lock.acquire(blocking=False):
             try:
                 self._look()
-                self._next_look = time.monotonic() + every_s
+                self._next_look = time.monotonic() + _LOOKS_EVERY_S
             finally:
                 self._lock.release()
         return self._changed_at
 
     def _look(self) -> None:
-        is_first = not self._versions
         for table in _WATCHED:
             path = table.path(self._tables)
             known = self._versions.get(table)
             newest = _newest_version(path) if known is None else _later(file_system(path), known)
             self._versions[table] = newest
-            if newest != known and not is_first:
+            if newest != known:
                 self._changed_at = utc_now()
 
 

@@ -61,8 +61,6 @@ def require_access(page: Page) -> None:
         expect(page.locator(".strip li").first).to_be_visible()
     for part in page.locator("[data-part]").all():
         expect(part.locator("ol, table, p").first).to_be_visible()
-    if "timeline?" in page.url and not page.locator("details[open]").count():
-        page.get_by_text("Timeline as tables").click()
     results = Axe().run(page, options=STANDARD)
     assert results.violations_count == 0, results.generate_report()
 

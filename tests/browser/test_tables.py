@@ -44,7 +44,7 @@ def test_another_tab_comes_without_a_reload(open_page: Callable[..., Page], serv
 
 
 @pytest.mark.parametrize("width", [360, 2560])
-def test_a_timeline_fits_and_its_lines_are_at_their_marks(
+def test_a_timeline_fits_and_owners_change_at_its_marks(
     open_page: Callable[..., Page], server: str, width: int
 ) -> None:
     timeline = f"{server}c/timeline/group/timeline?group="
@@ -56,13 +56,13 @@ def test_a_timeline_fits_and_its_lines_are_at_their_marks(
     )
     assert right <= width
     page.goto(f"{timeline}{DEPLOYED}")
-    of_mark, of_line = (
-        page.locator(f".timeline {part}").first.bounding_box()
-        for part in (".marks rect", ".over line")
+    of_mark, of_period = (
+        page.locator(f".timeline {part}").nth(number).bounding_box()
+        for part, number in ((".rebalances rect", 0), ("rect[class]", 1))
     )
     assert of_mark is not None
-    assert of_line is not None
-    assert of_line["x"] == pytest.approx(of_mark["x"], abs=4)
+    assert of_period is not None
+    assert of_period["x"] == pytest.approx(of_mark["x"], abs=4)
 
 
 def test_arrow_keys_move_in_the_matrix_and_a_refresh_keeps_the_cell(

@@ -1,32 +1,33 @@
-// Keeps a page of the current state up to date, and says how old it is. The server tells of changes
-// by a stream; without one the page polls. A hidden tab does neither.
+// Keeps a page of the current state up to date, and says how old it is. It asks the server every few
+// seconds, which answers in short while the tables have not changed. A hidden tab does not ask.
 "use strict";
 
 (() => {
+  // Ages grow while nothing is written.
   const AT_LEAST_EVERY_S = 30;
-  const TRY_STREAM_EVERY_MS = 60000;
   const refreshS = Number(document.body.dataset.refreshS);
   const button = document.querySelector("[data-toggle-refresh]");
   let isLive = sessionStorage.getItem("refreshing") !== "no";
-  let isPolling = false;
   let isLoading = false;
   let isHolding = false;
-  let changedAt = 0;
   let trouble = "";
-  // By the clock of performance.now(), which nobody sets.
+  // By the clock of performance.now(), which nobody sets: of the shown page, and of any answer.
   let answeredAt = performance.getEntriesByType("navigation")[0]?.responseStart || 0;
+  let heardAt = answeredAt;
   let triedAt = answeredAt;
-  let stream = null;
 
-  const shownAge = () => document.querySelector(".age");
-  const readAt = () => Number(shownAge()?.dataset.readAt) || 0;
   const sinceS = (at) => (performance.now() - at) / 1000;
 
   async function refresh() {
     isLoading = true;
     triedAt = performance.now();
     try {
-      await loadPage(location.href, { isRefresh: true, isWanted: () => isLive && !document.hidden });
+      await loadPage(location.href, {
+        isRefresh: true,
+        onlyIfChanged: sinceS(answeredAt) < AT_LEAST_EVERY_S,
+        isWanted: () => isLive && !document.hidden,
+      });
+      heardAt = performance.now();
       trouble = "";
     } catch (error) {
       trouble = error instanceof Busy ? "Server busy" : "Server unreachable";
@@ -37,41 +38,19 @@
 
   function tick() {
     showAge();
-    if (!isLive || document.hidden || isLoading) return;
-    const isBehind = isPolling || trouble || readAt() < changedAt || !readAt();
-    if (sinceS(triedAt) >= (isBehind ? refreshS : Math.max(AT_LEAST_EVERY_S, refreshS))) refresh();
+    if (isLive && !document.hidden && !isLoading && sinceS(triedAt) >= refreshS) refresh();
   }
 
   function showAge() {
-    const age = shownAge();
+    const age = document.querySelector(".age");
     const away = document.querySelector(".away");
     if (!age || !away) return;
     const { ageMs, since, verb } = age.dataset;
     const old = agoText(Number(ageMs) / 1000 + sinceS(answeredAt));
     const state = isLive ? "" : "paused, ";
-    age.textContent = trouble ? `last answer ${agoText(sinceS(answeredAt))}` : `${state}${verb} ${old}${isHolding ? ", order held" : ""}`;
+    age.textContent = trouble ? `last answer ${agoText(sinceS(heardAt))}` : `${state}${verb} ${old}${isHolding ? ", order held" : ""}`;
     age.title = localTime(new Date(since));
     if (away.textContent !== trouble) away.textContent = trouble;
-  }
-
-  function receive(message) {
-    if (message === "refused") {
-      isPolling = true;
-      setTimeout(watch, TRY_STREAM_EVERY_MS);
-      return;
-    }
-    if (message !== "lost") {
-      isPolling = false;
-      changedAt = Number(message);
-    }
-    // Something else than before: look at once.
-    if ((message === "lost") !== (trouble !== "") && isLive && !isLoading) refresh();
-    else tick();
-  }
-
-  function watch() {
-    stream ||= connectStream(document.body.dataset.live, receive);
-    stream.postMessage(isLive && !document.hidden ? "watch" : "leave");
   }
 
   function showState() {
@@ -95,15 +74,9 @@
     isLive = !isLive;
     sessionStorage.setItem("refreshing", isLive ? "yes" : "no");
     showState();
-    watch();
     if (isLive) refresh();
   });
-  document.addEventListener("visibilitychange", () => {
-    watch();
-    tick();
-  });
-  addEventListener("pagehide", () => stream?.postMessage("leave"));
+  document.addEventListener("visibilitychange", tick);
   showState();
-  watch();
-  setInterval(tick, 1000);
+  setInterval(tick, Math.min(1000, 1000 * refreshS));
 })();

@@ -7,6 +7,7 @@ class Busy extends Error {}
 
 let lastRequest = 0;
 let waiting = null;
+let shown = { address: "", tag: null };
 
 function showTimes(root) {
   for (const time of root.querySelectorAll("time")) {
@@ -22,9 +23,12 @@ function tellOfUpdate(element, detail = {}) {
 }
 
 // Load a page and bring the shown one up to it. `isRefresh` says that it is the same page, newer.
-async function loadPage(address, { isRefresh = false, isWanted = () => true } = {}) {
+async function loadPage(address, { isRefresh = false, onlyIfChanged = false, isWanted = () => true } = {}) {
   const number = ++lastRequest;
-  const answer = await fetch(address, { headers: { Accept: "text/html" } });
+  const headers = { Accept: "text/html" };
+  if (onlyIfChanged && shown.tag && shown.address === String(address)) headers["If-None-Match"] = shown.tag;
+  const answer = await fetch(address, { headers });
+  if (answer.status === 304) return;
   // The session has ended: reload, so that the user can sign in.
   if (answer.redirected) {
     location.reload();
@@ -33,7 +37,9 @@ async function loadPage(address, { isRefresh = false, isWanted = () => true } = 
   if (answer.status === 503) throw new Busy("the server is busy");
   if (answer.status > 500) throw new Error(`the server answered ${answer.status}`);
   const html = await answer.text();
-  if (number === lastRequest && isWanted()) showPage(html, isRefresh);
+  if (number !== lastRequest || !isWanted()) return;
+  shown = { address: String(address), tag: answer.headers.get("ETag") };
+  showPage(html, isRefresh);
 }
 
 function showPage(html, isRefresh, answeredAt = performance.now()) {

@@ -1,28 +1,23 @@
-"""The stream of changes: an event after each, a heartbeat, a limited number, and an end."""
+"""Open pages ask with the ETag of their last answer, and get 304 while nothing has changed."""
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 import pytest
-import requests
 from deltalake import DeltaTable
+from starlette.testclient import TestClient
 
-from streaming.dashboard import health
-from streaming.dashboard.app import create_app, serving_page
-from streaming.http import streams
+from streaming.dashboard.app import create_app
+from streaming.served import cluster, watch
+from streaming.served.snapshot import ServedSnapshot
 from streaming.served.watch import Watch
 from streaming.tables import delta
-from tests.support.browser.html import client_of, page_client
-from tests.support.eventually import Eventually
+from tests.support.browser.html import client_of
 from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables, set_back
+
+PAGE = "/c/prod/"
 
 
 @pytest.fixture(scope="module")
@@ -31,130 +26,88 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
     return create_dashboard_tables(tmp_path_factory.mktemp("live") / "tables")
 
 
-@pytest.fixture
-def opened() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
+@pytest.fixture(autouse=True)
+def every_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request looks at the tables, and no snapshot is cached after a change."""
+    monkeypatch.setattr(watch, "_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(cluster, "_CACHE_S", 0.0)
+    monkeypatch.setattr(cluster, "_CACHE_FACTOR", 0)
 
 
-def open_stream(address: str, opened: ExitStack) -> HTTPResponse:
-    """An open stream of the cluster `prod`, past its headers."""
-    connection = HTTPConnection(str(urlsplit(address).netloc), timeout=30)
-    opened.callback(connection.close)
-    connection.request("GET", "/c/prod/live")
-    return opened.enter_context(connection.getresponse())
+def status_of(client: TestClient, tag: str, page: str = PAGE) -> int:
+    return client.get(page, headers={"If-None-Match": tag}).status_code
 
 
-def next_event(stream: HTTPResponse) -> list[str]:
-    """The lines of the next event or comment."""
-    lines: list[str] = []
-    while line := stream.readline().decode().strip():
-        lines.append(line)
-    return lines
+def watched_client(tables: DashboardTables) -> TestClient:
+    """A client of a server that has looked at the tables once."""
+    client = client_of(create_app({"prod": tables.folder}))
+    assert status_of(client, '"1.0"') == 200
+    return client
 
 
-def time_of(event: list[str]) -> float:
-    """The time of a change, in seconds since the epoch."""
-    return int(event[-1].removeprefix("data: ")) / 1000
-
-
-def test_a_change_is_an_event(tables: DashboardTables, opened: ExitStack) -> None:
-    with serving_page({"prod": tables.folder}, refresh_s=0.1) as address:
-        stream = open_stream(address, opened)
-        assert stream.headers["Content-Type"].startswith("text/event-stream")
-        assert stream.headers["X-Accel-Buffering"] == "no"
-        assert stream.headers["Cache-Control"] == "no-store, no-transform"
-        retry, data = first = next_event(stream)
-        assert retry == "retry: 2000"
-        assert data.startswith("data: ")
-        before = time.time()
-        set_back(tables.folder, committed=90)
-        event = next_event(stream)
-        assert time_of(first) < before < time_of(event) <= time.time()
-        # A new stream begins with the same time.
-        assert time_of(next_event(open_stream(address, opened))) >= time_of(event)
-
-
-def test_a_quiet_stream_has_a_heartbeat_and_an_end(
-    tables: DashboardTables, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_a_page_without_a_change_is_not_computed_again(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
-    monkeypatch.setattr(streams, "_LOOKS_EVERY_S", 0.02)
-    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.1)
-    with serving_page({"prod": tables.folder}) as address:
-        stream = open_stream(address, opened)
-        next_event(stream)
-        assert [next_event(stream), next_event(stream)] == [[":"], [":"]]
-        monkeypatch.setattr(streams, "LASTS_S", 0.0)
-        short = open_stream(address, opened)
-        next_event(short)
-        assert short.read() == b""
+    client = watched_client(tables)
+    first = client.get(PAGE, headers={"Accept-Encoding": encoding})
+    tag = first.headers["ETag"]
+    assert tag.startswith("W/") == (encoding == "gzip")
+    with monkeypatch.context() as patch:
+        patch.setattr(ServedSnapshot, "__init__", lambda *_: pytest.fail("computed again"))
+        answer = client.get(PAGE, headers={"If-None-Match": tag})
+        assert (answer.status_code, answer.content) == (304, b"")
+    set_back(tables.folder, committed=90)
+    assert status_of(client, tag) == 200
+    newer = client.get(PAGE).headers["ETag"]
+    assert newer != tag
+    assert status_of(client, newer) == 304
 
 
-def test_a_hundred_streams_leave_the_page_to_others(
-    tables: DashboardTables, opened: ExitStack, eventually: Eventually
-) -> None:
-    with serving_page({"prod": tables.folder}) as address:
-        streams = [open_stream(address, opened) for _ in range(100)]
-        refused = [stream for stream in streams if stream.status == 503]
-        assert len(refused) == 100 - health.MOST_STREAMS
-        assert {stream.headers["Retry-After"] for stream in refused} == {"5"}
-        assert {stream.status for stream in streams} == {200, 503}
-        assert requests.get(f"{address}c/prod/", timeout=30).status_code == 200
-        # A client that leaves makes room.
-        opened.close()
-        with ExitStack() as others:
-            eventually(lambda: open_stream(address, others).status == 200)
+def test_only_pages_of_the_present_have_a_tag(tables: DashboardTables) -> None:
+    client = watched_client(tables)
+    tag = client.get(PAGE).headers["ETag"]
+    past = f"{PAGE}?at={tables.after.strftime('%Y-%m-%dT%H:%M:%SZ')}"
+    assert "ETag" not in client.get(past).headers
+    assert status_of(client, tag, past) == 200
+    assert "ETag" not in client.get("/styleguide").headers
 
 
-def test_the_head_of_a_stream_ends_at_once(tables: DashboardTables) -> None:
-    with serving_page({"prod": tables.folder}) as address:
-        for _ in range(health.MOST_STREAMS + 1):
-            assert requests.head(f"{address}c/prod/live", timeout=30).status_code == 200
+@pytest.mark.parametrize("tag", ["*", '"x"', '"1"', '"nan.0"', f'"{"9" * 400}.0"'])
+def test_an_unknown_tag_gets_the_page(tables: DashboardTables, tag: str) -> None:
+    assert status_of(watched_client(tables), tag) == 200
 
 
-def test_open_streams_do_not_hold_up_the_end(tables: DashboardTables, opened: ExitStack) -> None:
-    with serving_page({"prod": tables.folder}) as address:
-        streams = [open_stream(address, opened) for _ in range(10)]
-    for stream in streams:
-        assert stream.read().startswith(b"retry: ")
-
-
-def test_the_past_has_no_stream(tables: DashboardTables) -> None:
-    client = page_client(prod=tables.folder)
-    for address in (f"/c/prod/live?{urlencode({'at': tables.after.isoformat()})}", "/c/nope/live"):
-        assert client.get(address).status_code == 404
-
-
-def test_many_ask_and_one_looks(tmp_path: Path) -> None:
-    watch = Watch(f"{tmp_path}/tables")
-    missing = watch.changed_at(0)
+def test_many_ask_and_one_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables_watch = Watch(f"{tmp_path}/tables")
+    missing = tables_watch.changed_at()
+    assert tables_watch.changed_at() == missing
     tables = create_dashboard_tables(tmp_path / "tables")
-    first = watch.changed_at(0)
+    first = tables_watch.changed_at()
     assert first > missing
+    monkeypatch.setattr(watch, "_LOOKS_EVERY_S", 3_600)
     set_back(tables.folder, committed=80)
-    changed = watch.changed_at(3_600)
+    changed = tables_watch.changed_at()
     assert changed > first
     set_back(tables.folder, committed=70)
-    assert watch.changed_at(3_600) == changed
+    assert tables_watch.changed_at() == changed
 
 
 def test_a_change_during_a_read_makes_the_page_old(
     tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that was opened before a change and answered after it does not have the change."""
-    watch, opened = Watch(tables.folder), delta.open_version
-    watch.changed_at(0)
-    changed: list[float] = []
+    client, opened = watched_client(tables), delta.open_version
+    changes: list[int] = []
 
     def opened_slowly(*arguments: Any) -> DeltaTable:
         table = opened(*arguments)
-        if not changed:
-            changed.append(time.time())
+        if not changes:
+            changes.append(60)
             set_back(tables.folder, committed=60)
         return table
 
     monkeypatch.setattr(delta, "open_version", opened_slowly)
-    app = create_app({"prod": tables.folder})
-    page = client_of(app).get("/c/prod/").text
-    read_at = re.findall(r'data-read-at="(\d+)"', page)[0]
-    assert int(read_at) / 1000 < changed[0] < watch.changed_at(0).timestamp()
+    tag = client.get(PAGE).headers["ETag"]
+    assert changes
+    assert status_of(client, tag) == 200

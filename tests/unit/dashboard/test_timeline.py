@@ -1,4 +1,4 @@
-"""The timeline of a group, and the places of its bars."""
+"""The timeline of a group on its page."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from coordinator_state.insight.assignment_replay import Segment
-from streaming.dashboard.timeline_bars import Axis, bars_of
+from streaming.dashboard import timeline
+from streaming.dashboard.timeline import ShownTimeline
+from streaming.views import group_timeline
+from streaming.views.group_timeline import GroupTimeline
 from tests.support.browser.html import page_client, page_of, part_of
 from tests.support.tables.event_rows import BEGIN
 from tests.support.tables.held_moment import held_at
@@ -23,8 +23,6 @@ from tests.support.tables.timeline_tables import (
     TimelineTables,
     create_timeline_tables,
 )
-
-OWNER_OF = {"a": 0, "b": 1, "c": 2}
 
 
 @pytest.fixture(scope="module")
@@ -45,26 +43,27 @@ def part(client: TestClient, group: str, **arguments: str) -> str:
     return part_of(page, '<div class="part">', "</main>")
 
 
-def test_a_loop_in_words_and_bars(client: TestClient) -> None:
-    """The sentences and the names of owners are those of `unit/insight`."""
+def test_a_loop(client: TestClient) -> None:
     shown = part(client, LOOPING)
-    assert re.search(r"<p class=.result.>40 rebalances in \S+ min, all within 78 s", shown)
-    assert "search-consumer-0000, then 19 members in its place <small>owned 1 partition" in shown
-    assert re.search(r"rebalances from [^<]* UTC, generation \d+ to \d+", shown)
-    assert re.search(r">\+\d+</text>", shown)
+    assert re.search(r"<p class=.result.>40 rebalances in \S+ min; at least one partition", shown)
+    assert len(re.findall("<title>rebalance to generation", shown)) == 40
+    # Before, between and after the 20 visits the steady member has both partitions.
+    assert len(re.findall(r'<rect class="owner-1"[^>]*><title>\S+-51f4 from', shown)) == 1 + 21
+    assert len(re.findall(r'<rect class="owner-[2-8]"', shown)) == 20
+    assert "<span>14 other members</span>" in shown
 
 
-def test_a_deploy_in_words_and_tables(client: TestClient) -> None:
+def test_a_deploy(client: TestClient) -> None:
     shown = part(client, DEPLOYED)
-    assert "2 members of search-consumer were replaced one after another in 15 s" in shown
-    assert re.search(r"no partition had an owner from [^<]* UTC \(3 s\)", shown)
-    lanes = dict(re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', shown))
-    assert list(lanes) == ["orders 0", "orders 1"]
-    # Both old members have a colour, which their successors keep.
-    assert set(re.findall('<rect class="(owner[^"]*)"', shown)) == {"owner-1", "owner-2"}
-    owners = "search-consumer-old1, then search-consumer-new1 "
-    assert all(owners in text for text in lanes.values())
-    assert re.search(r"<td>3 to 4</td><td>search-consumer-new1 joined</td>", shown)
+    assert re.search(r"4 rebalances in \S+ min; no partition had an owner for at least 3 s", shown)
+    assert re.search(r"<title>no partition had an owner from \S+ \S+ to [^<]* UTC \(3 s\)", shown)
+    assert re.findall(r'class="label">(.*?)<', shown)[:4] == [
+        *("Rebalances", "No owner at all"),
+        *("orders 0", "orders 1"),
+    ]
+    owners = re.findall(r'class="(owner-\d)"[^>]*><title>search-consumer-(\S+) from', shown)
+    assert [owner for _, owner in owners] == ["old0", "old1", "new0", "old1", "new0", "new1"]
+    assert len(set(owners)) == len({colour for colour, _ in owners}) == 4
 
 
 def test_a_period_is_that_of_its_address(
@@ -80,11 +79,29 @@ def test_a_period_is_that_of_its_address(
 def test_lanes_of_many_and_of_no_members(client: TestClient) -> None:
     shown = part(client, MANY)
     assert "10 more partitions are not shown" in shown
-    assert shown.count('<th scope="row">') == 60
-    assert "54 more owners are not listed. Eight colours repeat" in shown
+    assert shown.count('<rect class="owner-') == 60
+    assert "<span>53 other members</span>" in shown
     nothing = part(client, "nobody")
     assert "No rebalance in" in nothing
     assert "<svg" not in nothing
+
+
+@pytest.mark.parametrize(
+    ("module", "limit"),
+    [
+        (timeline, "_MOST_MARKS"),
+        (group_timeline, "_MOST_EVENTS"),
+        (group_timeline, "_MOST_PERIODS"),
+    ],
+)
+def test_too_many_changes_need_a_shorter_period(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, module: object, limit: str
+) -> None:
+    monkeypatch.setattr(module, limit, 40)
+    shown = part(client, LOOPING)
+    assert "choose a shorter period" in shown
+    assert "<svg" not in shown
+    assert "<svg" in part(client, DEPLOYED)
 
 
 def test_the_page_of_the_group_leads_to_it(
@@ -96,73 +113,24 @@ def test_the_page_of_the_group_leads_to_it(
     assert re.search(r'data-part="/c/prod/group/timeline\?[^"]*span=1h[^"]*&at=', past)
 
 
-def axis(seconds: float) -> Axis:
-    return Axis(BEGIN, BEGIN + timedelta(seconds=seconds))
-
-
-def lane(*ends_s: float) -> list[Segment]:
-    """Segments of a and b in turn, one after the other."""
-    begins = [0.0, *ends_s]
-    return [
-        Segment(BEGIN + timedelta(seconds=begin), BEGIN + timedelta(seconds=end), ("ab"[n % 2],))
-        for n, (begin, end) in enumerate(zip(begins, ends_s, strict=False))
-    ]
-
-
 @pytest.mark.parametrize(
     ("seconds", "texts"),
     [
-        (50, ["06:56:00", "06:56:10", "06:56:20", "06:56:30", "06:56:40"]),
-        (3600, ["07:00", "07:10", "07:20", "07:30", "07:40"]),
-        (7 * 86_400, ["11-23", "11-25", "11-27"]),
-        (60 * 86_400, ["11-23", "12-03", "12-13", "12-23", "01-02"]),
+        (50, [f"11-21 06:56:{second}" for second in ("00", "10", "20", "30", "40")]),
+        (3600, [f"11-21 07:{minute}:00" for minute in ("00", "10", "20", "30", "40")]),
+        (7 * 86_400, [f"11-{day} 00:00:00" for day in ("23", "25", "27")]),
     ],
 )
 def test_ticks_are_round_times(seconds: float, texts: list[str]) -> None:
-    assert [tick.text for tick in axis(seconds).ticks()] == texts
-
-
-def test_things_at_one_place_are_together() -> None:
-    at = {n: BEGIN + timedelta(seconds=n) for n in (1, 2, 51, 100)}
-    assert axis(100).places(at, at, 10) == [[1, 2], [51], [100]]
-
-
-def test_segments_that_are_too_short_are_one_bar() -> None:
-    ends = [100, *(100 + n / 2 for n in range(1, 9)), 1_000]
-    first, short, last = bars_of([lane(*ends)], OWNER_OF, axis(1_000), most=100)[0]
-    assert [len(bar.segments) for bar in (first, short, last)] == [1, 8, 1]
-    assert (short.begin, short.end) == (first.end, last.begin)
-    assert short.parts == [(0, 0, 50), (1, 50, 50)]
-    assert first.parts == [(0, 0, 100)]
-
-
-def test_the_owners_of_a_shared_partition_share_its_bar() -> None:
-    for owners, parts in (
-        ("bc", [(1, 0, 50), (2, 50, 50)]),
-        # A bar of many owners shows those with the most time.
-        ("abcdefgh", [*((n, n * 12.5, 12.5) for n in range(4)), (None, 50, 50)]),
-    ):
-        shared = Segment(BEGIN, BEGIN + timedelta(seconds=9), tuple(owners))
-        owner_of = {name: number for number, name in enumerate("abcdefgh")}
-        ((bar,),) = bars_of([[shared]], owner_of, axis(10), most=5)
-        assert bar.parts == parts
-
-
-@given(
-    st.lists(
-        st.lists(st.integers(1, 3_600_000), unique=True, max_size=60).map(sorted),
-        min_size=1,
-        max_size=4,
-    ),
-    st.integers(1, 50),
-)
-def test_bars_are_few_and_have_every_segment(lanes_ms: list[list[int]], most: int) -> None:
-    lanes = [lane(*(ms / 1000 for ms in ends)) for ends in lanes_ms]
-    bars_by_lane = bars_of(lanes, OWNER_OF, axis(3_600), most=most)
-
-    assert sum(map(len, bars_by_lane)) <= max(most, len(lanes))
-    for segments, bars in zip(lanes, bars_by_lane, strict=True):
-        assert [segment for bar in bars for segment in bar.segments] == segments
-        for bar in bars:
-            assert (bar.begin, bar.end) == (bar.segments[0].begin, bar.segments[-1].end)
-            assert sum(part.height for part in bar.parts) == pytest.approx(100, abs=0.2)
+    shown = ShownTimeline(
+        GroupTimeline(
+            since=BEGIN,
+            until=BEGIN + timedelta(seconds=seconds),
+            group_type=None,
+            lanes=[],
+            standstills=[],
+            rebalances=[],
+            names={},
+        )
+    )
+    assert [tick.strftime("%m-%d %H:%M:%S") for tick in shown.ticks] == texts
