@@ -20,7 +20,6 @@ from coordinator_state.apply.columns import Integers, columns_of, distinct_keys
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay_exactly
 from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
-from coordinator_state.apply.pending_clients import Client, OpenTransactions, open_transactions
 from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
@@ -54,7 +53,6 @@ class OffsetChanges:
         pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`),
             without their clients.
         resolved_groups: the groups with a transactional commit that the micro-batch resolved.
-        open_transactions: the records that decide the clients of new pending offsets.
         counts: the offsets and markers by outcome.
     """
 
@@ -62,7 +60,6 @@ class OffsetChanges:
     history: pa.Table
     pending: pa.Table
     resolved_groups: set[GroupId]
-    open_transactions: OpenTransactions
     counts: RecordCounts
 
 
@@ -70,9 +67,7 @@ def apply_offsets(
     collected: Collected, pending: pa.Table, semantics: Semantics, *, with_history: bool
 ) -> OffsetChanges:
     """Apply the offsets and markers of a micro-batch to the offsets pending before it."""
-    new = _offsets(collected.offsets, semantics)
-    transactions = open_transactions(new, pending, collected.markers, semantics)
-    offsets = pa.concat_tables([new, _pending(pending)])
+    offsets = pa.concat_tables([_offsets(collected.offsets, semantics), _pending(pending)])
     key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
     is_transactional = _numpy(offsets["is_transactional"])
     is_exact = np.isin(
@@ -89,9 +84,7 @@ def apply_offsets(
         offsets = offsets.filter(pa.array(~is_exact))
         key_ids, is_transactional = key_ids[~is_exact], is_transactional[~is_exact]
     outcomes = outcomes_of(offsets, key_ids, is_transactional, collected.markers, semantics)
-    return _changes(
-        offsets, key_ids, outcomes, collected.markers, exact, transactions, with_history
-    )
+    return _changes(offsets, key_ids, outcomes, collected.markers, exact, with_history)
 
 
 def _changes(
@@ -100,7 +93,6 @@ def _changes(
     outcomes: Outcomes,
     markers: pa.Table,
     exact: ExactOffsets,
-    transactions: OpenTransactions,
     with_history: bool,
 ) -> OffsetChanges:
     is_committed, is_pending = outcomes.of(Outcome.COMMITTED), outcomes.is_pending
@@ -117,7 +109,6 @@ def _changes(
         history=pa.concat_tables(history),
         pending=pa.concat_tables([exact.pending, still_pending]),
         resolved_groups=exact.resolved_groups | distinct_groups(resolved),
-        open_transactions=transactions,
         counts=RecordCounts.total(
             [
                 exact.counts,
@@ -148,7 +139,7 @@ def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
 def _pending(pending: pa.Table) -> pa.Table:
     """Pending offsets with the columns `_OFFSETS`."""
     count = pending.num_rows
-    pending = pending.drop_columns(list(Client._fields))
+    pending = pending.drop_columns(["client_id", "client_host"])
     pending = pending.append_column("is_tombstone", pa.repeat(False, count))
     return pending.append_column("is_transactional", pa.repeat(True, count)).cast(_OFFSETS)
 

@@ -121,15 +121,6 @@ def _ends_transactions(markers: pa.Table, semantics: Semantics) -> Mask:
     return np.isin(_numbers("control_type", markers), (CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT))
 
 
-def is_ended(commits: pa.Table, markers: pa.Table, semantics: Semantics) -> Mask:
-    """A mask of the transactional commits that have a later marker of their producer."""
-    ends = markers.filter(pa.array(_ends_transactions(markers, semantics)))
-    record_offsets = _numbers("record_offset", commits, ends)
-    first = _first_later_marker(_producers(commits, ends), record_offsets, commits.num_rows)
-    mask: Mask = first != _NOTHING
-    return mask
-
-
 def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
     """An integer for each row and each marker, equal for the same log partition and producer id."""
     ids = np.zeros(rows.num_rows + markers.num_rows, dtype=np.int64)
