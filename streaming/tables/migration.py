@@ -140,16 +140,15 @@ def _write_log_topic(writer: Writer) -> None:
 def _write_member_json(writer: Writer) -> None:
     """Fill the JSON columns of `group_members` from its columns of bytes."""
     reader = TableReader(writer.tables, any_format=True)
-    groups = reader.read(GROUPS.name, ["log_partition", "group_id", "protocol_type", "protocol"])
-    protocols = {
-        (row["log_partition"], row["group_id"]): (row["protocol_type"], row["protocol"])
-        for row in groups.to_pylist()
+    groups = reader.read(GROUPS.name, ["log_partition", "group_id", "protocol_type"])
+    protocol_types = {
+        (row["log_partition"], row["group_id"]): row["protocol_type"] for row in groups.to_pylist()
     }
     members = [
         {
             **row,
             **member_json_columns(
-                *protocols[row["log_partition"], row["group_id"]],
+                protocol_types[row["log_partition"], row["group_id"]],
                 row["subscription_bytes"],
                 row["assignment_bytes"],
             ),
