@@ -82,9 +82,7 @@ def member_rows(
         (group, state, member) for group, state in groups.items() for member in state.members
     ]
     json_columns = [
-        member_json_columns(
-            state.protocol_type, state.protocol, member.subscription_bytes, member.assignment_bytes
-        )
+        member_json_columns(state.protocol_type, member.subscription_bytes, member.assignment_bytes)
         for _, state, member in of_groups
     ]
     current = table_of(

@@ -21,11 +21,6 @@ from coordinator_state.apply.collected import (
 )
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
-from coordinator_state.apply.pending_clients import (
-    PendingClients,
-    TransactionRecord,
-    replayed_clients,
-)
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay, repeated_rebalance
 from coordinator_state.records.group_metadata_members import MembersOutline
@@ -34,10 +29,9 @@ from coordinator_state.replay.group_replay import (
     GroupReplay,
     GroupState,
     active_group_unloaded,
-    described,
 )
-from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group, simple_group
-from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, OffsetReplay, Semantics
+from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +67,6 @@ class GroupChanges:
     changes: Mapping[GroupId, GroupChange]
     events: Sequence[PlacedEvent]
     warnings: Sequence[ReplayWarning]
-    clients: pa.Table
-    """The clients of transactional commits whose transaction is open (`CLIENT_OF_COMMIT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ class _Commit:
     record_offset: int
 
 
-_Step = _Commit | DecodedGroupRecord | OffsetMove | TransactionRecord
+_Step = _Commit | DecodedGroupRecord | OffsetMove
 
 
 def apply_to_groups(
@@ -106,19 +98,9 @@ def apply_to_groups(
         steps[group] += map(_Commit, record_offsets)
     for move in moves:
         steps[move.group].append(move)
-    transactions = offsets.open_transactions
-    with_open = distinct_groups(transactions.commits)
-    changing = collected.records_of_groups.keys() | distinct_groups(transactions.tombstones)
-    for group, records in transactions.by_group(with_open & changing).items():
-        steps[group] += records
-    unchanged = {
-        group: described(state.groups.get(group) or simple_group(group[1]), context.topic_names)
-        for group in with_open - changing
-    }
     replays = {
         group: _replayed(group, of_group, state, context) for group, of_group in steps.items()
     }
-    clients = replayed_clients((group, replay.clients) for group, replay in replays.items())
     if is_scala:
         changes = _scala_changes(collected, offsets, committed, state)
     else:
@@ -129,7 +111,6 @@ def apply_to_groups(
         changes=changes,
         events=[event for replay in replays.values() for event in replay.events],
         warnings=[warning for replay in replays.values() for warning in replay.warnings],
-        clients=pa.concat_tables([transactions.clients(unchanged), clients]),
     )
 
 
@@ -144,11 +125,9 @@ class _Replay:
     group: GroupId
     replay: GroupEventReplay
     context: ApplyContext
-    clients: PendingClients
     events: list[PlacedEvent] = field(default_factory=list)
     warnings: list[ReplayWarning] = field(default_factory=list)
     _offsets: dict[OffsetKey, CommittedOffset | None] = field(default_factory=dict)
-    _described: Group | None = None
     _outline: MembersOutline | None = None
     """Of the last GroupMetadata value, if no other group record follows it."""
     _repeat: DecodedGroupRecord | None = None
@@ -163,12 +142,9 @@ class _Replay:
     def step(self, step: _Step) -> None:
         """Replay one step."""
         match step:
-            case TransactionRecord():
-                self.clients.replay(step, self._group())
             case _Commit():
                 self.replay.groups.replay_offset_commit(self.group[1])
             case DecodedGroupRecord():
-                self._described = None
                 self._record(step)
             case OffsetMove():
                 event = self._move(step)
@@ -202,13 +178,6 @@ class _Replay:
         if self._repeat is not None:
             self.replay.groups.replay(self._repeat.replayed)
             self._repeat = None
-
-    def _group(self) -> Group:
-        """The group as its coordinator describes it, kept until a step may change it."""
-        if self._described is None:
-            state = self.after or simple_group(self.group[1])
-            self._described = described(state, self.context.topic_names)
-        return self._described
 
     def _add_event(self, event: GroupEvent, timestamp_ms: int | None) -> None:
         placed = PlacedEvent(log_partition=self.group[0], timestamp_ms=timestamp_ms, event=event)
@@ -254,8 +223,7 @@ def _replayed(
     groups = GroupReplay(
         {} if before is None else {group_id: before}, release=context.release, on_warning=warn
     )
-    clients = PendingClients(OffsetReplay(context.semantics))
-    replay = _Replay(group, GroupEventReplay(groups), context, clients, warnings=warnings)
+    replay = _Replay(group, GroupEventReplay(groups), context, warnings=warnings)
     for step in sorted(steps, key=lambda step: step.record_offset):
         replay.step(step)
     return replay

@@ -1,14 +1,10 @@
 """Stage 2, offsets: turns commits, tombstones and markers into changes of committed offsets.
 
-The outcomes are computed over columns (`outcomes`). The record with the greatest record offset
-among the committed ones of a key wins. Keys with both a transaction and a tombstone in the
-micro-batch are replayed record by record (`exact_offsets`). Both ways give the state of the
-reference loader; a property test compares them.
+All is computed over columns. A property test compares the result with the reference loader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +14,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
 from coordinator_state.apply.columns import Integers, columns_of, distinct_keys
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
-from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay_exactly
-from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
-from coordinator_state.apply.pending_clients import Client, OpenTransactions, open_transactions
+from coordinator_state.apply.outcomes import Outcomes, outcomes_of
 from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
@@ -30,6 +24,7 @@ from coordinator_state.apply.rows import (
 )
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.records.record_types import NO_PRODUCER_ID
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.offsets import Outcome, Semantics
 
 _COLUMNS = (
@@ -41,6 +36,8 @@ _OFFSETS = pa.schema(
     + [pa.field("is_transactional", pa.bool_())]
 )
 """The columns of the offsets of a micro-batch and of pending offsets."""
+_REMOVED = np.iinfo(np.int64).max
+"""Orders records that a tombstone removed before all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +51,6 @@ class OffsetChanges:
         pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`),
             without their clients.
         resolved_groups: the groups with a transactional commit that the micro-batch resolved.
-        open_transactions: the records that decide the clients of new pending offsets.
         counts: the offsets and markers by outcome.
     """
 
@@ -62,7 +58,6 @@ class OffsetChanges:
     history: pa.Table
     pending: pa.Table
     resolved_groups: set[GroupId]
-    open_transactions: OpenTransactions
     counts: RecordCounts
 
 
@@ -70,65 +65,24 @@ def apply_offsets(
     collected: Collected, pending: pa.Table, semantics: Semantics, *, with_history: bool
 ) -> OffsetChanges:
     """Apply the offsets and markers of a micro-batch to the offsets pending before it."""
-    new = _offsets(collected.offsets, semantics)
-    transactions = open_transactions(new, pending, collected.markers, semantics)
-    offsets = pa.concat_tables([new, _pending(pending)])
+    offsets = pa.concat_tables([_offsets(collected.offsets, semantics), _pending(pending)])
+    markers = collected.markers
     key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
-    is_transactional = _numpy(offsets["is_transactional"])
-    is_exact = np.isin(
-        key_ids, np.intersect1d(key_ids[is_transactional], key_ids[_numpy(offsets["is_tombstone"])])
-    )
-    is_of_pending = np.arange(offsets.num_rows) >= collected.offsets.num_rows
-    exact = replay_exactly(
-        offsets.filter(pa.array(is_exact & ~is_of_pending)),
-        offsets.filter(pa.array(is_exact & is_of_pending)),
-        collected.markers,
-        semantics,
-    )
-    if is_exact.any():
-        offsets = offsets.filter(pa.array(~is_exact))
-        key_ids, is_transactional = key_ids[~is_exact], is_transactional[~is_exact]
-    outcomes = outcomes_of(offsets, key_ids, is_transactional, collected.markers, semantics)
-    return _changes(
-        offsets, key_ids, outcomes, collected.markers, exact, transactions, with_history
-    )
-
-
-def _changes(
-    offsets: pa.Table,
-    key_ids: Integers,
-    outcomes: Outcomes,
-    markers: pa.Table,
-    exact: ExactOffsets,
-    transactions: OpenTransactions,
-    with_history: bool,
-) -> OffsetChanges:
-    is_committed, is_pending = outcomes.of(Outcome.COMMITTED), outcomes.is_pending
-    winners = offsets.take(_last_of_each_key(offsets, key_ids, is_committed))
-    history = [HISTORY_SCHEMA.empty_table()]
-    if with_history:
-        history += [_history(offsets, outcomes, markers), exact.history]
-    is_transactional = _numpy(offsets["is_transactional"])
+    outcomes = outcomes_of(offsets, key_ids, markers, semantics)
+    winners, guards = _winners(offsets, key_ids, outcomes, markers, semantics)
+    changes = offsets.take(pa.array(winners)).append_column(GUARD_OFFSET, [guards])
     groups = offsets.select(["log_partition", "group_id"])
-    resolved = groups.filter(pa.array(is_transactional & ~is_pending))
-    still_pending = columns_of(offsets.filter(pa.array(is_pending)), PENDING_OFFSET_ROW)
+    still_pending = offsets.filter(pa.array(outcomes.is_pending))
     return OffsetChanges(
-        changes=pa.concat_tables([_as_changes(winners), exact.changes]),
-        history=pa.concat_tables(history),
-        pending=pa.concat_tables([exact.pending, still_pending]),
-        resolved_groups=exact.resolved_groups | distinct_groups(resolved),
-        open_transactions=transactions,
-        counts=RecordCounts.total(
-            [
-                exact.counts,
-                _counts(by_log_partition(offsets, is_committed), by_log_partition(winners)),
-                RecordCounts(
-                    ignored=by_log_partition(offsets, outcomes.of(Outcome.ABORTED)),
-                    superseded=by_log_partition(offsets, outcomes.of(Outcome.SUPERSEDED)),
-                ),
-                _marker_counts(markers, outcomes, offsets.num_rows, exact.applied_markers),
-            ]
+        changes=changes.select(OFFSET_CHANGE_SCHEMA.names).cast(OFFSET_CHANGE_SCHEMA),
+        history=_history(offsets, outcomes, markers)
+        if with_history
+        else HISTORY_SCHEMA.empty_table(),
+        pending=columns_of(still_pending, PENDING_OFFSET_ROW),
+        resolved_groups=distinct_groups(
+            groups.filter(pa.array(_numpy(offsets["is_transactional"]) & ~outcomes.is_pending))
         ),
+        counts=_counts(offsets, winners, outcomes, markers),
     )
 
 
@@ -148,47 +102,68 @@ def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
 def _pending(pending: pa.Table) -> pa.Table:
     """Pending offsets with the columns `_OFFSETS`."""
     count = pending.num_rows
-    pending = pending.drop_columns(list(Client._fields))
+    pending = pending.drop_columns(["client_id", "client_host"])
     pending = pending.append_column("is_tombstone", pa.repeat(False, count))
     return pending.append_column("is_transactional", pa.repeat(True, count)).cast(_OFFSETS)
 
 
-def _counts(committed: Mapping[int, int], applied: Mapping[int, int]) -> RecordCounts:
-    superseded = {p: count - applied.get(p, 0) for p, count in committed.items()}
-    return RecordCounts(applied=applied, superseded=superseded)
-
-
-def _marker_counts(
-    markers: pa.Table, outcomes: Outcomes, offset_count: int, applied_exactly: set[MarkerId]
+def _counts(
+    offsets: pa.Table, winners: Integers, outcomes: Outcomes, markers: pa.Table
 ) -> RecordCounts:
-    """Counts of the markers. A marker that resolved an offset is applied, others are ignored."""
+    """Counts of the records. A marker that resolved an offset is applied, others are ignored."""
+    is_winner = np.zeros(offsets.num_rows, dtype=np.bool_)
+    is_winner[winners] = True
+    is_aborted = outcomes.of(Outcome.ABORTED)
+    deciding = outcomes.decided_by[outcomes.decided_by >= offsets.num_rows] - offsets.num_rows
     is_applied = np.zeros(markers.num_rows, dtype=np.bool_)
-    deciding = outcomes.decided_by[outcomes.decided_by >= offset_count]
-    is_applied[deciding - offset_count] = True
-    if applied_exactly:
-        marker_ids = zip(
-            markers["log_partition"].to_pylist(), markers["record_offset"].to_pylist(), strict=True
-        )
-        is_applied |= np.array([marker_id in applied_exactly for marker_id in marker_ids])
-    return RecordCounts(
-        applied=by_log_partition(markers, is_applied),
-        ignored=by_log_partition(markers, ~is_applied),
+    is_applied[deciding] = True
+    return RecordCounts.total(
+        [
+            RecordCounts(
+                applied=by_log_partition(offsets, is_winner),
+                superseded=by_log_partition(
+                    offsets, ~(is_winner | is_aborted | outcomes.is_pending)
+                ),
+                ignored=by_log_partition(offsets, is_aborted),
+            ),
+            RecordCounts(
+                applied=by_log_partition(markers, is_applied),
+                ignored=by_log_partition(markers, ~is_applied),
+            ),
+        ]
     )
 
 
-def _last_of_each_key(offsets: pa.Table, key_ids: Integers, is_committed: Mask) -> pa.Array:
-    """The row number of the committed row with the greatest record offset, for each key."""
-    rows = np.flatnonzero(is_committed)
-    ids = key_ids[rows]
-    order = np.lexsort((_numpy(offsets["record_offset"])[rows], ids))
-    is_last = np.ones(len(order), dtype=bool)
-    is_last[:-1] = ids[order[1:]] != ids[order[:-1]]
-    return pa.array(rows[order[is_last]])
+def _winners(
+    offsets: pa.Table,
+    key_ids: Integers,
+    outcomes: Outcomes,
+    markers: pa.Table,
+    semantics: Semantics,
+) -> tuple[Integers, Integers]:
+    """The number of the winning row of each changed key, and the guard offset of the key.
 
-
-def _as_changes(winners: pa.Table) -> pa.Table:
-    changes = winners.append_column(GUARD_OFFSET, winners["record_offset"])
-    return changes.select(OFFSET_CHANGE_SCHEMA.names).cast(OFFSET_CHANGE_SCHEMA)
+    The last tombstone removes all records that took effect before it. Of the others, the one with
+    the greatest record offset wins. Without any, the tombstone itself does.
+    """
+    record_offsets = _numpy(offsets["record_offset"])
+    is_tombstone = _numpy(offsets["is_tombstone"])
+    is_effective = outcomes.of(Outcome.COMMITTED)
+    if semantics is Semantics.SCALA:
+        is_effective &= ~(is_tombstone & _numpy(offsets["is_transactional"]))
+    rows = np.flatnonzero(is_effective)
+    ids, in_order = key_ids[rows], record_offsets[rows]
+    if is_tombstone.any():
+        all_offsets = np.concatenate([record_offsets, _numpy(markers["record_offset"])])
+        effects = all_offsets[outcomes.decided_by[rows]]
+        last_tombstones = np.full(len(key_ids), NO_RECORD_OFFSET)
+        np.maximum.at(last_tombstones, ids[is_tombstone[rows]], effects[is_tombstone[rows]])
+        in_order = np.where(effects > last_tombstones[ids], in_order, in_order - _REMOVED)
+    order = np.lexsort((in_order, ids))
+    rows, ids = rows[order], ids[order]
+    is_first = np.append(True, ids[1:] != ids[:-1])[: len(ids)]
+    guards = np.maximum.reduceat(record_offsets[rows], np.flatnonzero(is_first))
+    return rows[np.roll(is_first, -1)], guards
 
 
 def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Table:

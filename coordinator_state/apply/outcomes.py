@@ -1,8 +1,8 @@
-"""Vectorized outcomes of offsets, except for keys with both a transaction and a tombstone.
+"""Outcomes of offsets, computed over columns.
 
 A plain commit or tombstone takes effect at once. A transactional commit is pending until the first
-later marker of its producer id in its log partition. If the same producer commits the key again
-before that marker, the earlier commit is superseded. The rules are those of
+of three later records in its log partition: a marker of its producer id, another commit of its
+producer id and key, or a tombstone that clears it. The rules are those of
 `coordinator_state.replay.offsets.OffsetReplay`, which replays record by record.
 """
 
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from coordinator_state.records.record_types import NO_PRODUCER_ID
 from coordinator_state.replay.offsets import (
     CONTROL_TYPE_ABORT,
     CONTROL_TYPE_COMMIT,
@@ -25,10 +27,10 @@ from coordinator_state.replay.offsets import (
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_OUTCOMES = (Outcome.COMMITTED, Outcome.ABORTED, Outcome.SUPERSEDED)
+_OUTCOMES = list(Outcome)
 _NAMES = pa.array([outcome.value for outcome in _OUTCOMES])
-_COMMITTED, _ABORTED, _SUPERSEDED = range(len(_OUTCOMES))
 _NOTHING = -1
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,71 +65,57 @@ class Outcomes:
 
 
 def outcomes_of(
-    rows: pa.Table,
-    key_ids: Integers,
-    is_transactional: Mask,
-    markers: pa.Table,
-    semantics: Semantics,
+    rows: pa.Table, key_ids: Integers, markers: pa.Table, semantics: Semantics
 ) -> Outcomes:
-    """Find the outcome of each row from the markers of the micro-batch.
+    """Find the outcome of each row from the rows and markers of the micro-batch.
 
     Args:
-        rows: offsets of the micro-batch and pending offsets, without keys that have both a
-            transactional row and a tombstone.
+        rows: offsets of the micro-batch and pending offsets.
         key_ids: an integer for each row; rows with the same key have the same integer.
-        is_transactional: a mask of the rows that need a marker.
         markers: the markers of all log partitions.
         semantics: the loader's rules.
     """
-    outcome = np.full(rows.num_rows, _COMMITTED, dtype=np.int64)
-    decided_by = np.arange(rows.num_rows, dtype=np.int64)
-    is_pending = np.zeros(rows.num_rows, dtype=np.bool_)
-    commit_rows = np.flatnonzero(is_transactional)
-    if not len(commit_rows):
-        return Outcomes(outcome, decided_by, is_pending)
-    # Below, one numbering covers the transactional commits first, then the markers.
-    marker_rows = np.flatnonzero(_ends_transactions(markers, semantics))
-    commits, end_markers = rows.take(pa.array(commit_rows)), markers.take(pa.array(marker_rows))
-    producer_ids = _producers(commits, end_markers)
-    record_offsets = _numbers("record_offset", commits, end_markers)
-    count = len(commit_rows)
-
-    end_marker = _first_later_marker(producer_ids, record_offsets, count)
-    next_commit = _next_commit(key_ids[commit_rows], producer_ids[:count], record_offsets[:count])
-    has_end, has_next = end_marker != _NOTHING, next_commit != _NOTHING
-    is_superseded = has_next & (
-        ~has_end | (record_offsets[next_commit] < record_offsets[end_marker])
+    count = rows.num_rows
+    outcome = np.full(count, _OUTCOMES.index(Outcome.COMMITTED), dtype=np.int64)
+    decided_by = np.arange(count, dtype=np.int64)
+    is_pending = np.zeros(count, dtype=np.bool_)
+    is_transactional, is_tombstone = (
+        _mask(rows[name]) for name in ("is_transactional", "is_tombstone")
     )
-    is_ended = has_end & ~is_superseded
-
-    superseded_rows, ended_rows = commit_rows[is_superseded], commit_rows[is_ended]
-    outcome[superseded_rows] = _SUPERSEDED
-    decided_by[superseded_rows] = commit_rows[next_commit[is_superseded]]
-    deciding_markers = end_marker[is_ended] - count
-    is_commit = _numbers("control_type", end_markers)[deciding_markers] == CONTROL_TYPE_COMMIT
-    outcome[ended_rows] = np.where(is_commit, _COMMITTED, _ABORTED)
-    decided_by[ended_rows] = rows.num_rows + marker_rows[deciding_markers]
-    is_pending[commit_rows[~is_superseded & ~is_ended]] = True
+    commits = np.flatnonzero(is_transactional & ~is_tombstone)
+    if not len(commits):
+        return Outcomes(outcome, decided_by, is_pending)
+    # Below, one numbering covers the rows first, then the markers.
+    producers = _producers(rows, markers)
+    own_keys = key_ids * (producers.max() + 1) + producers[:count]
+    record_offsets = _numbers("record_offset", rows, markers)
+    ranks = np.unique(record_offsets, return_inverse=True)[1]
+    control_types = _numbers("control_type", markers)
+    if semantics is Semantics.COORDINATOR:
+        ends = np.isin(control_types, (CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT))
+        clears, cleared_keys = is_tombstone, key_ids
+    else:
+        # The Scala loader treats a marker of any other type as ABORT.
+        ends = np.ones(markers.num_rows, dtype=np.bool_)
+        clears = is_tombstone & is_transactional
+        cleared_keys = np.unique(own_keys, return_inverse=True)[1] if clears.any() else own_keys
+    by_outcome = {
+        Outcome.COMMITTED: _first_later(producers, ranks, commits, count + np.flatnonzero(ends)),
+        Outcome.SUPERSEDED: _next_commit(own_keys, ranks, commits),
+        Outcome.CLEARED: _first_later(cleared_keys, ranks, commits, np.flatnonzero(clears)),
+    }
+    # The first of these records decides.
+    places = np.append(record_offsets, _NEVER)
+    deciding = np.full(len(commits), _NOTHING)
+    for kind, later in by_outcome.items():
+        is_first = places[later] < places[deciding]
+        deciding = np.where(is_first, later, deciding)
+        outcome[commits[is_first]] = _OUTCOMES.index(kind)
+    is_pending[commits] = deciding == _NOTHING
+    decided_by[commits] = np.where(deciding == _NOTHING, commits, deciding)
+    is_abort = np.append(np.zeros(count, dtype=np.bool_), control_types != CONTROL_TYPE_COMMIT)
+    outcome[is_abort[decided_by]] = _OUTCOMES.index(Outcome.ABORTED)
     return Outcomes(outcome, decided_by, is_pending)
-
-
-def _ends_transactions(markers: pa.Table, semantics: Semantics) -> Mask:
-    """A mask of the markers that end a transaction.
-
-    The Scala loader treats a marker of any other type as ABORT.
-    """
-    if semantics is Semantics.SCALA:
-        return np.ones(markers.num_rows, dtype=np.bool_)
-    return np.isin(_numbers("control_type", markers), (CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT))
-
-
-def is_ended(commits: pa.Table, markers: pa.Table, semantics: Semantics) -> Mask:
-    """A mask of the transactional commits that have a later marker of their producer."""
-    ends = markers.filter(pa.array(_ends_transactions(markers, semantics)))
-    record_offsets = _numbers("record_offset", commits, ends)
-    first = _first_later_marker(_producers(commits, ends), record_offsets, commits.num_rows)
-    mask: Mask = first != _NOTHING
-    return mask
 
 
 def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
@@ -139,39 +127,40 @@ def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
     return np.unique(ids, return_inverse=True)[1]
 
 
-def _first_later_marker(
-    producer_ids: Integers, record_offsets: Integers, commit_count: int
+def _first_later(
+    groups: Integers, ranks: Integers, commits: Integers, others: Integers
 ) -> Integers:
-    """For each commit, the index of the first later marker of its producer, or `_NOTHING`.
-
-    One numbering covers the commits first, then the markers.
-    """
-    _, ranks = np.unique(record_offsets, return_inverse=True)
-    # This order groups the markers by producer and sorts each group by record offset.
-    order_key = producer_ids * (len(ranks) + 1) + ranks
-    markers_in_order = commit_count + np.argsort(order_key[commit_count:], kind="stable")
-    first_later = np.searchsorted(
-        order_key[markers_in_order], order_key[:commit_count], side="right"
-    )
-    marker_indexes = np.append(markers_in_order, _NOTHING)[first_later]
-    is_own = (marker_indexes != _NOTHING) & (
-        producer_ids[marker_indexes] == producer_ids[:commit_count]
-    )
-    return np.where(is_own, marker_indexes, _NOTHING)
+    """For each commit, the first later one of the other records in its group, or `_NOTHING`."""
+    if not len(others):
+        return np.full(len(commits), _NOTHING)
+    # This order groups the records, and sorts each group by record offset.
+    order_keys = groups * (len(ranks) + 1) + ranks[: len(groups)]
+    in_order = others[np.argsort(order_keys[others], kind="stable")]
+    places = np.searchsorted(order_keys[in_order], order_keys[commits], side="right")
+    later = np.append(in_order, _NOTHING)[places]
+    is_own = (later != _NOTHING) & (groups[later] == groups[commits])
+    return np.where(is_own, later, _NOTHING)
 
 
-def _next_commit(key_ids: Integers, producer_ids: Integers, record_offsets: Integers) -> Integers:
-    """For each commit, the index of its producer's next commit of the same key, or `_NOTHING`."""
-    order = np.lexsort((record_offsets, producer_ids, key_ids))
-    earlier, later = order[:-1], order[1:]
-    is_same = (key_ids[earlier] == key_ids[later]) & (producer_ids[earlier] == producer_ids[later])
-    next_commits = np.full(len(key_ids), _NOTHING, dtype=np.int64)
-    next_commits[earlier[is_same]] = later[is_same]
+def _next_commit(own_keys: Integers, ranks: Integers, commits: Integers) -> Integers:
+    """For each commit, the next one of the same producer and key, or `_NOTHING`."""
+    order = np.lexsort((ranks[commits], own_keys[commits]))
+    in_order = commits[order]
+    is_same = own_keys[in_order[:-1]] == own_keys[in_order[1:]]
+    next_commits = np.full(len(commits), _NOTHING)
+    next_commits[order[:-1]] = np.where(is_same, in_order[1:], _NOTHING)
     return next_commits
 
 
 def _numbers(name: str, *tables: pa.Table) -> Integers:
-    return np.concatenate([_one_array(table[name]).to_numpy() for table in tables]).astype(np.int64)
+    """The numbers of a column; a plain record has no producer id."""
+    columns = (pc.fill_null(_one_array(table[name]), NO_PRODUCER_ID) for table in tables)
+    return np.concatenate([column.to_numpy() for column in columns]).astype(np.int64)
+
+
+def _mask(column: pa.ChunkedArray) -> Mask:
+    mask: Mask = column.to_numpy()
+    return mask
 
 
 def _one_array(column: pa.ChunkedArray) -> Any:

@@ -56,8 +56,8 @@ class CommittedOffsetRow:
 class PendingOffsetRow:
     """A pending offset: a transactional commit whose marker is not read yet.
 
-    `client_id` and `client_host` are those of the member that committed it
-    (`coordinator_state.apply.pending_clients`); null if no member can be named.
+    `client_id` and `client_host` are those of the owner of its partition
+    (`coordinator_state.apply.pending_clients`); null if it had none.
     """
 
     log_partition: Int32

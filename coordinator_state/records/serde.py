@@ -128,26 +128,13 @@ def _decode_early_access(record_type: RecordType, raw: bytes | memoryview) -> De
 
 
 def decode_versioned(schema: Schema, raw: bytes | memoryview) -> DecodedValue:
-    """Read an int16 version and then the message of that version."""
-    buffer = memoryview(raw)
-    version, position = _read_version(schema, buffer)
-    return decode_known(schema, version, buffer, position)
-
-
-def _read_version(schema: Schema, buffer: memoryview) -> tuple[int, int]:
-    try:
-        return read_int16(buffer, 0)
-    except DecodeError as error:
-        error.within(record_type=schema.name, field="version")
-        raise
-
-
-def decode_known(schema: Schema, version: int, buffer: memoryview, position: int) -> DecodedValue:
-    """Check a version that has been read already, and read the fields of its message.
+    """Read an int16 version and then the message of that version.
 
     Raises:
         DecodeError: unsupported version, or bytes that are not a message of this version.
     """
+    buffer = memoryview(raw)
+    version, position = _read_version(schema, buffer)
     first, last = schema.versions
     if not first <= version <= last:
         raise UnsupportedVersion(
@@ -157,7 +144,15 @@ def decode_known(schema: Schema, version: int, buffer: memoryview, position: int
             version=version,
             field="version",
         )
-    return decode_body(schema, version, buffer, position)
+    return _decode_body(schema, version, buffer, position)
+
+
+def _read_version(schema: Schema, buffer: memoryview) -> tuple[int, int]:
+    try:
+        return read_int16(buffer, 0)
+    except DecodeError as error:
+        error.within(record_type=schema.name, field="version")
+        raise
 
 
 def decode_appended(
@@ -177,12 +172,10 @@ def decode_appended(
             "negative version", position=0, record_type=schema.name, version=version
         )
     newest = schema.versions[1] if newest_version is None else newest_version
-    return decode_body(schema, min(version, newest), buffer, position)
+    return _decode_body(schema, min(version, newest), buffer, position)
 
 
-def decode_body(
-    schema: Schema, version: int, buffer: memoryview, position: int = 0
-) -> DecodedValue:
+def _decode_body(schema: Schema, version: int, buffer: memoryview, position: int) -> DecodedValue:
     """Read the fields of a message in a version that has been checked already."""
     try:
         fields, position = read_struct(

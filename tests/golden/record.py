@@ -118,7 +118,7 @@ def _mutated_consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
 
 
 def _member_bytes(_kafka: KafkaMessages) -> Iterator[Json]:
-    """Member bytes of Kafka Connect and Kafka Streams, as their own classes write them."""
+    """Member bytes of Kafka Connect, as its own classes write them."""
     for line in run_java("MemberBytes", [*kafka_jars(), *client_jars()]):
         name, raw = line.split("\t")
         yield {"name": name, "raw": raw}

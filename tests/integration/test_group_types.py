@@ -163,5 +163,5 @@ def _assert_what_the_tables_say(reader: TableReader) -> None:
     share = [m for m in members if m["group_id"] == "share-group"]
     assert {assigned["topic"] for member in share for assigned in member["assignment"]} == {IN}
     (classic,) = (m for m in members if m["group_id"] == "classic-application")
-    assigned = json.loads(classic["assignment_json"])["userData"]
-    assert {task["partition"] for task in assigned["activeTasks"]} == {0, 1, 2}
+    (assigned,) = json.loads(classic["assignment_json"])["assignedPartitions"]
+    assert sorted(assigned["partitions"]) == [0, 1, 2]

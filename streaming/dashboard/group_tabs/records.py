@@ -98,12 +98,12 @@ def _members_text(document: Row) -> str:
     if document.get("key", {}).get("type") != GROUP_METADATA_TYPE or document["value"] is None:
         return ""
     data = document["value"]["data"]
-    kind = data["protocolType"], data["protocol"]
+    protocol_type = data["protocolType"]
     members = [
         {
             "memberId": member["memberId"],
-            "subscription": subscription_json(*kind, b64decode(member["subscription"])),
-            "assignment": assignment_json(*kind, b64decode(member["assignment"])),
+            "subscription": subscription_json(protocol_type, b64decode(member["subscription"])),
+            "assignment": assignment_json(protocol_type, b64decode(member["assignment"])),
         }
         for member in data["members"]
     ]

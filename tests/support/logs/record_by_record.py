@@ -1,8 +1,8 @@
-"""A log replayed record by record: the events and clients that any micro-batches must give."""
+"""A log replayed record by record: the events that any micro-batches must give."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
@@ -12,21 +12,17 @@ from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from coordinator_state.records.serde import decode_key, decode_value
 from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, name_of
-from coordinator_state.replay.groups import Group, GroupMember
 from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT, OffsetKey, Outcome, Semantics
+from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT, Outcome, Semantics
 from coordinator_state.replay.releases import Release
-
-Client = tuple[str, str]
-"""Client id and client host."""
 
 
 @dataclass
 class RecordByRecord:
     """The loader, and what happened between each record and the next.
 
-    `clients` has the client of every commit that was pending once, by its record offset. `outcomes`
-    has the outcome of every offset record that is not pending, and the record that decided it.
+    `outcomes` has the outcome of every offset record that is not pending, and the record that
+    decided it.
     """
 
     loader: ReferenceLoader
@@ -34,7 +30,6 @@ class RecordByRecord:
     topic_names: Mapping[str, str]
     retention_ms: int
     events: list[GroupEvent] = field(default_factory=list)
-    clients: dict[int, Client | None] = field(default_factory=dict)
     outcomes: dict[int, tuple[Outcome, int]] = field(default_factory=dict)
 
     @classmethod
@@ -58,7 +53,7 @@ class RecordByRecord:
     def _replay(self, batch: RecordBatch) -> None:
         loader = self.loader
         self._replay_group_record(batch)
-        groups, offsets, pending = dict(loader.groups), dict(loader.offsets), self._pending()
+        offsets, pending = dict(loader.offsets), self._pending()
         loader.load([batch])
         (record,) = batch.records
         for key in offsets.keys() | loader.offsets.keys():
@@ -79,11 +74,7 @@ class RecordByRecord:
                     )
                 )
         still_pending = self._pending()
-        for record_offset, (key, producer_id) in still_pending.items():
-            if record_offset not in pending:
-                group = groups.get(key.group_id)
-                self.clients[record_offset] = self._client(group, key, producer_id, pending)
-        for record_offset in pending.keys() - still_pending.keys():
+        for record_offset in pending - still_pending:
             self.outcomes[record_offset] = (_outcome_of_pending(batch), record.record_offset)
         is_offset = (decoded := _decoded(batch)) and decoded.record_type in OFFSET_COMMIT_TYPES
         if is_offset and record.record_offset not in still_pending:
@@ -119,41 +110,13 @@ class RecordByRecord:
             for assigned in partitions
         )
 
-    # --- clients
-
-    def _pending(self) -> dict[int, tuple[OffsetKey, int]]:
-        """The key and the producer id of each pending offset, by its record offset."""
+    def _pending(self) -> set[int]:
+        """The record offset of each pending offset."""
         return {
-            commit.record_offset: (key, producer_id)
-            for producer_id, commits in self.loader.pending.items()
-            for key, commit in commits.items()
+            commit.record_offset
+            for commits in self.loader.pending.values()
+            for commit in commits.values()
         }
-
-    def _client(
-        self,
-        group: Group | None,
-        key: OffsetKey,
-        producer_id: int,
-        pending: Mapping[int, tuple[OffsetKey, int]],
-    ) -> Client | None:
-        member = None if group is None else next(self._owners(group, key), None)
-        if member is None:
-            for record_offset in sorted(pending, reverse=True):
-                earlier, of_producer = pending[record_offset]
-                is_same = earlier.group_id == key.group_id and of_producer == producer_id
-                if is_same and self.clients[record_offset]:
-                    return self.clients[record_offset]
-            if group is None or len(group.members) != 1:
-                return None
-            (member,) = group.members
-        return member.client_id, member.client_host
-
-    def _owners(self, group: Group, key: OffsetKey) -> Iterator[GroupMember]:
-        for member in group.members:
-            for assigned in member.assignment or ():
-                topic = self.topic_names.get(assigned.topic_id or "", assigned.topic)
-                if (topic, assigned.partition) == (key.topic, key.partition):
-                    yield member
 
 
 def _outcome_of_pending(batch: RecordBatch) -> Outcome:

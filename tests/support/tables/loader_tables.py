@@ -167,16 +167,16 @@ def _json_text(document: dict[str, Any] | None) -> str | None:
 
 
 def _member_rows(log_partition: int, group: Group) -> list[Row]:
-    protocol = group.protocol_type, group.protocol
+    protocol_type = group.protocol_type
     return [
         {
             "log_partition": log_partition,
             "group_id": group.group_id,
             **_values(member, _MEMBER),
             "subscription_json": _json_text(
-                subscription_json(*protocol, member.subscription_bytes)
+                subscription_json(protocol_type, member.subscription_bytes)
             ),
-            "assignment_json": _json_text(assignment_json(*protocol, member.assignment_bytes)),
+            "assignment_json": _json_text(assignment_json(protocol_type, member.assignment_bytes)),
         }
         for member in group.members
     ]

@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after
 from coordinator_state.apply.group_placement import partitions_for
 from coordinator_state.apply.rows import OFFSET_CHANGE_SCHEMA
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.records.record_types import NO_PRODUCER_ID
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, OffsetReplay, Semantics
 from coordinator_state.replay.partitioner import partition_for
 from tests.support.logs.log_rows import (
     ABORT,
+    COMMIT,
     KEY,
+    LEADER_CHANGE,
     LOG_PARTITION,
     NOW_MS,
     Row,
@@ -104,6 +107,57 @@ def test_a_pending_offset_is_carried_on_until_its_marker(semantics: Semantics) -
             **{"client_id": None, "client_host": None},
         }
     ]
+
+
+@both
+@given(
+    drawn=st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "tombstone", "marker"]),
+            st.sampled_from([NO_PRODUCER_ID, 7, 8]),
+            st.sampled_from([KEY, OTHER]),
+            st.sampled_from([COMMIT, ABORT, LEADER_CHANGE]),
+        ),
+        max_size=12,
+    ),
+    cut=st.integers(0, 12),
+)
+def test_transactions_and_tombstones_of_two_keys_equal_a_replay(
+    semantics: Semantics, drawn: list[tuple[str, int, OffsetKey, int]], cut: int
+) -> None:
+    """The logs are small, so that most records meet another one of their key or producer."""
+    replay, rows, outcomes = OffsetReplay(semantics), list[Row](), dict[int, tuple[str, int]]()
+    for at, (kind, producer_id, key, control_type) in enumerate(drawn):
+        is_transactional = producer_id != NO_PRODUCER_ID
+        if kind == "marker":
+            rows.append(marker(at, producer_id, control_type))
+            resolved = replay.replay_end_transaction_marker(producer_id, control_type)
+        elif kind == "tombstone":
+            rows.append(commit(at, None, key=key, producer_id=producer_id))
+            resolved = replay.replay_tombstone(
+                key, producer_id=producer_id, is_transactional=is_transactional
+            )
+        else:
+            rows.append(commit(at, at, key=key, producer_id=producer_id))
+            value = CommittedOffset.from_row({**rows[-1], "producer_id": producer_id})
+            resolved = replay.replay_commit(key, value, is_transactional=is_transactional)
+        if kind == "tombstone" or (kind == "commit" and not is_transactional):
+            outcomes[at] = "committed", at
+        outcomes |= {c.record.record_offset: (c.outcome.value, at) for c in resolved}
+    tables = PlanTables(semantics)
+    for part in (rows[:cut], rows[cut:]):
+        tables.apply(table_of(part))
+    assert {key: row["record_offset"] for (_, key), row in tables.offsets.items()} == {
+        key: offset.record_offset for key, offset in replay.offsets.items()
+    }
+    assert outcomes == {
+        at: (row["outcome"], row["outcome_record_offset"])
+        for (_, at), row in tables.history.items()
+    }
+    assert sorted(tables.pending["record_offset"].to_pylist()) == sorted(
+        offset.record_offset for pending in replay.pending.values() for offset in pending.values()
+    )
+    assert sum(counted(tables)) + tables.pending.num_rows == len(rows)
 
 
 def test_a_cleared_offset_is_told_with_what_cleared_it() -> None:
