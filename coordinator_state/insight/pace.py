@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s, LogHistories
+from coordinator_state.log.commit_sampling import HistoryResolution
 
 USUAL: Final = 0.9
 """So much of the waits are at most the usual one. A pace that varies is no stop."""
@@ -35,9 +36,6 @@ _TIME_BITS: Final = 42
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _REST_WINDOWS_MS: Final = (_HOUR_MS, 6 * _HOUR_MS, _DAY_MS, 3 * _DAY_MS)
-_SAMPLED_MS: Final = ((_HOUR_MS, 60_000), (_DAY_MS, 600_000))
-"""Of commits that were old when `run` read them, the history has only some: one in the second time
-once they were older than the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,27 +120,35 @@ class Rests(NamedTuple):
             as long after each other as the silence after them. A job runs each half hour. Or a
             record waited as long for its commit, at this time of day, on each of the last days.
             A job of the night reads it, or the consumers are stopped at night.
+        only_ms: after this commit, if the key has rested once: for half of the time since its first
+            commit at least, and between two runs that are as long as each other. Nobody knows
+            whether it rests again.
     """
 
     usual_ms: Int64s
     due_ms: Int64s
+    only_ms: Int64s
 
 
-def rests(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Rests:
+def rests(
+    logs: LogHistories, commits: Commits, count: int, now_ms: int, resolution: HistoryResolution
+) -> Rests:
     """Return the rests of each of `count` keys; `logs` has the samples of their logs.
 
-    The rests of moves are those of `moved` commits.
+    The rests of moves are those of `moved` commits. Of commits that were old when `run` read them,
+    the history has only some: a wait that may be such an interval of its resolution is no rest.
     """
     waits = _waits(logs, commits)
     first_ms, last_ms = np.full(count, now_ms), np.zeros(count, np.int64)
     np.minimum.at(first_ms, commits.key, commits.committed_at_ms)
     last_ms[commits.key] = commits.committed_at_ms
     lengths_ms = waits.lengths_ms
-    for age_ms, interval_ms in _SAMPLED_MS:
-        is_known = (waits.began_ms >= now_ms - age_ms) | (lengths_ms >= 2 * interval_ms)
+    for step in resolution.steps:
+        interval_ms = resolution.interval_ms(step.age_ms)
+        is_known = (waits.began_ms >= now_ms - step.age_ms) | (lengths_ms >= 2 * interval_ms)
         waits = _Waits(*(column[is_known] for column in waits))
         lengths_ms = lengths_ms[is_known]
-    usual_ms, due_ms = np.full(count, UNKNOWN), np.full(count, UNKNOWN)
+    usual_ms, due_ms, only_ms = (np.full(count, UNKNOWN) for _ in Rests._fields)
     for window_ms in _REST_WINDOWS_MS:
         # The window ends with the last commit, so the present silence does not change the result.
         since_ms = np.maximum(first_ms, last_ms - window_ms)
@@ -152,13 +158,17 @@ def rests(logs: LogHistories, commits: Commits, count: int, now_ms: int) -> Rest
         )
         usual, due = _usual_lengths(key, began_ms, lengths, last_ms, since_ms)
         usual_ms, due_ms = np.maximum(usual_ms, usual), np.maximum(due_ms, due)
-    usual_ms, due_ms = (
+        is_whole = (since_ms == first_ms)[key]
+        key, began_ms, lengths = (column[is_whole] for column in (key, began_ms, lengths))
+        only_rests_ms = _only_rests(key, began_ms, lengths, first_ms, last_ms)
+        only_ms = np.maximum(only_ms, only_rests_ms)
+    usual_ms, due_ms, only_ms = (
         np.where(rest_ms == UNKNOWN, UNKNOWN, rest_ms + _late_ms(rest_ms))
-        for rest_ms in (usual_ms, due_ms)
+        for rest_ms in (usual_ms, due_ms, only_ms)
     )
     until_ms = _daily_until_ms(waits, lengths_ms, last_ms, now_ms)
     daily_ms = np.where(until_ms == UNKNOWN, UNKNOWN, until_ms - last_ms)
-    return Rests(usual_ms, np.maximum(due_ms, daily_ms))
+    return Rests(usual_ms, np.maximum(due_ms, daily_ms), only_ms)
 
 
 def _late_ms(rests_ms: Int64s) -> Int64s:
@@ -198,6 +208,29 @@ def _usual_lengths(
         rows = rows[np.abs(since_last_ms - between_ms) <= between_ms // _LATE_SHARE]
         np.maximum.at(due_ms, key[rows], lengths_ms[rows])
     return usual_ms, due_ms
+
+
+def _only_rests(
+    key: Int64s, began_ms: Int64s, lengths_ms: Int64s, first_ms: Int64s, last_ms: Int64s
+) -> Int64s:
+    """Return the longest wait of each key if it may be its first rest, see `Rests.only_ms`.
+
+    >>> key, began_ms, lengths_ms = np.array([0, 1]), np.array([5, 5]), np.array([25, 25])
+    >>> first_ms, last_ms = np.array([0, 0]), np.array([36, 50])
+    >>> _only_rests(key, began_ms, lengths_ms, first_ms, last_ms).tolist()
+    [25, -1]
+    """
+    order = np.lexsort((lengths_ms, key))
+    key, began_ms, lengths_ms = key[order], began_ms[order], lengths_ms[order]
+    longest = np.flatnonzero(np.append(key[1:] != key[:-1], True)[: key.size])
+    key, began_ms, lengths_ms = key[longest], began_ms[longest], lengths_ms[longest]
+    ran_ms = began_ms - first_ms[key]
+    ran_again_ms = last_ms[key] - began_ms - lengths_ms
+    is_rest = 2 * lengths_ms >= (last_ms - first_ms)[key]
+    is_rest &= np.abs(ran_again_ms - ran_ms) <= ran_ms // _LATE_SHARE
+    only_ms = np.full(first_ms.size, UNKNOWN)
+    only_ms[key[is_rest]] = lengths_ms[is_rest]
+    return only_ms
 
 
 def _daily_until_ms(waits: _Waits, lengths_ms: Int64s, last_ms: Int64s, now_ms: int) -> Int64s:

@@ -48,6 +48,14 @@ class PartitionFacts:
         rest_ms: how long the group may go without a commit, because it usually rests
             (`pace.Rests`); None if that is unknown, or if its usual time is longer.
         move_rest_ms: the same for commits of another offset.
+        only_rest_ms, only_move_rest_ms: how long it may go without one if it rests again as it has
+            once; None if it has rested more often, or not at all.
+        ended_at_ms: when the members left, in ms since the epoch, if the group may be a job that
+            has ended (`absence`); None otherwise.
+        usual_return_ms: how long records usually waited for members that had left, if they have
+            left now; None otherwise.
+        max_poll_ms: the greatest `max.poll.interval.ms` of members of the group, or what its
+            clients send for it; None if unknown, or with a committed offset.
         rest_in_turn_ms: how long other partitions of the topic waited until the group went on to
             read them, after it read this one; None unless it reads them in turn.
         is_member_busy: whether the member gets on in another partition in which it is behind.
@@ -109,6 +117,11 @@ class PartitionFacts:
     longest_move_ms: int | None
     rest_ms: int | None
     move_rest_ms: int | None
+    only_rest_ms: int | None
+    only_move_rest_ms: int | None
+    ended_at_ms: int | None
+    usual_return_ms: int | None
+    max_poll_ms: int | None
     rest_in_turn_ms: int | None
     is_member_busy: bool
     same_commits: int

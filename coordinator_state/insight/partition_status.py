@@ -33,6 +33,8 @@ from coordinator_state.replay.groups import SHARE
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 """The default of producers for `transaction.timeout.ms`."""
+_RUNS_WITHIN_MS: Final = 86_400_000
+"""Most jobs run once a day at least."""
 
 
 def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
@@ -105,6 +107,9 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         if facts.rest_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
             silent = f"no commit for {time_text(_silent_ms(facts))}"
             cause = f"{silent}; it usually rests for up to {time_text(facts.rest_ms)}"
+        elif facts.usual_return_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
+            usual = time_text(facts.usual_return_ms)
+            cause = f"the group has no members; they usually come back within {usual}"
         cause = _recreated_text(facts) or cause
         return Verdict(Status.OK, cause, lag_text(facts))
     if not facts.has_members and facts.commit_age_ms > _limit_ms(
@@ -232,9 +237,9 @@ def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if facts.has_member:
         if waited_ms <= _limit_ms(rules.silent_after_ms, facts.usual_commit_ms, rules):
             return None
-        # Consumers poll every five minutes at least, by the default of `max.poll.interval.ms`.
+        # A member that polls for the second time has processed what it got before.
         stop_after_ms = _limit_ms(rules.pace_unknown_after_ms, facts.usual_commit_ms, rules)
-        stop_after_ms = max(stop_after_ms, 2 * (facts.rest_in_turn_ms or 0))
+        stop_after_ms = max(stop_after_ms, facts.max_poll_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
         status = Status.STOP if waited_ms > stop_after_ms else Status.WARN
         text += f" for {time_text(silent_ms)}" if facts.recreated_at_ms is None else ""
         text += ", although a member has the partition"
@@ -304,7 +309,12 @@ def _aborting(facts: PartitionFacts, rules: StatusRules) -> _Found:
 
 
 def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
-    return max(_usual_stop_ms(facts, rules), facts.rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
+    # Members that come back when there are records do so soon.
+    return_ms = rules.stop_intervals * (facts.usual_return_ms or 0)
+    return max(
+        *(_usual_stop_ms(facts, rules), facts.rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0)),
+        min(return_ms, rules.pace_unknown_after_ms),
+    )
 
 
 def _usual_stop_ms(facts: PartitionFacts, rules: StatusRules) -> int:
@@ -324,6 +334,10 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if _waited_ms(facts) <= _stop_after_ms(facts, rules):
         return None
     cause = f"no commit for {time_text(silent_ms)}"
+    if _waited_ms(facts) <= (facts.only_rest_ms or 0):
+        return Status.UNKNOWN, f"{cause}; {_only_rest_text(facts.only_rest_ms)}"
+    if facts.ended_at_ms is not None:
+        return _ended(facts, facts.ended_at_ms, rules)
     if facts.usual_commit_ms is not None:
         is_rest = (facts.rest_ms or 0) > _usual_stop_ms(facts, rules)
         usual_ms = facts.rest_ms if is_rest else facts.usual_commit_ms
@@ -339,6 +353,23 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
     rewind = _rewind(facts, rules)
     # An operator stops the members before a reset.
     return Status.STOP, cause if rewind is None else f"{rewind[1]}; {cause}"
+
+
+def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> _Found:
+    """A job has ended, or a new group was shut down; nobody knows when it runs again."""
+    deleted = _deleted_first(facts, rules)
+    if deleted is not None:
+        return deleted
+    status = Status.UNKNOWN if facts.at_ms - ended_at_ms <= _RUNS_WITHIN_MS else Status.WARN
+    return (
+        status,
+        f"the members left at {_moment(ended_at_ms, facts)}, after they had read everything; when "
+        "they come back is not known yet",
+    )
+
+
+def _only_rest_text(rest_ms: int | None) -> str:
+    return f"it has rested like this once, so it may rest for up to {time_text(rest_ms)}"
 
 
 def _silent_ms(facts: PartitionFacts) -> int:
@@ -395,6 +426,9 @@ def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
         waited_ms = min(oldest_ms, facts.at_ms - facts.moved_at_ms)
     if waited_ms < _move_limit_ms(facts, rules):
         return None
+    if waited_ms <= (facts.only_move_rest_ms or 0):
+        rests = _only_rest_text(facts.only_move_rest_ms)
+        return Status.UNKNOWN, f"no other offset for {time_text(waited_ms)}; {rests}"
     times = count_text(facts.same_commits, "commit")
     if facts.moved_at_ms is None:
         since = f" in the last {time_text(facts.commits_from_ms)}"
@@ -426,11 +460,9 @@ def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
 
 def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:
     """The group reads too slowly."""
-    if (facts.time_lag_at_least_ms or 0) > rules.slow_after_ms and _is_deleted_first(facts, rules):
-        return (
-            Status.WARN,
-            f"unread records will be deleted in {time_text(facts.retention_margin_ms)}",
-        )
+    deleted = _deleted_first(facts, rules)
+    if deleted is not None:
+        return deleted
     commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
     if commits is None or produces is None or commits >= produces or not _is_slow(facts, rules):
         return None
@@ -440,12 +472,16 @@ def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:
     )
 
 
-def _is_deleted_first(facts: PartitionFacts, rules: StatusRules) -> bool:
-    """Whether uncommitted records will be deleted soon, before the group catches up."""
+def _deleted_first(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """Uncommitted records will be deleted soon, before the group catches up."""
     left_ms = facts.retention_margin_ms
     if left_ms is None or left_ms >= rules.deleted_within_ms:
-        return False
-    return facts.time_to_catch_up_ms is None or facts.time_to_catch_up_ms > left_ms
+        return None
+    if (facts.time_lag_at_least_ms or 0) <= rules.slow_after_ms:
+        return None
+    if facts.time_to_catch_up_ms is not None and facts.time_to_catch_up_ms <= left_ms:
+        return None
+    return Status.WARN, f"unread records will be deleted in {time_text(left_ms)}"
 
 
 def _moment(ms: int, facts: PartitionFacts) -> str:

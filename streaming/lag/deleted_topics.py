@@ -8,7 +8,7 @@ show when the topic id changed: those since the commit are read, once for each t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import NOWHERE, distinct_keys, nullable, positions
 from coordinator_state.insight.lag import GONE, PRESENT, UNKNOWN, Bools, Int64s, Texts
 from streaming.lag.offset_samples import Logs, to_ms
 from streaming.lag.recent_commits import KEY
@@ -32,44 +33,38 @@ _BEFORE_MS: Final = 600_000
 """A deleted topic is looked for in so much time before a commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """A topic id, and when the topic was created again with it; `UNKNOWN` if no sample shows it.
+_LOG: Final = ["topic", "partition"]
+_TIMES: Final = ("recreated_at_ms", "read_from_ms", "sampled_from_ms", "replaced_ms")
+_TOPICS: Final = nullable(
+    pa.schema(
+        [
+            *((name, pa.string()) for name in ("topic", "topic_id")),
+            *((name, pa.int64()) for name in _TIMES),
+        ]
+    )
+)
+"""A topic id, and when the topic was created again with it; `UNKNOWN` if no sample shows it.
 
-    The samples since `read_from_ms` were read; those with the topic id begin at `sampled_from_ms`.
-    `replaced_ms` is the time of the last one with another topic id, and `first_ends` has the first
-    log end of each partition that was read.
-    """
-
-    topic_id: str | None
-    recreated_at_ms: int
-    read_from_ms: int
-    sampled_from_ms: int
-    replaced_ms: int
-    first_ends: dict[int, int]
-
-    def has_commit(self, partition: int, committed_offset: int, committed_ms: int) -> bool:
-        """Whether a commit without a topic id is one of this topic.
-
-        It may come shortly before the first sample of the topic; one of the deleted topic that is
-        not past the first log end is rare then.
-        """
-        if committed_ms >= self.recreated_at_ms:
-            return True
-        is_between = UNKNOWN != self.replaced_ms < committed_ms
-        return is_between and committed_offset <= self.first_ends.get(partition, UNKNOWN)
-
-    def is_read(self, topic_id: str | None, since_ms: int) -> bool:
-        """Whether enough samples were read for a commit at that time."""
-        is_enough = self.recreated_at_ms != UNKNOWN or self.read_from_ms <= since_ms
-        return self.topic_id == topic_id and is_enough
+The samples since `read_from_ms` were read; those with the topic id begin at `sampled_from_ms`.
+`replaced_ms` is the time of the last one with another topic id."""
+_FIRST_ENDS: Final = nullable(
+    pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("first_end", pa.int64())])
+)
+"""The first log end of each partition that was read."""
 
 
 @dataclass(slots=True)
 class KnownTopics:
-    """The topics whose samples were read, and since when deleted ones are gone."""
+    """The topics whose samples were read, and since when deleted ones are gone.
 
-    by_name: dict[str, _Topic] = field(default_factory=dict)
+    Attributes:
+        topics: a row for each topic (`_TOPICS`).
+        first_ends: a row for each of their partitions that was read (`_FIRST_ENDS`).
+        gone: the time of the first sample without a topic.
+    """
+
+    topics: pa.Table = field(default_factory=_TOPICS.empty_table)
+    first_ends: pa.Table = field(default_factory=_FIRST_ENDS.empty_table)
     gone: dict[str, int] = field(default_factory=dict)
 
 
@@ -98,30 +93,43 @@ def recreated_at_ms(
     numbers = np.flatnonzero(is_suspect & (topic_ids != UNKNOWN))
     if not numbers.size:
         return at_ms
-    suspects = rows.take(pa.array(numbers))
+    suspects = rows.take(pa.array(numbers)).combine_chunks()
     committed_ms = suspects["committed_ms"].to_numpy()
-    names, ids = suspects["topic"].to_pylist(), topic_ids[numbers].tolist()
-    unread: dict[str, int] = {}
-    for name, topic_id, since_ms in zip(names, ids, committed_ms.tolist(), strict=True):
-        topic = known.by_name.get(name)
-        if topic is None or not topic.is_read(topic_id, since_ms):
-            unread[name] = min(since_ms, unread.get(name, since_ms))
-    if unread:
-        is_unread = pc.is_in(suspects["topic"], pa.array([*unread], pa.string()))
-        _read(reader, now, suspects.filter(is_unread), min(unread.values()), known)
-    commit_columns = ("partition", "committed_offset", "topic_id", "committed_ms")
-    for number, name, topic_id, partition, committed_offset, commit_topic_id, since_ms in zip(
-        *(numbers.tolist(), names, ids),
-        *(suspects[column].to_pylist() for column in commit_columns),
-        strict=True,
-    ):
-        topic = known.by_name[name]
-        if commit_topic_id is None and not topic.has_commit(partition, committed_offset, since_ms):
-            at_ms[number] = topic.recreated_at_ms
-        elif commit_topic_id is not None and commit_topic_id != topic_id:
-            is_seen = topic.recreated_at_ms != UNKNOWN
-            at_ms[number] = topic.recreated_at_ms if is_seen else topic.sampled_from_ms
+    topic_id = pa.array(topic_ids[numbers], pa.string())
+    topics = _of_rows(known.topics, suspects, _LOG[:1])
+    is_same = pc.and_(pc.is_valid(topics["topic"]), _is_same(topics["topic_id"], topic_id))
+    recreated_ms, read_from_ms = (_values(topics[n]) for n in ("recreated_at_ms", "read_from_ms"))
+    is_read = is_same.to_numpy() & ((recreated_ms != UNKNOWN) | (read_from_ms <= committed_ms))
+    if not is_read.all():
+        unread = pc.unique(suspects["topic"].filter(pa.array(~is_read)))
+        since_ms = int(committed_ms[~is_read].min())
+        _read(reader, now, suspects.filter(pc.is_in(suspects["topic"], unread)), since_ms, known)
+        topics = _of_rows(known.topics, suspects, _LOG[:1])
+    recreated_ms, _, sampled_ms, replaced_ms = (_values(topics[name]) for name in _TIMES)
+    first_end = _values(_of_rows(known.first_ends, suspects, _LOG)["first_end"])
+    # A commit may come shortly before the first sample of its topic. One of the deleted topic that
+    # is not past the first log end is rare then.
+    is_between = (replaced_ms != UNKNOWN) & (replaced_ms < committed_ms)
+    is_between &= suspects["committed_offset"].to_numpy() <= first_end
+    is_of_old = (committed_ms < recreated_ms) & ~is_between
+    has_no_id = pc.is_null(suspects["topic_id"]).to_numpy()
+    is_other = ~has_no_id & ~_is_same(suspects["topic_id"], topic_id).to_numpy()
+    first_ms = np.where(recreated_ms == UNKNOWN, sampled_ms, recreated_ms)
+    at_ms[numbers] = np.where(
+        is_other, first_ms, np.where(has_no_id & is_of_old, recreated_ms, UNKNOWN)
+    )
     return at_ms
+
+
+def _of_rows(known: pa.Table, rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The known row with the key of each row; null without one."""
+    place = positions(rows.select(key).cast(known.select(key).schema), known.select(key))
+    return known.take(pa.array(place, mask=place == NOWHERE))
+
+
+def _values(column: pa.ChunkedArray) -> Int64s:
+    values: Int64s = column.fill_null(UNKNOWN).to_numpy()
+    return values
 
 
 def _read(
@@ -135,34 +143,46 @@ def _read(
         wide = _WINDOWS[0]
     logs = Logs.of(places)
     histories = logs.histories(reader, since=now - wide, until=now, of_all=False)
-    read_from_ms = min(moment_ms(now - wide), since_ms)
     numbers = np.arange(len(logs))
     _, first_ends = histories.offsets_from(numbers, histories.recreated_at_ms)
-    columns = (
-        histories.newest.topic_id,
-        histories.recreated_at_ms,
-        histories.sampled_since_ms(numbers),
-        histories.replaced_ms,
-        first_ends,
+    topic_ids = histories.newest.topic_id
+    times = {
+        "recreated_at_ms": histories.recreated_at_ms,
+        "read_from_ms": np.full(len(logs), min(moment_ms(now - wide), since_ms)),
+        "sampled_from_ms": histories.sampled_since_ms(numbers),
+        "replaced_ms": histories.replaced_ms,
+    }
+    topic_id = pa.array(topic_ids, pa.string(), mask=topic_ids == UNKNOWN)
+    read = pa.table([logs.keys[0], topic_id, *times.values()], schema=_TOPICS)
+    ends = pa.table([*logs.keys, first_ends], schema=_FIRST_ENDS)
+    # The last topic id holds. Other partitions with it count, and what was read before.
+    topics = pa.concat_tables([known.topics, read]).combine_chunks()
+    last = _of_rows(topics, topics, _LOG[:1])
+    is_current = _is_same(topics["topic_id"], last["topic_id"])
+    topics = topics.filter(is_current).group_by("topic", use_threads=False)
+    names = ("topic_id", "read_from_ms", "sampled_from_ms")
+    topics = topics.aggregate(
+        [
+            *((name, "last") for name in names),
+            *((name, "max") for name in ("recreated_at_ms", "replaced_ms")),
+        ]
     )
-    names, partitions = (column.to_pylist() for column in logs.keys)
-    for name, partition, topic_id, at_ms, from_ms, replaced_ms, first_end in zip(
-        *(names, partitions), *(column.tolist() for column in columns), strict=True
-    ):
-        before = known.by_name.get(name)
-        if before is not None and before.topic_id != topic_id:
-            before = None
-        ends = {} if before is None else before.first_ends
-        ends[partition] = first_end
-        topic = _Topic(topic_id, at_ms, read_from_ms, from_ms, replaced_ms, ends)
-        if before is not None:
-            # Another partition of the topic, or an earlier evaluation.
-            topic = replace(
-                topic,
-                recreated_at_ms=max(at_ms, before.recreated_at_ms),
-                replaced_ms=max(replaced_ms, before.replaced_ms),
-            )
-        known.by_name[name] = topic
+    columns = ["topic", "topic_id_last", "recreated_at_ms_max", *(f"{n}_last" for n in names[1:])]
+    topics = topics.select([*columns, "replaced_ms_max"])
+    before = known.topics.filter(is_current.slice(0, len(known.topics)))["topic"]
+    known.topics = topics.rename_columns(_TOPICS.names).cast(_TOPICS)
+    kept = known.first_ends.filter(
+        pc.and_(
+            pc.is_in(known.first_ends["topic"], before.combine_chunks()),
+            pa.array(positions(known.first_ends.select(_LOG), ends.select(_LOG)) == NOWHERE),
+        )
+    )
+    known.first_ends = pa.concat_tables([kept, ends]).combine_chunks()
+
+
+def _is_same(topic_ids: pa.ChunkedArray, others: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether topic ids are equal; brokers without topic ids have none."""
+    return pc.equal(topic_ids.fill_null(""), others.fill_null(""))
 
 
 def without_first_in_new_topics(
@@ -189,13 +209,11 @@ def without_first_in_new_topics(
     every = np.ones(len(rows), np.bool_)
     new_ms = recreated_at_ms(reader, now, rows, newest.topic_id[logs.of_rows], every, known)
     is_in_new = (new_ms != UNKNOWN) & (at_ms >= new_ms - _SAMPLED_WITHIN_MS)
-    seen: set[tuple[str, str, int]] = set()
-    is_kept = []
-    for is_new, *key in zip(is_in_new, *(events[name].to_pylist() for name in KEY), strict=True):
-        is_kept.append(not is_new or tuple(key) in seen)
-        if is_new:
-            seen.add(tuple(key))
-    return events.filter(pa.array(is_kept))
+    is_first = np.zeros(len(rows), np.bool_)
+    in_new = np.flatnonzero(is_in_new)
+    _, first = np.unique(distinct_keys(events.select(KEY))[in_new], return_index=True)
+    is_first[in_new[first]] = True
+    return events.filter(pa.array(~is_first))
 
 
 def gone_since_ms(
@@ -206,7 +224,8 @@ def gone_since_ms(
     It is `UNKNOWN` if no sample of the last seven days has the topic: it was deleted before, or
     never created.
     """
-    times = {topic: at_ms for topic, at_ms in known.gone.items() if topic in topics}
+    asked = {*topics}
+    times = {topic: at_ms for topic, at_ms in known.gone.items() if topic in asked}
     sizes = reader.rows_by_day(LOG_OFFSETS) if len(times) < len(topics) else {}
     for window in _WINDOWS:
         left = [topic for topic in topics if topic not in times]

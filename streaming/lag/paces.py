@@ -53,7 +53,10 @@ HOLDS: Final = pa.schema(
 _KNOWN: Final = nullable(PACES.append(pa.field("commit_timestamp", TIMESTAMP)))
 _KNOWN_HOLDS_KEY: Final = pa.schema([*KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
 _KNOWN_HOLDS: Final = nullable(HOLDS.append(pa.field("last_stable_offset", pa.int64())))
-REST_LENGTHS: Final = ("usual_ms", "due_ms", "usual_move_ms", "due_move_ms")
+REST_LENGTHS: Final = (
+    *("usual_ms", "due_ms", "only_ms"),
+    *("usual_move_ms", "due_move_ms", "only_move_ms"),
+)
 KNOWN_RESTS: Final = nullable(
     pa.schema(
         [
@@ -64,6 +67,17 @@ KNOWN_RESTS: Final = nullable(
 )
 """The rests of a key (`coordinator_state.insight.pace.Rests`), of commits and of moves, and the
 committed offset and the moment at which the history was asked for them."""
+RUNS: Final = ("kept_up_ms", "rests", "usual_return_ms")
+KNOWN_ABSENCES: Final = nullable(
+    pa.schema(
+        [
+            *(*KEY_TYPES, ("commit_timestamp", TIMESTAMP), ("record_offset", pa.int64())),
+            *((name, pa.int64()) for name in ("left_at_ms", *RUNS)),
+        ]
+    )
+)
+"""The runs of a key (`coordinator_state.insight.absence.Runs`) and when its members left last, by
+its last commit and the last record of its group."""
 
 
 @dataclass(slots=True)
@@ -75,12 +89,14 @@ class KnownPaces:
         holds: the holds, each with the last stable offset of its log (`_KNOWN_HOLDS`).
         logs: what `group_lag` has found in the samples of days.
         rests: the rests of keys that were late (`KNOWN_RESTS`).
+        absences: the runs of keys that were late without members (`KNOWN_ABSENCES`).
     """
 
     rows: pa.Table = field(default_factory=_KNOWN.empty_table)
     holds: pa.Table = field(default_factory=_KNOWN_HOLDS.empty_table)
     logs: KnownLogs = field(default_factory=KnownLogs)
     rests: pa.Table = field(default_factory=KNOWN_RESTS.empty_table)
+    absences: pa.Table = field(default_factory=KNOWN_ABSENCES.empty_table)
 
 
 def paces_of(

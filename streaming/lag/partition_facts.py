@@ -19,6 +19,7 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
+from streaming.lag.absences import absences_of
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
 from streaming.lag.offset_samples import Logs, to_ms
@@ -36,11 +37,15 @@ from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS, GROUPS
+from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS
 
 _USUAL: Final = ("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_hold_ms")
 _GETS_ON_MS: Final = 60_000
 _RESTS: Final = timedelta(minutes=1) + MAX_SAMPLE_AGE
+_RESTS_AND_ABSENCES: Final = (
+    *("rest_ms", "move_rest_ms", "only_rest_ms", "only_move_rest_ms", "rest_in_turn_ms"),
+    *("ended_at_ms", "usual_return_ms"),
+)
 FACTS: Final = tuple(field.name for field in fields(PartitionFacts))
 _KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
 
@@ -132,6 +137,7 @@ def partition_facts(
     late = LateKeys.of(lag_rows, now, rules)
     in_turn = rests_in_turn_of(reader, commits, late.rows, lag_rows, now)
     lag_rows = _beside(lag_rows, rests_of(reader, late, now, known))
+    lag_rows = _beside(lag_rows, _of_others(absences_of(reader, late, now, rules, known), shares))
     lag_rows = _beside(lag_rows, _of_others(in_turn, shares))
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["present_rate_per_s"] = pc.if_else(
@@ -147,7 +153,8 @@ def partition_facts(
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
         **{name: lag_rows[name] for name in _USUAL},
         **{name: lag_rows[name].fill_null(0) for name in ("commit_waits", "move_waits", "holds")},
-        **{name: lag_rows[name] for name in ("rest_ms", "move_rest_ms", "rest_in_turn_ms")},
+        **{name: lag_rows[name] for name in _RESTS_AND_ABSENCES},
+        "max_poll_ms": _max_poll_ms(reader, lag_rows, is_uncommitted),
         "is_often_held": lag_rows["is_often_held"].fill_null(False),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
         "moved_at_ms": to_ms(lag_rows["moved_at"]),
@@ -174,6 +181,22 @@ def _with_pace_of_group(lag_rows: pa.Table, is_uncommitted: Any) -> pa.Table:
     longest = paces["usual_commit_ms_max"].take(pa.array(place))
     usual = pc.if_else(is_uncommitted, longest, lag_rows["usual_commit_ms"])
     return with_columns(lag_rows, {"usual_commit_ms": usual})
+
+
+def _max_poll_ms(reader: TableReader, lag_rows: pa.Table, is_uncommitted: Any) -> Any:
+    """The longest time between two polls that a member of each group may take.
+
+    Clients send their `max.poll.interval.ms` as the rebalance timeout. It is null for a partition
+    with a committed offset.
+    """
+    group_ids = pc.unique(lag_rows["group_id"].filter(is_uncommitted)).to_pylist()
+    if not group_ids:
+        return pa.nulls(lag_rows.num_rows, pa.int64())
+    members = reader.own(GROUP_MEMBERS.name, ["rebalance_timeout_ms"], group_ids)
+    longest = members.group_by("group_id").aggregate([("rebalance_timeout_ms", "max")])
+    place = pc.index_in(lag_rows["group_id"], longest["group_id"].combine_chunks())
+    of_rows = longest["rebalance_timeout_ms_max"].cast(pa.int64()).take(place)
+    return pc.if_else(is_uncommitted, of_rows, None)
 
 
 def _of_others(evidence: pa.Table, shares: pa.Array) -> pa.Table:

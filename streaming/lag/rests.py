@@ -23,7 +23,6 @@ from streaming.lag.offset_samples import null_if_unknown, to_ms
 from streaming.lag.paces import (
     KEY_TYPES,
     KNOWN_RESTS,
-    REST_LENGTHS,
     KnownPaces,
     own_commits,
     rows_by_day,
@@ -82,8 +81,10 @@ class LateKeys(NamedTuple):
         return LateKeys(rows, self.silent_ms[wanted], self.unmoved_ms[wanted])
 
 
-RESTS: Final = pa.schema([*KEY_TYPES, ("rest_ms", pa.int64()), ("move_rest_ms", pa.int64())])
-"""The longer of `coordinator_state.insight.pace.Rests`, of commits and of moves; null without."""
+_LENGTHS: Final = ("rest_ms", "move_rest_ms", "only_rest_ms", "only_move_rest_ms")
+RESTS: Final = pa.schema([*KEY_TYPES, *((name, pa.int64()) for name in _LENGTHS)])
+"""The longer of `coordinator_state.insight.pace.Rests`, of commits and of moves, and the rests that
+were seen once; null without."""
 
 
 def rests_of(reader: TableReader, late: LateKeys, at: datetime, known: KnownPaces) -> pa.Table:
@@ -124,7 +125,8 @@ def rests_of(reader: TableReader, late: LateKeys, at: datetime, known: KnownPace
     known.rests = pa.concat_tables([others, asked]).combine_chunks()
     results = pa.concat_tables([before.filter(pa.array(~is_asked)), asked])
     is_same = np.append(is_same[~is_asked], np.ones(len(asked), np.bool_))
-    lengths = (null_if_unknown(lengths_ms) for lengths_ms in _longer(results, is_same))
+    only = (_if_same(results[name], is_same) for name in ("only_ms", "only_move_ms"))
+    lengths = (null_if_unknown(lengths_ms) for lengths_ms in (*_longer(results, is_same), *only))
     return pa.table([*results.select(KEY).columns, *lengths], schema=RESTS)
 
 
@@ -135,11 +137,15 @@ def _or_unknown(column: Any) -> Int64s:
 
 def _longer(known: pa.Table, is_same: Bools) -> tuple[Int64s, Int64s]:
     """The longer rest of commits and of moves; those of a time of day if nothing has changed."""
-    usual_ms, due_ms, usual_move_ms, due_move_ms = (_or_unknown(known[n]) for n in REST_LENGTHS)
+    usual_ms, usual_move_ms = (_or_unknown(known[n]) for n in ("usual_ms", "usual_move_ms"))
     return (
-        np.maximum(usual_ms, np.where(is_same, due_ms, UNKNOWN)),
-        np.maximum(usual_move_ms, np.where(is_same, due_move_ms, UNKNOWN)),
+        np.maximum(usual_ms, _if_same(known["due_ms"], is_same)),
+        np.maximum(usual_move_ms, _if_same(known["due_move_ms"], is_same)),
     )
+
+
+def _if_same(column: Any, is_same: Bools) -> Int64s:
+    return np.where(is_same, _or_unknown(column), UNKNOWN)
 
 
 def _rests(reader: TableReader, keys: pa.Table, at: datetime) -> pa.Table:
@@ -156,7 +162,9 @@ def _rests(reader: TableReader, keys: pa.Table, at: datetime) -> pa.Table:
     lengths = [
         null_if_unknown(lengths_ms).take(own.places)
         for each in (own.commits, moved(own.commits))
-        for lengths_ms in rests(own.histories, each, own.key_count, moment_ms(at))
+        for lengths_ms in rests(
+            own.histories, each, own.key_count, moment_ms(at), reader.history_resolution
+        )
     ]
     asked_at = pa.repeat(pa.scalar(at, TIMESTAMP), len(keys))
     columns = [*keys.select(KEY).columns, *lengths, keys["committed_offset"], asked_at]

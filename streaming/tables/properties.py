@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Final
 
 from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.log.commit_sampling import HistoryResolution
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
-from streaming.tables.durations import parse_history_resolution
+from streaming.tables.durations import DEFAULT_HISTORY_RESOLUTION, parse_history_resolution
 from streaming.tables.schemas import (
     HISTORY_ALL,
     PROPERTY_CLUSTER_ID,
@@ -120,9 +121,10 @@ class TableProperties:
         return self._properties.get(PROPERTY_HISTORY)
 
     @property
-    def history_resolution(self) -> str | None:
-        """The intervals of sampled history of the last run; None before this release."""
-        return self._properties.get(PROPERTY_HISTORY_RESOLUTION)
+    def history_resolution(self) -> HistoryResolution:
+        """The intervals of sampled history of the last run; the default before this release."""
+        text = self._properties.get(PROPERTY_HISTORY_RESOLUTION, DEFAULT_HISTORY_RESOLUTION)
+        return parse_history_resolution(text)
 
     @property
     def status_rules(self) -> StatusRules:

@@ -104,10 +104,13 @@ class GroupClients:
 
     def _goes_on(self, event: Window, t: int) -> None:
         """The begin, the course and the end of an event that lasts."""
-        begins, ends = t == event.from_s, t == event.to_s
+        ends = t == event.to_s
         match event:
-            case Stop() | Crash() if begins:
-                self._end_all(crashes=isinstance(event, Crash))
+            case Stop() if event.begins(t):
+                self._end_all(crashes=False)
+            case Crash() if event.begins(t):
+                for member in self.members.live[: event.members]:
+                    self.members.crash(member)
             case CrashLoop() if event.has(t):
                 self._loop_of_crashes(event, t - event.from_s)
             case Rejoin() if event.has(t) or ends:
@@ -115,7 +118,12 @@ class GroupClients:
             case HangCommits() | AbortCommits() if ends:
                 self._end_transaction(is_commit=False)
                 self._go_back()
-            case Stop() | Crash() | CrashLoop() if ends:
+            case Crash(members=int(number)) if event.ends(t):
+                self._start(range(number))
+            case Stop() | Crash() if event.ends(t) and not self._is_down:
+                self._end_all(crashes=True)
+                self._start_all()
+            case CrashLoop() if ends:
                 self._end_all(crashes=True)
                 self._start_all()
 
@@ -151,8 +159,12 @@ class GroupClients:
         return [e for e in self.group.events if isinstance(e, kind) and e.has(self._t)]
 
     def _start_all(self) -> None:
+        self._start(range(self.group.members))
+
+    def _start(self, numbers: range) -> None:
+        """Start the members with these numbers."""
         if self.group.kind != "simple":
-            for number in range(self.group.members):
+            for number in numbers:
                 self.members.start(self._new_member(number))
 
     def _new_member(self, number: int) -> Member:

@@ -136,6 +136,14 @@ class _During(Window):
             t = self.from_s + (t - self.from_s) % self.repeat_s
         return super().has(t)
 
+    def begins(self, t: int) -> bool:
+        """Whether the window, or a repetition of it, begins at a moment."""
+        return self.has(t) and not self.has(t - TICK_S)
+
+    def ends(self, t: int) -> bool:
+        """Whether the window, or a repetition of it, has ended at a moment."""
+        return self.has(t - TICK_S) and not self.has(t)
+
 
 # --- topics
 
@@ -245,16 +253,17 @@ class Topic(_Model):
 # --- groups
 
 
-class Stop(Window):
+class Stop(_During):
     """All members leave; at the end they come back."""
 
     do: Literal["stop"]
 
 
-class Crash(Window):
-    """All members die without a word; at the end they are started again."""
+class Crash(_During):
+    """All members die without a word, or some of them; at the end they are started again."""
 
     do: Literal["crash"]
+    members: int | None = Field(default=None, ge=1, description="So many members; by default all.")
 
 
 class Deploy(_Instant):

@@ -149,16 +149,26 @@ class Cluster:
     def end_transaction(self, producer_id: int, *, aborts: bool = False) -> None:
         self._append(marker(self.next_offset, producer_id, ABORT if aborts else COMMIT))
 
-    def members(self, group_id: str, *topics: tuple[str, int], generation: int = 1) -> None:
+    def members(
+        self,
+        group_id: str,
+        *topics: tuple[str, int],
+        generation: int = 1,
+        max_poll_ms: int = 60_000,
+    ) -> None:
         """A classic group with a member to which all partitions of topics are assigned."""
         owned = {topic: list(range(size)) for topic, size in topics or ((group_id, 1),)}
-        self.assign(group_id, {member_id_of("app-0", 0): owned}, generation)
+        self.assign(group_id, {member_id_of("app-0", 0): owned}, generation, max_poll_ms)
 
     def no_members(self, group_id: str, generation: int = 1) -> None:
         self.assign(group_id, {}, generation)
 
     def assign(
-        self, group_id: str, assigned: Mapping[str, Mapping[str, list[int]]], generation: int
+        self,
+        group_id: str,
+        assigned: Mapping[str, Mapping[str, list[int]]],
+        generation: int,
+        max_poll_ms: int = 60_000,
     ) -> None:
         """A generation of a classic group; `assigned` has the partitions by member id and topic.
 
@@ -168,7 +178,7 @@ class Cluster:
             **{"protocolType": "consumer" if generation else "", "generation": generation},
             **{"protocol": "range" if assigned else None, "leader": next(iter(assigned), None)},
             "currentStateTimestamp": self.now_ms,
-            "members": [_member(*member) for member in assigned.items()],
+            "members": [_member(*member, max_poll_ms) for member in assigned.items()],
         }
         encoded = encode_value(RECORD_TYPES[2], 3, value)
         self._append(record(self.next_offset, encoded, group=group_id))
@@ -335,13 +345,13 @@ def client_id_of(member_id: str) -> str:
     return member_id[: -len(f"-{UUID(int=0)}")]
 
 
-def _member(member_id: str, assigned: Mapping[str, list[int]]) -> Row:
+def _member(member_id: str, assigned: Mapping[str, list[int]], max_poll_ms: int) -> Row:
     client_id = client_id_of(member_id)
     owned = [{"topic": topic, "partitions": partitions} for topic, partitions in assigned.items()]
     return {
         **{"memberId": member_id, "groupInstanceId": None, "clientId": client_id},
         "clientHost": f"/10.0.0.{len(client_id) + ord(client_id[-1]) % 10}",
-        **{"rebalanceTimeout": 60_000, "sessionTimeout": 45_000},
+        **{"rebalanceTimeout": max_poll_ms, "sessionTimeout": 45_000},
         "subscription": encode_subscription({"topics": list(assigned), "userData": None}),
         "assignment": encode_assignment({"assignedPartitions": owned, "userData": None}),
     }

@@ -2,49 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 import pytest
 
 from coordinator_state.insight.lag import PRESENT, UNKNOWN, LogHistories, LogSamples
-from coordinator_state.insight.pace import Commits, rests, rests_in_turn_ms, stable_holds
-
-_MINUTE_MS = 60_000
-_STEP_MS = 10_000
-
-
-def growing_logs(count: int, minutes: int) -> LogHistories:
-    """Logs with a record a second, from time 0 on, sampled every ten seconds."""
-    times = np.tile(np.arange(0, minutes * _MINUTE_MS + 1, _STEP_MS), count)
-    samples = LogSamples(
-        log=np.repeat(np.arange(count), times.size // count),
-        sampled_at_ms=times,
-        state=np.full(times.size, PRESENT, object),
-        topic_id=np.full(times.size, None, object),
-        log_start_offset=np.zeros(times.size, np.int64),
-        log_end_offset=times // 1_000,
-        last_stable_offset=times // 1_000,
-        end_markers=np.full(times.size, UNKNOWN),
-    )
-    return LogHistories(samples, count)
-
-
-def commits_at(minutes_by_key: Sequence[Iterable[float]]) -> Commits:
-    """Commits of the log end at these minutes; each key has a log of its own."""
-    rows = [
-        (key, round(minute * _MINUTE_MS))
-        for key, minutes in enumerate(minutes_by_key)
-        for minute in minutes
-    ]
-    key, at_ms = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    return Commits(key, key, at_ms // 1_000, at_ms)
-
-
-def busy(*spans: tuple[float, float]) -> list[float]:
-    """Six commits a minute in each span of minutes."""
-    return [begin + n / 6 for begin, end in spans for n in range(round(6 * (end - begin)) + 1)]
-
+from coordinator_state.insight.pace import rests, rests_in_turn_ms, stable_holds
+from coordinator_state.log.commit_sampling import HistoryResolution, Resolution
+from tests.support.logs.growing_logs import MINUTE_MS, busy, commits_at, growing_logs
 
 _QUICK = 10 / 60 * 1.25
 """Commits each ten seconds, and a quarter later."""
@@ -76,20 +40,52 @@ _QUICK = 10 / 60 * 1.25
 def test_rests_are_usual_if_they_are_many_and_due_if_they_are_regular(
     minutes: list[float], now: int, usual: float | None, due: float | None
 ) -> None:
-    lengths_ms = rests(growing_logs(1, now), commits_at([sorted(minutes)]), 1, now * _MINUTE_MS)
+    logs, commits = growing_logs(1, now), commits_at([sorted(minutes)])
+    *lengths_ms, _ = rests(logs, commits, 1, now * MINUTE_MS, HistoryResolution())
     for (length_ms,), expected in zip(lengths_ms, (usual, due), strict=True):
         if expected is None:
             assert length_ms == UNKNOWN
         else:
-            assert length_ms / _MINUTE_MS == pytest.approx(expected, abs=0.35)
+            assert length_ms / MINUTE_MS == pytest.approx(expected, abs=0.35)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "now", "expected"),
+    [
+        # Two runs of five minutes each: it may rest again.
+        (busy((0, 5), (30, 35)), 40, 25 + 25 / 4),
+        # Not as long as each other, or most of the time without a rest.
+        (busy((0, 5), (30, 37)), 40, None),
+        (busy((0, 20), (30, 50)), 60, None),
+        # Two rests are no only one.
+        (busy((0, 5), (30, 35), (60, 65)), 70, None),
+    ],
+)
+def test_an_only_rest_is_between_equal_runs(
+    minutes: list[float], now: int, expected: float | None
+) -> None:
+    logs, end_ms = growing_logs(1, now), now * MINUTE_MS
+    (length_ms,) = rests(logs, commits_at([minutes]), 1, end_ms, HistoryResolution()).only_ms
+    if expected is None:
+        assert length_ms == UNKNOWN
+    else:
+        assert length_ms / MINUTE_MS == pytest.approx(expected, abs=0.35)
 
 
 def test_intervals_of_a_sampled_history_are_no_rests() -> None:
     """Older commits were loaded once a minute, and before that once in ten minutes."""
     minutes = [*range(0, 24 * 60, 10), *range(24 * 60, 47 * 60), *busy((47 * 60, 48 * 60))]
     now = 48 * 60
-    usual_ms, _ = rests(growing_logs(1, now), commits_at([minutes]), 1, now * _MINUTE_MS)
-    assert usual_ms[0] < _MINUTE_MS
+
+    def usual_ms(resolution: HistoryResolution) -> int:
+        end_ms = now * MINUTE_MS
+        lengths = rests(growing_logs(1, now), commits_at([minutes]), 1, end_ms, resolution)
+        return int(lengths.usual_ms[0])
+
+    assert usual_ms(HistoryResolution()) < MINUTE_MS
+    # A run that kept all of the second day has seen ten minutes of rest before.
+    finer = HistoryResolution((Resolution(5_000, 2 * 3_600_000),), 60_000)
+    assert usual_ms(finer) == 12.5 * MINUTE_MS
 
 
 @pytest.mark.parametrize(
@@ -117,9 +113,9 @@ def test_keys_that_are_read_in_turn_may_wait_for_each_other(
         commits_at(minutes_by_key),
         reader_of_key=np.zeros(count, np.int64),
         reader=np.zeros(1, np.int64),
-        since_ms=np.array([round(minutes_by_key[0][-1] * _MINUTE_MS)]),
+        since_ms=np.array([round(minutes_by_key[0][-1] * MINUTE_MS)]),
     )
-    assert length_ms == (UNKNOWN if rest is None else rest * _MINUTE_MS)
+    assert length_ms == (UNKNOWN if rest is None else rest * MINUTE_MS)
 
 
 def test_another_reader_shows_nothing() -> None:
@@ -129,9 +125,9 @@ def test_another_reader_shows_nothing() -> None:
         commits_at(minutes_by_key),
         reader_of_key=np.array([3, 7, 7]),
         reader=np.array([3, 7, 9]),
-        since_ms=np.array([_MINUTE_MS, 0, 0]),
+        since_ms=np.array([MINUTE_MS, 0, 0]),
     )
-    assert lengths_ms.tolist() == [UNKNOWN, _MINUTE_MS, UNKNOWN]
+    assert lengths_ms.tolist() == [UNKNOWN, MINUTE_MS, UNKNOWN]
 
 
 @pytest.mark.parametrize(("log_start_offset", "is_frequent"), [(50, True), (0, False)])
@@ -142,7 +138,7 @@ def test_a_log_without_records_says_nothing_of_its_transactions(
     end = np.array([*[50] * 60, 60, 70, 80])
     samples = LogSamples(
         log=np.zeros(end.size, np.int64),
-        sampled_at_ms=np.arange(end.size) * _MINUTE_MS,
+        sampled_at_ms=np.arange(end.size) * MINUTE_MS,
         state=np.full(end.size, PRESENT, object),
         topic_id=np.full(end.size, None, object),
         log_start_offset=np.full(end.size, log_start_offset),

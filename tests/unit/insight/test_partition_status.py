@@ -29,7 +29,8 @@ WELL: dict[str, Any] = {
     **{"commit_age_ms": 4_000, "commits": 121, "commits_from_ms": 604_000},
     **{"usual_commit_ms": 5_000, "commit_waits": 120, "usual_move_ms": 5_000, "move_waits": 120},
     **{"longest_move_ms": 20_000, "is_member_busy": False, "rest_ms": None},
-    **{"move_rest_ms": None, "rest_in_turn_ms": None},
+    **dict.fromkeys(("move_rest_ms", "only_rest_ms", "only_move_rest_ms", "rest_in_turn_ms")),
+    **dict.fromkeys(("ended_at_ms", "usual_return_ms", "max_poll_ms")),
     **{"usual_hold_ms": None, "holds": 0, "is_often_held": False, "is_out_of_range": False},
     "unsubscribed_expires_in_ms": None,
     **{"same_commits": 1, "moved_at_ms": AT_MS - 4_000},
@@ -77,10 +78,15 @@ HELD = BEHIND | {
 NO_MEMBERS = {"has_members": False}
 DELETED_SOON = BEHIND | {"retention_margin_ms": 600_000}
 DAY_MS = 86_400_000
+ENDED = BEHIND | NO_MEMBERS | {"ended_at_ms": AT_MS - 1_200_000}
 # Parts of reasons.
 OPEN, CLIENT = "open transaction of producer 2", "fraud-check-consumer"
 LATE, LATEST = "500 behind, oldest 90 s", "13,880 behind, oldest 90 s, +75/s"
 LATER = f"{LATE}, +10/s"
+ENDED_TEXT = (
+    "the members left at 05:52:40 UTC, after they had read everything; when they come back is not "
+    "known yet; 500 behind, oldest 20 min, +10/s"
+)
 
 
 def time_lag(ms: int | None, at_least_ms: int | None = None) -> dict[str, int | None]:
@@ -139,6 +145,8 @@ def single(age_ms: int) -> dict[str, Any]:
             f"no committed offset for 60 s, although a member has the partition; {UNREAD_TEXT}",
         ),
         (LONG_UNREAD, "STOP", ""),
+        (LONG_UNREAD | {"max_poll_ms": 60_000}, "STOP", ""),
+        (LONG_UNREAD | {"max_poll_ms": 900_000}, "WARN", ""),
         (
             *(LONG_UNREAD | NO_OWNER, "WARN"),
             "no committed offset, and no member has the partition; at least 500 behind, oldest "
@@ -211,6 +219,53 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             BEHIND | silent(60_000) | {"rest_ms": 6_000},
             *("STOP", f"no commit for 60 s, usually within 5 s; {LATER}"),
+        ),
+        # It has rested once, and ran before that as long as since.
+        (
+            BEHIND | silent(1_200_000) | time_lag(1_200_000) | {"only_rest_ms": 1_800_000},
+            "UNKNOWN",
+            "no commit for 20 min; it has rested like this once, so it may rest for up to 30 min; "
+            "500 behind, oldest 20 min, +10/s",
+        ),
+        (
+            BEHIND | silent(1_801_000) | time_lag(1_801_000) | {"only_rest_ms": 1_800_000},
+            *("STOP", "no commit for 30 min, usually within 5 s; .*"),
+        ),
+        (
+            LONG_STILL | {"only_move_rest_ms": 1_800_000},
+            "UNKNOWN",
+            "no other offset for 5 min; it has rested like this once, so it may rest for up to "
+            "30 min; 500 behind, oldest 5 min, +10/s",
+        ),
+        (LONG_STILL | {"only_move_rest_ms": 300_000}, "STALL", ""),
+        # The members of a job left after it had read everything.
+        (ENDED | silent(1_200_000) | time_lag(1_200_000), "UNKNOWN", ENDED_TEXT),
+        (
+            *(ENDED | {"ended_at_ms": AT_MS - DAY_MS - 1} | silent(DAY_MS), "WARN"),
+            "the members left at .*",
+        ),
+        (
+            ENDED | silent(46_000) | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": None},
+            *("WARN", f"unread records will be deleted in 10 min; {LATER}"),
+        ),
+        # Those of another group come back within a minute after records.
+        (
+            BEHIND | NO_MEMBERS | silent(600_000) | {"usual_return_ms": 60_000},
+            "OK",
+            f"the group has no members; they usually come back within 60 s; {LATE}",
+        ),
+        (
+            BEHIND | NO_MEMBERS | silent(600_000) | time_lag(181_000) | {"usual_return_ms": 60_000},
+            *("STOP", "the group has no members; no commit for 10 min, .*"),
+        ),
+        # Five minutes are enough for those of every group.
+        (
+            BEHIND
+            | NO_MEMBERS
+            | silent(600_000)
+            | time_lag(301_000)
+            | {"usual_return_ms": 1_200_000},
+            *("STOP", ""),
         ),
         # Every ten minutes.
         (
