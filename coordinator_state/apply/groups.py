@@ -21,16 +21,24 @@ from coordinator_state.apply.collected import (
 )
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
+from coordinator_state.apply.pending_clients import Client, PendingCommit, new_commits
 from coordinator_state.apply.state import ApplyContext, ApplyState
-from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay, repeated_rebalance
+from coordinator_state.insight.group_events import (
+    GroupEvent,
+    GroupEventReplay,
+    TopicPartition,
+    owners,
+    repeated_rebalance,
+)
 from coordinator_state.records.group_metadata_members import MembersOutline
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import (
     GroupReplay,
     GroupState,
     active_group_unloaded,
+    described,
 )
-from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
+from coordinator_state.replay.groups import NO_RECORD_OFFSET, GroupMember, simple_group
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 
 
@@ -67,6 +75,8 @@ class GroupChanges:
     changes: Mapping[GroupId, GroupChange]
     events: Sequence[PlacedEvent]
     warnings: Sequence[ReplayWarning]
+    clients: Sequence[tuple[int, int, Client]]
+    """Log partition, record offset and client of each new pending offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,7 @@ class _Commit:
     record_offset: int
 
 
-_Step = _Commit | DecodedGroupRecord | OffsetMove
+_Step = _Commit | DecodedGroupRecord | OffsetMove | PendingCommit
 
 
 def apply_to_groups(
@@ -98,6 +108,8 @@ def apply_to_groups(
         steps[group] += map(_Commit, record_offsets)
     for move in moves:
         steps[move.group].append(move)
+    for group, pending_commits in new_commits(offsets.pending, state.pending).items():
+        steps[group] += pending_commits
     replays = {
         group: _replayed(group, of_group, state, context) for group, of_group in steps.items()
     }
@@ -111,6 +123,11 @@ def apply_to_groups(
         changes=changes,
         events=[event for replay in replays.values() for event in replay.events],
         warnings=[warning for replay in replays.values() for warning in replay.warnings],
+        clients=[
+            (log_partition, record_offset, client)
+            for (log_partition, _), replay in replays.items()
+            for record_offset, client in replay.clients.items()
+        ],
     )
 
 
@@ -127,6 +144,10 @@ class _Replay:
     context: ApplyContext
     events: list[PlacedEvent] = field(default_factory=list)
     warnings: list[ReplayWarning] = field(default_factory=list)
+    clients: dict[int, Client] = field(default_factory=dict)
+    """The client of each new pending offset, by its record offset."""
+    _owners: Mapping[TopicPartition, GroupMember] | None = None
+    """The owners of partitions; None after a record that may change them."""
     _offsets: dict[OffsetKey, CommittedOffset | None] = field(default_factory=dict)
     _outline: MembersOutline | None = None
     """Of the last GroupMetadata value, if no other group record follows it."""
@@ -145,11 +166,22 @@ class _Replay:
             case _Commit():
                 self.replay.groups.replay_offset_commit(self.group[1])
             case DecodedGroupRecord():
+                self._owners = None
                 self._record(step)
+            case PendingCommit():
+                self.clients[step.record_offset] = self._owner(step.topic, step.partition)
             case OffsetMove():
                 event = self._move(step)
                 if event is not None:
                     self._add_event(event, step.timestamp_ms)
+
+    def _owner(self, topic: str, partition: int) -> Client:
+        if self._owners is None:
+            state = self.after
+            names = self.context.topic_names
+            self._owners = {} if state is None else owners(described(state, names))
+        member = self._owners.get((topic, partition))
+        return (None, None) if member is None else (member.client_id, member.client_host)
 
     def _record(self, record: DecodedGroupRecord) -> None:
         before, self._outline = self._outline, None

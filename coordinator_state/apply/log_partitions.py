@@ -98,7 +98,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
     )
     groups = apply_to_groups(collected, offsets, committed, moves, state, context)
     described = described_groups(groups.changes, context.topic_names)
-    pending = with_clients(offsets.pending, state, groups.changes, context.topic_names)
+    pending = with_clients(offsets.pending, state.pending, groups.clients)
     quarantine = _in_topic(collected.undecodable.select(QUARANTINE_ROW.names))
     return Applied(
         group_offsets=offsets.changes,

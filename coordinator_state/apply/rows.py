@@ -56,7 +56,7 @@ class CommittedOffsetRow:
 class PendingOffsetRow:
     """A pending offset: a transactional commit whose marker is not read yet.
 
-    `client_id` and `client_host` are those of the owner of its partition
+    `client_id` and `client_host` are those of the owner of its partition at the commit
     (`coordinator_state.apply.pending_clients`); null if it had none.
     """
 

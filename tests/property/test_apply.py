@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,6 @@ from streaming.tables.schemas import (
     LOST,
     LOST_REASON_PREFIX,
     OFFSET_COMMITS,
-    PENDING_OFFSETS,
     QUARANTINE,
 )
 from streaming.verify.model_answers import model_answers, topic_names
@@ -50,7 +49,7 @@ from streaming.verify.verification import compare
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import random_log
 from tests.support.logs.sampling import SAMPLED
-from tests.support.tables.loader_tables import differences, differing, in_ms, rows_of
+from tests.support.tables.loader_tables import Row, differences, differing, in_ms, rows_of
 from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
 from tests.support.tables.tables_folder import Crash, start_apply
 
@@ -64,8 +63,6 @@ SHORT_RUNS = 1
 CI_RUNS = 2
 """The runs for each semantics in CI."""
 MICRO_BATCHES = 3
-PlacedClient = tuple[int, int, str | None, str | None]
-"""A client, with the log partition and record offset of its pending offset."""
 
 
 def seeds(short: int) -> list[Any]:
@@ -185,24 +182,14 @@ def _check(
     history = choose.choice(["sampled", "all"])
     folder = _Folder(str(tmp_path / "tables"), history, choose, sessions)
     segments = {p: segment(events) for p, events in drawn.items()}
-    clients = _load(folder, semantics, segments)
-    _assert_loaded(folder, semantics, segments, clients)
-    reloaded = _reload(folder, drawn, segments)
-    # A reload is applied as one micro-batch.
-    whole = PlanTables(semantics)
-    whole.load(segments)
-    clients = {client for client in clients if client[0] not in reloaded}
-    clients |= {client for client in _clients(whole.pending) if client[0] in reloaded}
-    _assert_loaded(folder, semantics, segments, clients)
+    _load(folder, semantics, segments)
+    _assert_loaded(folder, semantics, segments)
+    _reload(folder, drawn, segments)
+    _assert_loaded(folder, semantics, segments)
 
 
-def _load(
-    folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes, int]]
-) -> set[PlacedClient]:
-    """Cut logs into micro-batches, with crashes, redelivery and lost checkpoints.
-
-    Returns the clients of the pending offsets without any of these.
-    """
+def _load(folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes, int]]) -> None:
+    """Cut logs into micro-batches, with crashes, redelivery and lost checkpoints."""
     tables, history, choose = folder.tables, folder.history, folder.choose
     # With the feed, rows are merged in another way.
     tables_folder.create(
@@ -214,11 +201,9 @@ def _load(
     apply = folder.start()
     cuts = {p: _cuts(end, choose) for p, (_, end) in segments.items()}
     query = "query"
-    undisturbed = PlanTables(semantics)
     for number in range(MICRO_BATCHES):
         ranges = {p: (cut[number], cut[number + 1]) for p, cut in cuts.items()}
         batch = _micro_batch(segments, ranges, history)
-        undisturbed.load({p: (segments[p][0], end) for p, (_, end) in ranges.items()})
         if choose.random() < 0.5:
             _interrupt(folder, batch, number, query)
             if choose.random() < 0.3:
@@ -231,7 +216,6 @@ def _load(
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
             apply = folder.start()
             apply.apply(batch, number, query)
-    return _clients(undisturbed.pending)
 
 
 def _cuts(end: int, choose: random.Random) -> list[int]:
@@ -266,11 +250,8 @@ def _interrupt(folder: _Folder, batch: pa.Table, number: int, query: str) -> Non
 
 def _reload(
     folder: _Folder, drawn: dict[int, list[Event]], segments: dict[int, tuple[bytes, int]]
-) -> Collection[int]:
-    """Load some log partitions again, which were truncated and went on with another's records.
-
-    Returns these log partitions.
-    """
+) -> None:
+    """Load some log partitions again, which were truncated and went on with another's records."""
     tables, history, choose = folder.tables, folder.history, folder.choose
     topic = LogDescription(
         topic="t", cluster_id="c", topic_id="t", leaders=dict.fromkeys(drawn, (0, 0))
@@ -318,14 +299,10 @@ def _reload(
     reasons = TableReader(tables).read("quarantine")["reason"].to_pylist()
     losses = [reason for reason in reasons if reason.startswith(LOST_REASON_PREFIX)]
     assert len(losses) == len(doubts), "what is gone is said once"
-    return doubts
 
 
 def _assert_loaded(
-    folder: _Folder,
-    semantics: Semantics,
-    segments: dict[int, tuple[bytes, int]],
-    clients: set[PlacedClient],
+    folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes, int]]
 ) -> None:
     loaders = {}
     for p, (buffer, _) in segments.items():
@@ -334,11 +311,11 @@ def _assert_loaded(
     reader = TableReader(folder.tables)
     rows = rows_of(reader)
     assert differences(rows, loaders) == []
-    pending = reader.read(PENDING_OFFSETS.name)
-    assert _clients(pending) == clients
+    whole = PlanTables(semantics)
+    whole.load(segments)
+    pending = whole.pending.to_pylist()
+    assert set(map(_client, rows["pending_offsets"])) == set(map(_client, pending))
     if folder.history == "all":
-        whole = PlanTables(semantics)
-        whole.load(segments)
         events = [
             in_ms(event, tuple(EVENT_SCHEMA.names))
             for event in rows["group_events"]
@@ -347,7 +324,6 @@ def _assert_loaded(
         assert differing("group_events", events, whole.events) == []
 
 
-def _clients(pending: pa.Table) -> set[PlacedClient]:
-    """The client of each pending offset."""
-    names = ("log_partition", "record_offset", "client_id", "client_host")
-    return set(zip(*(pending[name].to_pylist() for name in names), strict=True))
+def _client(row: Row) -> tuple[int, int, str | None, str | None]:
+    """The client of a pending offset."""
+    return row["log_partition"], row["record_offset"], row["client_id"], row["client_host"]

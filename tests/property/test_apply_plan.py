@@ -33,8 +33,6 @@ from tests.support.tables.plan_tables import OFFSET_VALUES, RETENTION_MS, PlanTa
 
 NAMES = {uuid_text(topic_id): name for topic_id, name in TOPICS}
 LOG_PARTITIONS = (3, 7, 8)
-Client = tuple[str | None, str | None]
-"""Client id and client host."""
 Replays = Mapping[int, RecordByRecord]
 
 
@@ -68,7 +66,6 @@ def test_any_cut_gives_what_a_replay_record_by_record_gives(
     cuts_of = dict(zip(LOG_PARTITIONS, map(sorted, zip(*cuts, strict=True)), strict=False))
     tables = PlanTables(semantics, release, with_history=with_history, topic_names=topic_names)
     for number in range(len(cuts) + 1):
-        clients_before = _clients(tables)
         tables.load(
             {
                 p: (buffer, min([end, *cuts_of.get(p, [])[number : number + 1]]))
@@ -79,7 +76,6 @@ def test_any_cut_gives_what_a_replay_record_by_record_gives(
             is_redelivered=crashed_and_redelivered.pop(),
         )
         _assert_accounted(tables)
-        _assert_clients(tables, clients_before)
 
     expected = {
         p: RecordByRecord.of(buffer, semantics, release, topic_names, RETENTION_MS)
@@ -121,33 +117,6 @@ def _assert_accounted(tables: PlanTables) -> None:
         assert sum(counter.get(p, 0) for counter in outcomes) + pending.get(p, 0) == rows
 
 
-def _clients(tables: PlanTables) -> dict[tuple[int, int], Client]:
-    """The client of each pending offset, by its log partition and record offset."""
-    return {
-        (row["log_partition"], row["record_offset"]): (row["client_id"], row["client_host"])
-        for row in tables.pending.to_pylist()
-    }
-
-
-def _assert_clients(tables: PlanTables, before: Mapping[tuple[int, int], Client]) -> None:
-    """A new pending offset has the owner after its micro-batch; an earlier one keeps its client."""
-    expected = {
-        (row["log_partition"], row["record_offset"]): _owner(tables, row)
-        for row in tables.pending.to_pylist()
-    }
-    assert _clients(tables) == {place: before.get(place, expected[place]) for place in expected}
-
-
-def _owner(tables: PlanTables, row: Row) -> Client:
-    state = tables.groups.get((row["log_partition"], row["group_id"]))
-    for member in () if state is None else described(state).members:
-        for assigned in member.assignment or ():
-            topic = tables.topic_names.get(assigned.topic_id or "", assigned.topic)
-            if (topic, assigned.partition) == (row["topic"], row["partition"]):
-                return member.client_id, member.client_host
-    return None, None
-
-
 def _assert_state(tables: PlanTables, expected: Replays) -> None:
     assert {place: _values(row) for place, row in tables.offsets.items()} == {
         (p, key): _values(asdict(offset))
@@ -155,7 +124,10 @@ def _assert_state(tables: PlanTables, expected: Replays) -> None:
         for key, offset in replay.loader.offsets.items()
     }
     waiting = {
-        (p, producer_id, key): _values(asdict(commit))
+        (p, producer_id, key): (
+            _values(asdict(commit)),
+            replay.clients[commit.record_offset] or (None, None),
+        )
         for p, replay in expected.items()
         for producer_id, commits in replay.loader.pending.items()
         for key, commit in commits.items()
@@ -164,7 +136,7 @@ def _assert_state(tables: PlanTables, expected: Replays) -> None:
         (
             *(row["log_partition"], row["producer_id"]),
             OffsetKey(*(row[name] for name in OffsetKey._fields)),
-        ): _values(row)
+        ): (_values(row), (row["client_id"], row["client_host"]))
         for row in tables.pending.to_pylist()
     }
     groups = {place: described(state) for place, state in tables.groups.items()}

@@ -1,4 +1,4 @@
-"""A log replayed record by record: the events that any micro-batches must give."""
+"""A log replayed record by record: the events and clients that any micro-batches must give."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from coordinator_state.records.serde import decode_key, decode_value
 from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, name_of
+from coordinator_state.replay.groups import Group
 from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT, Outcome, Semantics
+from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT, OffsetKey, Outcome, Semantics
 from coordinator_state.replay.releases import Release
+
+Client = tuple[str, str]
+"""Client id and client host."""
 
 
 @dataclass
 class RecordByRecord:
     """The loader, and what happened between each record and the next.
 
-    `outcomes` has the outcome of every offset record that is not pending, and the record that
-    decided it.
+    `clients` has the client of every commit that was pending once, by its record offset. `outcomes`
+    has the outcome of every offset record that is not pending, and the record that decided it.
     """
 
     loader: ReferenceLoader
@@ -30,6 +34,7 @@ class RecordByRecord:
     topic_names: Mapping[str, str]
     retention_ms: int
     events: list[GroupEvent] = field(default_factory=list)
+    clients: dict[int, Client | None] = field(default_factory=dict)
     outcomes: dict[int, tuple[Outcome, int]] = field(default_factory=dict)
 
     @classmethod
@@ -53,7 +58,7 @@ class RecordByRecord:
     def _replay(self, batch: RecordBatch) -> None:
         loader = self.loader
         self._replay_group_record(batch)
-        offsets, pending = dict(loader.offsets), self._pending()
+        groups, offsets, pending = dict(loader.groups), dict(loader.offsets), self._pending()
         loader.load([batch])
         (record,) = batch.records
         for key in offsets.keys() | loader.offsets.keys():
@@ -74,7 +79,10 @@ class RecordByRecord:
                     )
                 )
         still_pending = self._pending()
-        for record_offset in pending - still_pending:
+        for record_offset in still_pending.keys() - pending.keys():
+            key = still_pending[record_offset]
+            self.clients[record_offset] = self._owner(groups.get(key.group_id), key)
+        for record_offset in pending.keys() - still_pending.keys():
             self.outcomes[record_offset] = (_outcome_of_pending(batch), record.record_offset)
         is_offset = (decoded := _decoded(batch)) and decoded.record_type in OFFSET_COMMIT_TYPES
         if is_offset and record.record_offset not in still_pending:
@@ -110,13 +118,23 @@ class RecordByRecord:
             for assigned in partitions
         )
 
-    def _pending(self) -> set[int]:
-        """The record offset of each pending offset."""
+    # --- clients
+
+    def _pending(self) -> dict[int, OffsetKey]:
+        """The key of each pending offset, by its record offset."""
         return {
-            commit.record_offset
+            commit.record_offset: key
             for commits in self.loader.pending.values()
-            for commit in commits.values()
+            for key, commit in commits.items()
         }
+
+    def _owner(self, group: Group | None, key: OffsetKey) -> Client | None:
+        for member in () if group is None else group.members:
+            for assigned in member.assignment or ():
+                topic = self.topic_names.get(assigned.topic_id or "", assigned.topic)
+                if (topic, assigned.partition) == (key.topic, key.partition):
+                    return member.client_id, member.client_host
+        return None
 
 
 def _outcome_of_pending(batch: RecordBatch) -> Outcome:
