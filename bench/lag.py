@@ -21,8 +21,9 @@ from streaming.alerts.rules import AlertRules, load_rules
 from streaming.http.server import serving
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_lag import group_lag
-from streaming.metrics.collection import TablesMetrics, exposition
+from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
+from streaming.metrics.row_family import formatted
 from streaming.metrics.scrapes import Scrapes
 from streaming.tables.reader import TableReader
 from streaming.views.output import output_of
@@ -70,13 +71,14 @@ def _alert_round(tables: str) -> int:
 
 def _collection(tables: str) -> int:
     """The lines of one collection."""
-    return exposition(TablesMetrics(tables).collect(), is_openmetrics=False).count(b"\n")
+    metrics = TablesCollector(tables).collect()
+    return formatted(metrics, is_openmetrics=False).count(b"\n")
 
 
 def _scrapes(tables: str, runs: int) -> Iterator[dict[str, object]]:
     """The first scrape over HTTP, and the slowest of the further ones, 15 s apart."""
-    scrapes = Scrapes(TablesMetrics(tables).collect, _COLLECT_EVERY_S)
-    with serving(create_app(scrapes)) as address:
+    scrapes = Scrapes(TablesCollector(tables).collect, _COLLECT_EVERY_S)
+    with scrapes.ahead(), serving(create_app(scrapes)) as address:
 
         def scrape() -> int:
             with closing(HTTPConnection(urlsplit(address).netloc)) as connection:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
 from docsite.markdown import Parts, code, prose, table
-from streaming.metrics.families import LEVELS, METRICS, NAMES, Metric
-from streaming.run.monitoring.endpoints import RUN_METRICS
+from streaming.metrics.cluster_families import COUNTERS, POLL_TIME, TABLE_GAUGES, UP, Counter
+from streaming.metrics.families import (
+    KMINION,
+    LAG_EXPORTER,
+    OWN_ALERTS,
+    OWN_GROUPS,
+    OWN_LOG_PARTITIONS,
+    Gauge,
+    Names,
+)
+from streaming.run.monitoring import endpoints
 from streaming.run.monitoring.run_metrics import RunMetrics
 
+_CLUSTER: Final = "cluster_name"
 _COLUMNS: Final = ("metric", "type", "labels", "meaning")
 Row = tuple[str, str, str, str]
 
@@ -21,16 +30,17 @@ def _table(rows: Iterable[Row]) -> str:
     return table(_COLUMNS, rows)
 
 
-def _declared(metric: Metric) -> Row:
-    return _row(metric.name, metric.kind, metric.labels, metric.help)
+def _gauges(names: Names) -> list[Row]:
+    gauges = (*names.partitions, *names.topics, *names.groups, *names.logs)
+    return [_gauge(gauge, has_cluster=names.has_cluster) for gauge in gauges]
 
 
-def _of_prefix(prefix: str) -> list[Metric]:
-    return [metric for metric in METRICS.values() if metric.name.startswith(prefix)]
+def _gauge(gauge: Gauge, *, has_cluster: bool = True) -> Row:
+    return _row(gauge.name, "gauge", [_CLUSTER] * has_cluster + [*gauge.labels], gauge.help)
 
 
-def _table_of_prefix(prefix: str) -> str:
-    return _table(map(_declared, _of_prefix(prefix)))
+def _counter(counter: Counter) -> Row:
+    return _row(f"{counter.name}_total", "counter", [_CLUSTER, *counter.labels], counter.help)
 
 
 def _own_metrics() -> list[MetricWrapperBase]:
@@ -49,15 +59,22 @@ def _row(name: str, kind: str, labels: Iterable[str], text: str) -> Row:
     return code(name), kind, ", ".join(map(code, labels)), prose(text)
 
 
-_OWN: Final = _of_prefix("coordinator_state_")
 METRICS_REFERENCE: Final[Parts] = {
-    **{name: partial(_table_of_prefix, prefix) for name, prefix in NAMES.items()},
-    "groups": lambda: _table(_declared(metric) for metric in _OWN if metric.rows in LEVELS),
-    "tables": lambda: _table(_declared(metric) for metric in _OWN if metric.rows not in LEVELS),
+    "lag-exporter": lambda: _table([*_gauges(LAG_EXPORTER), _gauge(POLL_TIME)]),
+    "kminion": lambda: _table(_gauges(KMINION)),
+    "groups": lambda: _table(_gauge(gauge) for gauge in (*OWN_GROUPS, *OWN_ALERTS)),
+    "tables": lambda: _table(
+        [
+            *(_gauge(gauge, has_cluster=gauge is not UP) for gauge in TABLE_GAUGES),
+            *map(_gauge, OWN_LOG_PARTITIONS),
+            *map(_counter, COUNTERS),
+        ]
+    ),
     "run": lambda: _table(
         [
             *(_process_metric(metric) for metric in _own_metrics()),
-            *map(_declared, RUN_METRICS.values()),
+            *map(_gauge, endpoints.GAUGES),
+            *map(_counter, endpoints.COUNTERS),
         ]
     ),
 }

@@ -346,7 +346,7 @@ def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> 
     "--collect-interval",
     type=Duration(),
     default="5s",
-    help="Least time between the starts of two reads of the tables. After a slow read, the pause "
+    help="Time between two reads of the tables while scrapes arrive. After a slow read, the pause "
     "is as long as the read.",
 )
 def metrics(
@@ -362,10 +362,11 @@ def metrics(
 ) -> None:
     """Serve /metrics for Prometheus: lag, status, freshness and accounting.
 
-    A scrape reads the tables, unless the last read began in the last five seconds
-    (--collect-interval): then it gets the cached result. deploy/ has a Grafana dashboard and
-    Prometheus alert rules.
-    Python API: streaming.metrics.endpoint.create_app, an ASGI application.
+    While scrapes arrive, the command reads the tables every five seconds (--collect-interval). A
+    scrape gets the cached result of the last read. deploy/ has a Grafana dashboard and Prometheus
+    alert rules.
+    Python API: streaming.metrics.endpoint.create_app, an ASGI application, and
+    streaming.metrics.collector.TablesCollector, for your own registry.
 
     \b
     Examples:
@@ -375,14 +376,26 @@ def metrics(
     """
     from streaming.http.own_names import on_loopback
     from streaming.http.server import serving
-    from streaming.metrics.collection import TablesMetrics
+    from streaming.metrics.collector import TablesCollector
     from streaming.metrics.endpoint import create_app
+    from streaming.metrics.families import NAMES
     from streaming.metrics.scrapes import Scrapes
     from streaming.tables.reader import TableReader
 
     TableReader(tables)
-    metrics_of_tables = TablesMetrics(
-        tables=tables, cluster_name=cluster_name, names=names, by=by, max_series=max_series
+    collector = TablesCollector(
+        tables=tables,
+        cluster_name=cluster_name,
+        names=NAMES[names],
+        by=by,
+        max_series=max_series,
     )
-    app = create_app(Scrapes(metrics_of_tables.collect, collect_interval))
-    serve(serving(on_loopback(app, host), host=host, port=port), "metrics are at {address}metrics")
+    scrapes = Scrapes(collector.collect, collect_interval)
+    app = on_loopback(create_app(scrapes), host)
+
+    @contextmanager
+    def serving_scrapes() -> Iterator[str]:
+        with scrapes.ahead(), serving(app, host=host, port=port) as address:
+            yield address
+
+    serve(serving_scrapes(), "metrics are at {address}metrics")

@@ -52,12 +52,6 @@ class Source(Protocol):
         """A table or view for an engine that selects rows and columns itself."""
 
 
-class Ask(Protocol):
-    """Answers a SELECT over tables and views by their names, and over these `tables`."""
-
-    def __call__(self, sql: str, **tables: pa.Table) -> pa.Table: ...
-
-
 class Answer(NamedTuple):
     """The schema of an answer, with unique column names, and its rows in batches."""
 
@@ -83,7 +77,7 @@ def query(sql: str, snapshot: Source) -> pa.Table:
 
 
 @contextmanager
-def asking(queried: Callable[[str], Queried]) -> Iterator[Ask]:
+def asking(queried: Callable[[str], Queried]) -> Iterator[Callable[[str], pa.Table]]:
     """A function that answers SELECTs of this program, which are safe; they have no `moment()`.
 
     All of them share one database, because DuckDB takes many milliseconds to open one.
@@ -99,12 +93,10 @@ def asking(queried: Callable[[str], Queried]) -> Iterator[Ask]:
 
     registered: set[str] = set()
 
-    def ask(sql: str, **tables: pa.Table) -> pa.Table:
+    def ask(sql: str) -> pa.Table:
         for name in names_in(_LITERAL.sub("", sql)) - registered:
             connection.register(name, queried(name))
             registered.add(name)
-        for name, table in tables.items():
-            connection.register(name, table)
         return connection.sql(sql).to_arrow_table()
 
     with closing(connection), _in_plain_words():

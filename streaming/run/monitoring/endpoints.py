@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
@@ -24,7 +24,13 @@ from streaming.http.server import serving
 from streaming.kafka.client import TRIES_ONCE_MS
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
-from streaming.metrics.families import METRICS, declared
+from streaming.metrics.cluster_families import (
+    RECORDS,
+    RECORDS_UNACCOUNTED,
+    records_total,
+    records_unaccounted_total,
+)
+from streaming.metrics.families import OWN_LOG_PARTITIONS, Gauge
 from streaming.run.beat import beating
 from streaming.run.monitoring.run_monitor import HighWatermarks, RunMonitor
 from streaming.run.settings import RunSettings
@@ -33,24 +39,17 @@ from streaming.tables.durations import parse_duration
 
 _READY_WITHIN: Final = timedelta(seconds=10)
 """The age, plus a trigger's interval, of the oldest high watermarks that `/ready` compares with."""
-_RUN_METRICS: Final = declared("""
-run: cluster_name log_partition
-  coordinator_state_run_log_partition_behind_offsets = behind
-    Record offsets of a partition of __consumer_offsets that the tables do not have yet
-run: cluster_name
-  coordinator_state_run_healthy = is_healthy
-    1 if /health answers 200
-  coordinator_state_run_ready = is_ready
-    1 if /ready answers 200
-""")
-_OF_TABLES: Final = (
-    "coordinator_state_log_partition_next_offset",
-    "coordinator_state_records_total",
-    "coordinator_state_records_unaccounted_total",
+_NEXT_OFFSET = OWN_LOG_PARTITIONS[0]
+_BEHIND = Gauge(
+    "coordinator_state_run_log_partition_behind_offsets",
+    "Record offsets of a partition of __consumer_offsets that the tables do not have yet",
+    {"log_partition": "log_partition"},
+    "behind",
 )
-RUN_METRICS: Final = {**_RUN_METRICS, **{name: METRICS[name] for name in _OF_TABLES}}
-"""The metrics of `RunCollector` by their names; the last ones have those of the tables."""
-_OUTCOMES: Final = ("applied", "superseded", "ignored", "quarantined")
+_HEALTHY = Gauge("coordinator_state_run_healthy", "1 if /health answers 200", {}, "value")
+_READY = Gauge("coordinator_state_run_ready", "1 if /ready answers 200", {}, "value")
+GAUGES = (_BEHIND, _HEALTHY, _READY, _NEXT_OFFSET)
+COUNTERS = (RECORDS, RECORDS_UNACCOUNTED)
 
 
 def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> ASGIApp:
@@ -133,26 +132,18 @@ class RunCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the progress and the outcomes of each log partition, health and readiness."""
-        rows = self.monitor.log_partitions
-        totals = {
-            outcome: sum(row[f"records_{outcome}"] for row in rows.values())
-            for outcome in _OUTCOMES
-        }
-        unaccounted = sum(row["records_unaccounted"] or 0 for row in rows.values())
-        is_healthy, _ = self.monitor.health()
-        is_ready, _ = self.monitor.readiness()
-        samples: list[Mapping[Any, float]] = [
-            self.monitor.offsets_behind(),
-            {(): is_healthy},
-            {(): is_ready},
-            {number: row["next_offset"] for number, row in rows.items()},
-            totals,
-            {(): unaccounted},
+        cluster = [("cluster_name", self.cluster_id)]
+        rows = [
+            {"log_partition": number, **row} for number, row in self.monitor.log_partitions.items()
         ]
-        for metric, values in zip(RUN_METRICS.values(), samples, strict=True):
-            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            family = kind(metric.name, metric.help, labels=metric.labels)
-            for label, value in values.items():
-                own = [] if label == () else [str(label)]
-                family.add_metric([self.cluster_id, *own], value)
-            yield family
+        behind = self.monitor.offsets_behind()
+        yield _NEXT_OFFSET.of(cluster, rows)
+        yield _BEHIND.of(
+            cluster, [{"log_partition": number, "behind": left} for number, left in behind.items()]
+        )
+        yield records_total(cluster, rows)
+        yield records_unaccounted_total(cluster, rows)
+        is_healthy, _ = self.monitor.health()
+        yield _HEALTHY.of_cluster(cluster, is_healthy)
+        is_ready, _ = self.monitor.readiness()
+        yield _READY.of_cluster(cluster, is_ready)

@@ -27,7 +27,7 @@ from tests.support.clients.installed_command import command_of
     ("command", "path", "stop", "part"),
     [
         ("api", "/api/v1/status", signal.SIGINT, b'"cluster":"prod"'),
-        ("metrics", "/metrics", signal.SIGTERM, b"coordinator_state_up 1"),
+        ("metrics", "/metrics", signal.SIGTERM, b"coordinator_state_up 1.0"),
     ],
 )
 def test_it_serves_until_it_is_told_to_stop(

@@ -23,8 +23,9 @@ from ruamel.yaml import YAML
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
-from streaming.metrics.collection import TablesMetrics, exposition
-from streaming.metrics.families import NAMES
+from streaming.metrics.collector import TablesCollector
+from streaming.metrics.families import KMINION, NAMES
+from streaming.metrics.row_family import formatted
 from streaming.tables.reader import TableReader
 from tests.support.tables.sample_rows import member_row, sample
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
@@ -73,15 +74,10 @@ def create_scraped_tables(folder: Path) -> str:
     return tables
 
 
-def text_of(tables: str, *, is_openmetrics: bool = False, **options: Any) -> str:
-    families = TablesMetrics(tables, **options).collect()
-    return exposition(families, is_openmetrics=is_openmetrics).decode()
-
-
 def scraped(tables: str, **options: Any) -> Samples:
     return {
         (sample.name, labels(**sample.labels)): sample.value
-        for family in text_string_to_metric_families(text_of(tables, **options))
+        for family in TablesCollector(tables=tables, **options).collect()
         for sample in family.samples
     }
 
@@ -193,7 +189,7 @@ def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None
 
 
 def test_the_names_of_kminion(tables: str) -> None:
-    samples = scraped(tables, names="kminion")
+    samples = scraped(tables, names=KMINION)
     topic = (("group_id", 'g"\n'), ("topic_name", "t"))
     assert samples["kminion_kafka_consumer_group_topic_lag", topic] == 32
     assert samples["kminion_kafka_consumer_group_topic_offset_sum", topic] == 93
@@ -241,17 +237,18 @@ def test_hostile_names_are_labels_and_nothing_else(tmp_path: Path) -> None:
         groups=[{"group_id": name, "state": "Empty"} for name in HOSTILE],
         group_offsets=[{**offset, "group_id": name, "topic": name} for name in HOSTILE],
     )
+    metrics = list(TablesCollector(tables=folder).collect())
     parse: dict[bool, Callable[[str], Iterable[Metric]]] = {
         False: text_string_to_metric_families,
         True: openmetrics_families,
     }
     for is_openmetrics, families_of in parse.items():
-        text = text_of(folder, is_openmetrics=is_openmetrics)
+        text = formatted(metrics, is_openmetrics=is_openmetrics).decode()
         families = {family.name: family for family in families_of(text)}
         assert [sample.value for sample in families["coordinator_state_up"].samples] == [1]
         info = families["coordinator_state_group_info"]
         assert {sample.labels["group"] for sample in info.samples} == set(HOSTILE)
-    checked = promtool("metrics", text=text_of(folder))
+    checked = promtool("metrics", text=formatted(metrics, is_openmetrics=False).decode())
     # kafka-lag-exporter's own name.
     assert [problem for problem in checked.splitlines() if "poll_time_ms" not in problem] == []
 
@@ -269,9 +266,11 @@ def promtool(*arguments: str, text: str = "") -> str:
 def test_tables_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = create_tables(tmp_path / "tables")
     apply_micro_batch(folder, progress=[{"next_offset": 3}])
-    assert scraped(folder)["coordinator_state_up", ()] == 1
+    collector = TablesCollector(folder)
+    assert next(iter(collector.collect())).samples[0].value == 1
     (tmp_path / "tables").rename(tmp_path / "moved")
-    assert scraped(folder) == {("coordinator_state_up", ()): 0}
+    (up,) = collector.collect()
+    assert (up.name, up.samples[0].value) == ("coordinator_state_up", 0)
     (message,) = caplog.messages
     assert message.startswith(f"{folder} cannot be read: ")
 
@@ -306,7 +305,7 @@ def test_every_metric_is_listed(tables: str, repository: Path, names: str) -> No
     listed = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
     exported = {
         sample.name: (family.type, set(sample.labels))
-        for family in text_string_to_metric_families(text_of(tables, names=names))
+        for family in TablesCollector(tables, names=NAMES[names]).collect()
         for sample in family.samples
     }
     assert {name: listed.get(name) for name in exported} == exported
@@ -333,9 +332,8 @@ def counted(samples: Samples) -> int:
 @pytest.mark.long
 def test_no_limit_is_passed_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
     """Whatever the limit is, and for every naming."""
-    for number, options in enumerate(({}, {"names": "kminion"}, {"by": "topic"}, {"by": "group"})):
-        # Rows of a folder that is minutes old are stale.
-        tables = create_scraped_tables(tmp_path / str(number))
+    tables = create_scraped_tables(tmp_path)
+    for options in ({}, {"names": KMINION}, {"by": "topic"}, {"by": "group"}):
         whole = scraped(tables, **options)
         assert left_out(whole) == 0
         for max_series in range(counted(whole) + 1):
@@ -390,7 +388,8 @@ def test_groups_in_trouble_stay_and_those_with_long_ids_go_first(crowd: str) -> 
 def test_long_labels_count_by_their_bytes(crowd: str) -> None:
     """No answer is larger than the limit on series lets expect."""
     for max_series in (0, 100, 3_000):
-        size_bytes = len(text_of(crowd, max_series=max_series).encode())
+        metrics = TablesCollector(tables=crowd, max_series=max_series).collect()
+        size_bytes = len(formatted(metrics, is_openmetrics=False))
         # A character of a label may be escaped with another.
         assert size_bytes < 20_000 + max_series * 1_300
 
@@ -398,14 +397,14 @@ def test_long_labels_count_by_their_bytes(crowd: str) -> None:
 def test_the_log_says_once_that_series_are_left_out(
     crowd: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metrics = TablesMetrics(crowd, max_series=30)
-    with caplog.at_level("INFO", "streaming.metrics.collection"):
+    collector = TablesCollector(tables=crowd, max_series=30)
+    with caplog.at_level("INFO", "streaming.metrics.collector"):
         for _ in range(2):
-            metrics.collect()
+            list(collector.collect())
         (said,) = caplog.messages
-        metrics.max_series = 100_000
+        collector.max_series = 100_000
         for _ in range(2):
-            metrics.collect()
+            list(collector.collect())
     assert re.fullmatch(
         r"[\d,]+ series are left out because there are more than --max-series 30: "
         r"[\d,]+ of groups, [\d,]+ of topics of groups, [\d,]+ of partitions of groups, "

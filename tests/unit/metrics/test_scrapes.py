@@ -10,14 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.metrics.collection import Family
 from streaming.metrics.endpoint import create_app
-from streaming.metrics.families import Metric
 from streaming.metrics.scrapes import STALE_S, Scrapes
 from tests.support.browser.html import client_of
 from tests.support.eventually import Eventually
@@ -27,26 +26,27 @@ PLAIN = ("text/plain; version=0.0.4", text_string_to_metric_families)
 OPENMETRICS = ("application/openmetrics-text; version=1.0.0", openmetrics_families)
 
 
-def collected() -> list[Family]:
-    metric = Metric("groups", ("group",), "of_a_group", "1", "text")
-    return [Family(metric, 'of_a_group{group="g\\"\\n\\\\"} 7\n')]
+def collected() -> Iterator[Metric]:
+    family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
+    family.add_metric(['g"\n\\'], 7)
+    yield family
 
 
 @dataclass
 class Gate:
     """Collects once for each time that it is opened; counts, and notes who collects at once."""
 
-    collect: Callable[[], list[Family]] = collected
+    collect: Callable[[], Iterator[Metric]] = collected
     is_open: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     begun: int = 0
     finished: int = 0
 
-    def __call__(self) -> list[Family]:
+    def __call__(self) -> Iterator[Metric]:
         self.begun += 1
         assert self.begun == self.finished + 1, "two collections at once"
         assert self.is_open.acquire(timeout=PATIENCE_S)
         try:
-            return self.collect()
+            yield from self.collect()
         finally:
             self.finished += 1
 
@@ -57,8 +57,10 @@ class Gate:
 @dataclass
 class Clock:
     now: float = 1_000.0
+    asked: int = 0
 
     def __call__(self) -> float:
+        self.asked += 1
         return self.now
 
 
@@ -105,9 +107,9 @@ def test_many_scrapes_are_one_collection(
 def test_an_answer_is_kept_for_the_interval_or_as_long_as_it_took(
     gate: Gate, clock: Clock, scrapes: Scrapes, took_s: float, kept_s: float
 ) -> None:
-    def slowly() -> list[Family]:
+    def slowly() -> Iterator[Metric]:
         clock.now += took_s
-        return collected()
+        yield from collected()
 
     gate.collect = slowly
     gate.open(2)
@@ -131,6 +133,42 @@ def test_while_a_collection_takes_its_time_the_one_before_is_the_answer(
     assert gate.begun == 2
 
 
+def test_a_collection_is_made_ahead_of_the_next_scrape(
+    gate: Gate, clock: Clock, scrapes: Scrapes, eventually: Eventually
+) -> None:
+    gate.open()
+    with scrapes.ahead():
+        first = scrapes.latest(PATIENCE_S)
+        assert first is not None
+        first.text(is_openmetrics=False, is_gzip=True)
+        clock.now += 5.05
+        eventually(lambda: gate.begun == 2)
+        # Nobody waits while it is made.
+        assert scrapes.latest(0) is first
+        gate.open()
+        eventually(lambda: scrapes.latest(0) is not first)
+        second = scrapes.latest(0)
+        assert second is not None
+        assert set(second._texts) >= {(False, True)}
+
+
+def test_without_scrapes_nothing_is_collected(
+    gate: Gate, clock: Clock, scrapes: Scrapes, eventually: Eventually
+) -> None:
+    gate.open(3)
+    with scrapes.ahead():
+        assert scrapes.latest(PATIENCE_S) is not None
+        clock.now += 140
+        eventually(lambda: gate.finished == 2)
+        clock.now += 20
+        asked = clock.asked
+        eventually(lambda: clock.asked > asked + 3)
+        assert gate.begun == 2
+        # The next scrape does not get the old one.
+        assert scrapes.latest(PATIENCE_S) is not None
+        assert gate.finished == 3
+
+
 def test_a_collection_that_fails_is_tried_again(
     gate: Gate, scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,10 +176,10 @@ def test_a_collection_that_fails_is_tried_again(
     monkeypatch.setattr(threading, "excepthook", said.append)
     faults = [OSError("the store is away")]
 
-    def failing() -> list[Family]:
+    def failing() -> Iterator[Metric]:
         if faults:
             raise faults.pop()
-        return collected()
+        yield from collected()
 
     gate.collect = failing
     gate.open(2)
