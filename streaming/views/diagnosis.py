@@ -61,8 +61,17 @@ def _citations(evidence: Evidence) -> Iterator[str]:
 
 
 def explanation_fields(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as one JSON object."""
-    onset = explanation.behind_since
+    """The explanation as one JSON object.
+
+    >>> at = datetime(2026, 11, 21)
+    >>> explanation = Explanation(
+    ...     group_id="g", at=at, status="OK", reason="", lag=3, is_behind=True,
+    ...     behind_since=None, fallen_from=923.48, evidence=[],
+    ... )
+    >>> explanation_fields(explanation)["fallen_from"]
+    923
+    """
+    onset, fallen_from = explanation.behind_since, explanation.fallen_from
     return {
         "group_id": explanation.group_id,
         "at": explanation.at,
@@ -71,7 +80,8 @@ def explanation_fields(explanation: Explanation) -> dict[str, Any]:
         "lag": explanation.lag,
         "is_behind": explanation.is_behind,
         "behind_since": None if onset is None else onset.at,
-        "fallen_from": explanation.fallen_from,
+        # A lag between two samples has a fraction.
+        "fallen_from": None if fallen_from is None else round(fallen_from),
         "behind_for_longer": None if onset is None else onset.is_earlier,
         "evidence": [_fields(evidence) for evidence in explanation.evidence],
     }
