@@ -128,7 +128,7 @@ def test_a_pending_offset_has_the_client_of_its_owner_at_the_commit_and_keeps_it
 def test_a_large_open_transaction_takes_no_time_for_each_of_its_pairs() -> None:
     """Of 100,000 partitions. Compared pair by pair, they would take longer than a test may."""
     tables, count = PlanTables(COORDINATOR), 100_000
-    rows = [commit(n, n, producer_id=9, key=OffsetKey("g", "t", n)) for n in range(1, count + 1)]
+    rows = [commit(n + 1, n, producer_id=9, key=OffsetKey("g", "t", n)) for n in range(count)]
     tables.apply_rows(record(0, group_value(["a"])), *rows)
     assert tables.pending.num_rows == count
     assert tables.pending["client_id"].null_count == count - 1
