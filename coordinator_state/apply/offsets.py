@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
 from coordinator_state.apply.columns import Integers, columns_of, distinct_keys
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
-from coordinator_state.apply.outcomes import Outcomes, outcomes_of
+from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
 from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
@@ -141,29 +141,45 @@ def _winners(
     markers: pa.Table,
     semantics: Semantics,
 ) -> tuple[Integers, Integers]:
-    """The number of the winning row of each changed key, and the guard offset of the key.
-
-    The last tombstone removes all records that took effect before it. Of the others, the one with
-    the greatest record offset wins. Without any, the tombstone itself does.
-    """
-    record_offsets = _numpy(offsets["record_offset"])
-    is_tombstone = _numpy(offsets["is_tombstone"])
+    """The number of the winning row of each changed key, and the guard offset of the key."""
+    record_offsets, is_tombstone = (
+        _numpy(offsets[name]) for name in ("record_offset", "is_tombstone")
+    )
     is_effective = outcomes.of(Outcome.COMMITTED)
     if semantics is Semantics.SCALA:
         is_effective &= ~(is_tombstone & _numpy(offsets["is_transactional"]))
     rows = np.flatnonzero(is_effective)
-    ids, in_order = key_ids[rows], record_offsets[rows]
+    all_offsets = np.concatenate([record_offsets, _numpy(markers["record_offset"])])
+    effects = all_offsets[outcomes.decided_by[rows]]
+    winners, guards = winners_of(key_ids[rows], record_offsets[rows], effects, is_tombstone[rows])
+    return rows[winners], guards
+
+
+def winners_of(
+    key_ids: Integers, record_offsets: Integers, effects: Integers, is_tombstone: Mask
+) -> tuple[Integers, Integers]:
+    """The winning record of each key, and the greatest record offset of the key.
+
+    The last tombstone removes all records that took effect before it. Of the others, the one with
+    the greatest record offset wins. Without any, the tombstone itself does.
+
+    Args:
+        key_ids: an integer for the key of each record that took effect.
+        record_offsets: the record offset of each record.
+        effects: the record offset at which it took effect, its own or that of a marker.
+        is_tombstone: whether it is a tombstone.
+    """
+    in_order = record_offsets
     if is_tombstone.any():
-        all_offsets = np.concatenate([record_offsets, _numpy(markers["record_offset"])])
-        effects = all_offsets[outcomes.decided_by[rows]]
-        last_tombstones = np.full(len(key_ids), NO_RECORD_OFFSET)
-        np.maximum.at(last_tombstones, ids[is_tombstone[rows]], effects[is_tombstone[rows]])
-        in_order = np.where(effects > last_tombstones[ids], in_order, in_order - _REMOVED)
-    order = np.lexsort((in_order, ids))
-    rows, ids = rows[order], ids[order]
+        last_tombstones = np.full(int(key_ids.max()) + 1, NO_RECORD_OFFSET)
+        np.maximum.at(last_tombstones, key_ids[is_tombstone], effects[is_tombstone])
+        is_removed = effects <= last_tombstones[key_ids]
+        in_order = np.where(is_removed, record_offsets - _REMOVED, record_offsets)
+    order = np.lexsort((in_order, key_ids))
+    ids = key_ids[order]
     is_first = np.append(True, ids[1:] != ids[:-1])[: len(ids)]
-    guards = np.maximum.reduceat(record_offsets[rows], np.flatnonzero(is_first))
-    return rows[np.roll(is_first, -1)], guards
+    guards = np.maximum.reduceat(record_offsets[order], np.flatnonzero(is_first))
+    return order[np.roll(is_first, -1)], guards
 
 
 def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Table:

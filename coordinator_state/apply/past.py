@@ -56,6 +56,7 @@ from coordinator_state.apply.group_rows import (
 )
 from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.merge import merged
+from coordinator_state.apply.offsets import winners_of
 from coordinator_state.apply.rows import (
     OFFSET_KEY,
     CommittedOffsetRow,
@@ -77,8 +78,6 @@ Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _LAST: int = np.iinfo(np.int64).max
-_BEFORE_ALL = -1
-_NO_TOMBSTONE = -2
 LOST = "lost"
 _OFFSETS = schema_of(CommittedOffsetRow)
 _PENDING = schema_of(PendingOffsetRow)
@@ -329,19 +328,16 @@ class _Advance:
         if not effective.num_rows:
             return before
         names, count = list(OFFSET_KEY), before.num_rows
-        ids = distinct_keys(pa.concat_tables([before.select(names), effective.select(names)]))
-        effects = np.full(len(ids), _BEFORE_ALL, np.int64)
-        effects[count:] = numbers(effective["outcome_record_offset"])
-        is_tombstone = np.zeros(len(ids), np.bool_)
-        is_tombstone[count:] = numbers(effective["is_tombstone"])
-        last_tombstone = np.full(int(ids.max()) + 1, _NO_TOMBSTONE, np.int64)
-        np.maximum.at(last_tombstone, ids[is_tombstone], effects[is_tombstone])
-        remaining = np.flatnonzero(~is_tombstone & (effects > last_tombstone[ids]))
-        record_offsets = np.concatenate(
-            [numbers(before["record_offset"]), numbers(effective["record_offset"])]
+        rows = pa.concat_tables(
+            [table.select([*names, "record_offset"]) for table in (before, effective)]
         )
-        order = remaining[np.lexsort((record_offsets[remaining], ids[remaining]))]
-        winners = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
+        record_offsets = numbers(rows["record_offset"])
+        # A stored offset took effect before all that did in the span.
+        effects = np.append(record_offsets[:count], numbers(effective["outcome_record_offset"]))
+        is_tombstone = np.append(np.zeros(count, np.bool_), numbers(effective["is_tombstone"]))
+        key_ids = distinct_keys(rows.select(names))
+        winners, _ = winners_of(key_ids, record_offsets, effects, is_tombstone)
+        winners = winners[~is_tombstone[winners]]
         unchanged = before.take(pa.array(winners[winners < count]))
         changed = effective.take(pa.array(winners[winners >= count] - count))
         return pa.concat_tables([unchanged, columns_of(changed, _OFFSETS)])

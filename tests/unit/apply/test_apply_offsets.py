@@ -7,6 +7,7 @@ with a replay record by record.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -114,7 +115,7 @@ def test_a_pending_offset_is_carried_on_until_its_marker(semantics: Semantics) -
     drawn=st.lists(
         st.tuples(
             st.sampled_from(["commit", "tombstone", "marker"]),
-            st.sampled_from([NO_PRODUCER_ID, 7, 8]),
+            st.sampled_from([(NO_PRODUCER_ID, False), (7, True), (8, True), (8, False)]),
             st.sampled_from([KEY, OTHER]),
             st.sampled_from([COMMIT, ABORT, LEADER_CHANGE]),
         ),
@@ -123,22 +124,30 @@ def test_a_pending_offset_is_carried_on_until_its_marker(semantics: Semantics) -
     cut=st.integers(0, 12),
 )
 def test_transactions_and_tombstones_of_two_keys_equal_a_replay(
-    semantics: Semantics, drawn: list[tuple[str, int, OffsetKey, int]], cut: int
+    semantics: Semantics, drawn: list[tuple[str, tuple[int, bool], OffsetKey, int]], cut: int
 ) -> None:
-    """The logs are small, so that most records meet another one of their key or producer."""
+    """The logs are small, so that most records meet another one of their key or producer.
+
+    A producer with an id but without the attribute is idempotent, and not transactional.
+    """
     replay, rows, outcomes = OffsetReplay(semantics), list[Row](), dict[int, tuple[str, int]]()
-    for at, (kind, producer_id, key, control_type) in enumerate(drawn):
-        is_transactional = producer_id != NO_PRODUCER_ID
+    for at, (kind, (producer_id, has_attribute), key, control_type) in enumerate(drawn):
+        is_transactional = replay.is_transactional(producer_id, has_attribute)
+        columns: dict[str, Any] = {
+            "key": key,
+            "producer_id": producer_id,
+            "is_transactional": has_attribute,
+        }
         if kind == "marker":
             rows.append(marker(at, producer_id, control_type))
             resolved = replay.replay_end_transaction_marker(producer_id, control_type)
         elif kind == "tombstone":
-            rows.append(commit(at, None, key=key, producer_id=producer_id))
+            rows.append(commit(at, None, **columns))
             resolved = replay.replay_tombstone(
                 key, producer_id=producer_id, is_transactional=is_transactional
             )
         else:
-            rows.append(commit(at, at, key=key, producer_id=producer_id))
+            rows.append(commit(at, at, **columns))
             value = CommittedOffset.from_row({**rows[-1], "producer_id": producer_id})
             resolved = replay.replay_commit(key, value, is_transactional=is_transactional)
         if kind == "tombstone" or (kind == "commit" and not is_transactional):
