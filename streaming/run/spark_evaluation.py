@@ -74,8 +74,8 @@ _ROWS_OF_BATCH: Final = 10_000
 _known: dict[tuple[str, tuple[int, ...]], KnownPaces] = {}
 """What this Python worker has read for its last evaluations, by folder and log partitions.
 
-Each entry names the commit or the offset that it was measured at, and counts for no other. So a
-worker without them only reads more."""
+Each row counts only for the commit or the offset at which it was measured, and rests for an hour.
+So a worker without them only reads more."""
 
 
 @dataclass(slots=True)
