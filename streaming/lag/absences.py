@@ -6,6 +6,7 @@ change, so whoever evaluates again and again keeps its answer until the group wr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from coordinator_state.apply.columns import NOWHERE, positions
 from coordinator_state.insight.absence import KEPT_UP_MS, READ_ALL_MS, Leaves, runs_before
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.lag import Int64s
+from coordinator_state.insight.lag import UNKNOWN, Int64s
 from coordinator_state.insight.pace import RESTS
 from coordinator_state.replay.groups import EMPTY
 from streaming.lag.offset_samples import null_if_unknown, to_ms
@@ -109,21 +110,47 @@ def _of_groups(rows: pa.Table, runs: pa.Table, at: datetime) -> pa.Table:
 
 def _runs(reader: TableReader, rows: pa.Table, at: datetime, rules: StatusRules) -> pa.Table:
     """The runs (`KNOWN_ABSENCES`) of rows; null if their history is too large to read."""
-    columns = [rows[name] for name in (*KEY, "commit_timestamp", "record_offset")]
-    unknown = [*columns, *[pa.nulls(len(rows), pa.int64())] * (1 + len(RUNS))]
     sizes = rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS, GROUP_EVENTS]) if len(rows) else []
     if not len(rows) or is_too_large(sizes[2:], at - _LEFT_WITHIN, at):
-        return pa.table(unknown, schema=KNOWN_ABSENCES)
+        return _runs_of(rows, np.full(len(rows), UNKNOWN), None)
     members = _Members.of(reader, at, pc.unique(rows["group_id"].combine_chunks()))
-    has_left = members.left_ms > 0
-    left = at - timedelta(
-        milliseconds=moment_ms(at) - int(members.left_ms[has_left].min(initial=0))
-    )
-    since = next((left - w for w in _WINDOWS if not is_too_large(sizes, left - w, at)), None)
-    if since is None or not has_left.any():
-        return pa.table(unknown, schema=KNOWN_ABSENCES)
-    group_ids = members.group_ids.filter(pa.array(has_left))
-    commits = recent_commits(reader, since, at, group_ids=group_ids.to_pylist())
+    left_ms = members.left_ms[members.numbers(rows)]
+    is_known, is_recent = left_ms != UNKNOWN, left_ms >= moment_ms(at - _WINDOWS[1])
+    unknown = rows.filter(pa.array(~is_known))
+    parts = []
+    # A group that left days ago does not make the history of the others too large.
+    for is_part in (is_recent, is_known & ~is_recent):
+        part = rows.filter(pa.array(is_part))
+        first_left_ms = int(left_ms[is_part].min(initial=moment_ms(at)))
+        left = at - timedelta(milliseconds=moment_ms(at) - first_left_ms)
+        since = next((left - w for w in _WINDOWS if not is_too_large(sizes, left - w, at)), None)
+        runs = None
+        if part.num_rows and since is not None:
+            runs = _runs_since(reader, part, members, since, at, rules)
+        parts.append(_runs_of(part, left_ms[is_part], runs))
+    parts.append(_runs_of(unknown, left_ms[~is_known], None))
+    order = np.lexsort((~is_known, ~is_recent))
+    return pa.concat_tables(parts).take(pa.array(np.argsort(order)))
+
+
+def _runs_of(rows: pa.Table, left_ms: Int64s, runs: Sequence[pa.Array] | None) -> pa.Table:
+    """The rows (`KNOWN_ABSENCES`) with the last leave of their members, and their runs."""
+    columns = [rows[name] for name in (*KEY, "commit_timestamp", "record_offset")]
+    unknown = [pa.nulls(len(rows), pa.int64())] * len(RUNS)
+    values = [null_if_unknown(left_ms), *(unknown if runs is None else runs)]
+    return pa.table([*columns, *values], schema=KNOWN_ABSENCES)
+
+
+def _runs_since(
+    reader: TableReader,
+    rows: pa.Table,
+    members: _Members,
+    since: datetime,
+    at: datetime,
+    rules: StatusRules,
+) -> list[pa.Array]:
+    """The columns `RUNS` of rows by the history since a time."""
+    commits = recent_commits(reader, since, at, group_ids=pc.unique(rows["group_id"]).to_pylist())
     own = own_commits(reader, commits, rows, since, at)
     has_commits = pc.is_valid(own.places).to_numpy(zero_copy_only=False)
     key, group = own.places.drop_null().to_numpy(), members.numbers(rows)
@@ -137,9 +164,7 @@ def _runs(reader: TableReader, rows: pa.Table, at: datetime, rules: StatusRules)
         members.leaves(group_of_key),
         np.maximum(rules.stop_after_ms, rules.stop_intervals * usual),
     )
-    values = (null_if_unknown(each).take(own.places) for each in runs)
-    left_at = pa.array(members.left_ms[group], mask=~has_left[group])
-    return pa.table([*columns, left_at, *values], schema=KNOWN_ABSENCES)
+    return [null_if_unknown(each).take(own.places) for each in runs]
 
 
 class _Members(NamedTuple):
@@ -148,7 +173,7 @@ class _Members(NamedTuple):
     Attributes:
         group_ids: the groups.
         begun_ms: the first sign of each, by its number; the begin of the history if it is a leave.
-        left_ms: the last time that its members had left; 0 if they did not.
+        left_ms: the last time that its members had left; `UNKNOWN` if they did not.
         group: the group of each such time, in the order of groups and times.
         group_left_ms: these times.
     """
@@ -182,7 +207,7 @@ class _Members(NamedTuple):
         is_left = pc.equal(events["event"], EventName.GROUP_EMPTIED.value).to_numpy()
         group, times_ms = group[is_left], times_ms[is_left]
         order = np.lexsort((times_ms, group))
-        left_ms = np.zeros(len(group_ids), np.int64)
+        left_ms = np.full(len(group_ids), UNKNOWN)
         np.maximum.at(left_ms, group, times_ms)
         return cls(group_ids, begun_ms, left_ms, group[order], times_ms[order])
 

@@ -38,12 +38,12 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Snapshots:
                 cluster.commit(group, end)
             if t == _ENDS_S + (45 if group == "crashes" else 0):
                 cluster.no_members(group, 2)
-        cluster.step(30)
+        cluster.step(5 * _MINUTE_S)
     while cluster.seconds <= _DAY_S + 2 * _ENDS_S:
         for group in (*_RUNS_FOR_S, "polls-slowly"):
             cluster.produce(group, 50)
-        cluster.step(_MINUTE_S)
-        cluster.seconds += _MINUTE_S - STEP_S
+        cluster.step(10 * _MINUTE_S)
+        cluster.seconds += 10 * _MINUTE_S - STEP_S
     return cluster.snapshots(create_tables(tmp_path_factory.mktemp("ended")))
 
 
