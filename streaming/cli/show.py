@@ -71,7 +71,7 @@ _LAG_COLUMNS = (
 _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 
 VIEWS: Final = {
-    name: View(view["table"], tuple(view["columns"]), tuple(view["order"]))
+    name: View(view["table"], tuple(view["columns"].split()), tuple(view["order"].split()))
     for name, view in parse_toml(
         Path(__file__).with_name("show.toml").read_text(encoding="utf-8")
     ).items()
