@@ -20,8 +20,8 @@ from streaming.agents.answer import (
 )
 from streaming.agents.clusters import Clusters
 from streaming.errors import ConfigurationError
+from streaming.served.changes_between import group_changes, offset_changes
 from streaming.tables.as_of import parse_time
-from streaming.views.changes_between import group_changes, offset_changes
 from streaming.views.event_summary import event_summary
 from streaming.views.text import from_printable
 

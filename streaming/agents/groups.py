@@ -11,10 +11,10 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.agents.answer import Answer, At, ClusterName, Limit, Part, RecordId, Text
 from streaming.agents.clusters import Clusters
 from streaming.lag.gathered_facts import UNHEALTHY
-from streaming.served import lists
 from streaming.served.snapshot import counted
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUPS
+from streaming.views import lists
 from streaming.views.text import from_printable
 
 

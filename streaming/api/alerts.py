@@ -12,8 +12,8 @@ from streaming.api.cursors import page_of
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
 from streaming.errors import ConfigurationError
-from streaming.served.snapshot import current_alerts
 from streaming.tables.rows import AlertRow
+from streaming.views.lists import alerts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,24 +51,8 @@ def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
     if query.at:
         raise ConfigurationError("at: alerts are always current; omit it")
     shown = clusters.opened(query)
-    rows = [
-        row
-        for row in current_alerts(shown.snapshot)
-        if (not query.state or row["state"] in query.state)
-        and (not query.group or row["group_id"] in query.group)
-    ]
-    fields = page_of(
-        rows,
-        lambda row: (
-            row["rule"],
-            row["group_id"] or "",
-            row["topic"] or "",
-            -1 if row["partition"] is None else row["partition"],
-            row["since"].isoformat(),
-        ),
-        query.cursor,
-        query.limit,
-    )
+    selected = alerts(states=query.state, group_ids=query.group)
+    fields = page_of(shown.snapshot, selected, query.cursor, query.limit)
     return AlertPage.model_validate({**shown.envelope, **fields})
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from coordinator_state.apply.rows import GroupEventRow
 from coordinator_state.insight.group_events import EventName
-from streaming.api.cursors import Key, read_cursor, write_cursor
+from streaming.api.cursors import read_cursor, write_cursor
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
 from streaming.api.group_answers import Task, TopicPartition
-from streaming.errors import ConfigurationError
-from streaming.tables.as_of import parse_time
-from streaming.views.history import Place, history
+from streaming.views import lists
+from streaming.views.history import history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +64,7 @@ class EventsQuery(PagedQuery):
 def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
     """Events of groups, members and offsets, newest first."""
     shown = clusters.opened(query)
+    key = lists.history("group_events").key
     events = history(
         shown.snapshot.reader,
         "group_events",
@@ -72,41 +72,12 @@ def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
         events=[event.value for event in query.event],
         since=query.since or None,
         until=query.until or query.moment,
-        before=_place(query.cursor),
+        before=read_cursor(query.cursor, key.values()),
         limit=query.limit,
     )
     items = events.rows.to_pylist()[::-1]
-    next_cursor = write_cursor(_key(items[-1])) if events.more else None
+    next_cursor = write_cursor(events.oldest) if events.more else None
     return EventPage.model_validate({**shown.envelope, "items": items, "next_cursor": next_cursor})
-
-
-_LIMITS = (1 << 31, 1 << 63, 1 << 31)
-"""Of the integers in a cursor."""
-
-
-def _key(row: dict[str, Any]) -> Key:
-    at = row["record_timestamp"]
-    order = (row["log_partition"], row["record_offset"], row["event_number"])
-    return ("" if at is None else at.isoformat(), *order)
-
-
-def _place(cursor: str) -> Place | None:
-    """The place of the last event of the previous page.
-
-    Raises:
-        ConfigurationError: the text is not a cursor of events.
-    """
-    if not cursor:
-        return None
-    at, *order = read_cursor(cursor, [str, int, int, int])
-    wrong = ConfigurationError("cursor: this is not a next_cursor of events")
-    numbers = [int(number) for number in order]
-    if any(abs(number) >= limit for number, limit in zip(numbers, _LIMITS, strict=True)):
-        raise wrong
-    try:
-        return Place(parse_time(str(at)) if at else None, *numbers)
-    except (ConfigurationError, OverflowError):
-        raise wrong from None
 
 
 ENDPOINTS = (Endpoint("/events", list_events, is_costly=True),)

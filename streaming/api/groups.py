@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from coordinator_state.insight.group_status import Status
-from streaming.api.cursors import Key, page_of, slice_of
+from streaming.api.cursors import page_of
 from streaming.api.endpoints import ClusterQuery, Clusters, Endpoint, PagedQuery, Shown
 from streaming.api.group_answers import GroupExplanation, GroupPage, OneGroup, PartitionLagPage
-from streaming.served.lists import groups
 from streaming.served.snapshot import Row
 from streaming.views.diagnosis import explained, explanation_fields
+from streaming.views.lists import group_partitions, groups
 
 GroupState = Literal[
     "Empty",
@@ -88,21 +88,17 @@ def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
         states=query.state,
         types=query.type,
         topics=query.topic,
-        sort="group_id",
     )
-    ids = sorted(shown.snapshot.ids(selected))
-    keys: list[Key] = [(group_id,) for group_id in ids]
-    page = slice_of(keys, query.cursor, query.limit)
-    rows = shown.snapshot.groups(ids[page.start : page.stop])
+    fields = page_of(shown.snapshot, selected, query.cursor, query.limit)
     partitions: Mapping[str, list[Row]] = {}
     if query.include:
-        page = slice_of(keys, query.cursor, _fitting([row["partitions"] for row in rows.values()]))
-        partitions = _partitions_of(shown, ids[page.start : page.stop])
-    items = [
-        _group_fields(shown, rows[group_id], partitions.get(group_id))
-        for group_id in ids[page.start : page.stop]
+        fitting = _fitting([row["partitions"] for row in fields["items"]])
+        if fitting < len(fields["items"]):
+            fields = page_of(shown.snapshot, selected, query.cursor, fitting)
+        partitions = _partitions_of(shown, [row["group_id"] for row in fields["items"]])
+    fields["items"] = [
+        _group_fields(shown, row, partitions.get(row["group_id"])) for row in fields["items"]
     ]
-    fields = {"total": len(ids), "items": items, "next_cursor": page.next_cursor}
     return GroupPage.model_validate({**shown.envelope, **fields})
 
 
@@ -127,13 +123,10 @@ def get_group_lag(clusters: Clusters, query: LagQuery, group: str) -> PartitionL
     """The lag of a group in each partition."""
     shown = clusters.snapshot(query)
     shown.require_group(group)
-    rows = [
-        row
-        for row in shown.snapshot.partitions_of(group)
-        if (not query.topic or row["topic"] in query.topic)
-        and (not query.status or Status(row["status"]) in query.status)
-    ]
-    fields = page_of(rows, lambda row: (row["topic"], row["partition"]), query.cursor, query.limit)
+    selected = group_partitions(
+        group, topics=query.topic, statuses=[status.value for status in query.status]
+    )
+    fields = page_of(shown.snapshot, selected, query.cursor, query.limit)
     return PartitionLagPage.model_validate({**shown.envelope, **fields})
 
 

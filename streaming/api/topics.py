@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
-from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import Status
 from streaming.api.cursors import page_of
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
-from streaming.served.lists import topic_groups
+from streaming.views.lists import topic_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +54,12 @@ class TopicGroupPage(Answer):
 def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> TopicGroupPage:
     """The groups that read a topic."""
     shown = clusters.snapshot(query)
-    groups = rows_of(shown.snapshot.listed(topic_groups(topic)))
-    if not groups:
+    readers = topic_groups(topic)
+    states = shown.snapshot.listed(readers, "topic_state", 1)["topic_state"].to_pylist()
+    if not states:
         raise HTTPException(404, f"no group reads topic {topic}")
-    fields = page_of(groups, lambda row: (row["group_id"],), query.cursor, query.limit)
-    about = {"topic": topic, "topic_state": groups[0]["topic_state"]}
+    fields = page_of(shown.snapshot, readers, query.cursor, query.limit)
+    about = {"topic": topic, "topic_state": states[0]}
     return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from streaming.api.cursors import page_of
+from streaming.api.cursors import page_of_rows
 from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
 from streaming.api.fields import described
 
@@ -91,7 +91,7 @@ def list_transactions(clusters: Clusters, query: TransactionsQuery) -> Transacti
         if (not query.group or row["group_id"] in query.group)
         and (row["is_hanging"] or not query.is_hanging)
     ]
-    fields = page_of(
+    fields = page_of_rows(
         rows,
         lambda row: (
             row["since"].isoformat(),
@@ -99,6 +99,7 @@ def list_transactions(clusters: Clusters, query: TransactionsQuery) -> Transacti
             row["producer_id"],
             row["group_id"],
         ),
+        (str, int, int, str),
         query.cursor,
         query.limit,
     )

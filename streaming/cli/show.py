@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.tables.reader import TableReader
-    from streaming.views.history import HistoryTable
+    from streaming.views.lists import HistoryTable
 
 
 class View(NamedTuple):
