@@ -9,8 +9,8 @@ from pydantic import Field
 from streaming.api.answers import Page, Part, columns
 from streaming.api.operation import Clusters, PagedQuery, operation
 from streaming.errors import ConfigurationError
-from streaming.served.snapshot import current_alerts
 from streaming.tables.rows import AlertRow
+from streaming.views.lists import alerts
 
 AlertState = Literal["firing", "pending", "resolved"]
 
@@ -41,21 +41,5 @@ def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
     if query.at:
         raise ConfigurationError("at: alerts are always current; omit it")
     shown = clusters.opened(query)
-    rows = [
-        row
-        for row in current_alerts(shown.snapshot)
-        if (not query.state or row["state"] in query.state)
-        and (not query.group or row["group_id"] in query.group)
-    ]
-    return shown.page(
-        AlertPage,
-        query,
-        rows,
-        lambda row: (
-            row["rule"],
-            row["group_id"] or "",
-            row["topic"] or "",
-            -1 if row["partition"] is None else row["partition"],
-            row["since"].isoformat(),
-        ),
-    )
+    selected = alerts(states=query.state, group_ids=query.group)
+    return shown.page(AlertPage, query, selected)

@@ -9,9 +9,9 @@ from streaming.api.answers import Answer, Part, columns
 from streaming.api.events import FoldedEvent, folded_list
 from streaming.api.operation import ClusterQuery, Clusters, Limit, OptionalGroup, operation
 from streaming.errors import ConfigurationError
+from streaming.served.changes_between import group_changes, offset_changes
 from streaming.tables.as_of import parse_time
 from streaming.tables.rows import GroupStatusRow
-from streaming.views.changes_between import group_changes, offset_changes
 
 
 @columns(

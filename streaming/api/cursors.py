@@ -1,6 +1,6 @@
-"""Cursors: the place in a sorted list where the next page of an answer begins.
+"""Cursors: the place in a list where the next page of an answer begins.
 
-A cursor holds the sort key of the last row of a page, not a number of rows. Rows that appear or
+A cursor holds the key of the last row of a page, not a number of rows. Rows that appear or
 disappear between two requests therefore neither repeat nor hide others.
 """
 
@@ -8,51 +8,34 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from streaming.errors import ConfigurationError
-
-Key: TypeAlias = "tuple[str | int, ...]"
-"""The sort key of a row; different rows have different keys."""
-
-
-class Slice(NamedTuple):
-    """The rows of a page, from `start` to `stop`, and the cursor of the next page, if any."""
-
-    start: int
-    stop: int
-    next_cursor: str | None
+from streaming.served.snapshot import ServedSnapshot
+from streaming.views.list_query import Key, ListQuery
 
 
-def slice_of(keys: Sequence[Key], cursor: str, limit: int) -> Slice:
-    """The page behind a cursor in rows with these sorted keys; an empty cursor is the first page.
-
-    >>> first = slice_of([(1,), (2,), (3,)], "", 2)
-    >>> first.start, first.stop
-    (0, 2)
-    >>> slice_of([(1,), (3,)], first.next_cursor, 2)
-    Slice(start=1, stop=2, next_cursor=None)
+def page_of(snapshot: ServedSnapshot, query: ListQuery, cursor: str, limit: int) -> dict[str, Any]:
+    """The fields `items` and `next_cursor` of an answer that selects from a list, and its `total`.
 
     Raises:
-        ConfigurationError: the cursor is not one of these rows.
+        ConfigurationError: the cursor is not one of this list.
     """
-    start = 0
-    if cursor:
-        after = read_cursor(cursor, _types(keys))
-        start = bisect_right(keys, after) if keys else 0
-    stop = min(start + limit, len(keys))
-    return Slice(start, stop, write_cursor(keys[stop - 1]) if stop < len(keys) else None)
+    page = snapshot.behind(query, read_cursor(cursor, query.key.values()), limit)
+    next_cursor = write_cursor(page.keys[-1]) if page.has_more else None
+    return {"items": page.rows, "next_cursor": next_cursor, "total": page.total}
 
 
-def page_of(
-    rows: Sequence[Any], key: Callable[[Any], Key], cursor: str, limit: int
+def page_of_rows(
+    rows: Iterable[Any], key: Callable[[Any], Key], types: Iterable[type], cursor: str, limit: int
 ) -> dict[str, Any]:
-    """The fields `items` and `next_cursor` of an answer, from all rows in any order."""
-    ordered = sorted(rows, key=key)
-    page = slice_of([key(row) for row in ordered], cursor, limit)
-    return {"items": ordered[page.start : page.stop], "next_cursor": page.next_cursor}
+    """The same fields, from all rows in any order."""
+    last = read_cursor(cursor, types)
+    behind = sorted((row for row in rows if last is None or key(row) > last), key=key)
+    items = behind[:limit]
+    next_cursor = write_cursor(key(items[-1])) if len(behind) > limit else None
+    return {"items": items, "next_cursor": next_cursor}
 
 
 def write_cursor(key: Key) -> str:
@@ -61,24 +44,28 @@ def write_cursor(key: Key) -> str:
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str, types: Sequence[type] | None = None) -> Key:
-    """The key in a cursor; `types` are those of its parts.
+def read_cursor(cursor: str, types: Iterable[type]) -> Key | None:
+    """The key in a cursor; None for the first page, whose cursor is empty.
+
+    Args:
+        cursor: the text.
+        types: those of the parts of the key; integers have 64 bits.
 
     Raises:
         ConfigurationError: the text is not such a cursor.
     """
+    if not cursor:
+        return None
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         key = json.loads(urlsafe_b64decode(padded))
     except (ValueError, RecursionError):
         key = None
-    is_key = isinstance(key, list) and (
-        types is None or [type(part) for part in key] == list(types)
-    )
-    if not is_key:
+    if not isinstance(key, list) or not _is_key(key, [*types]):
         raise ConfigurationError("cursor: this is not the next_cursor of an earlier answer")
     return tuple(key)
 
 
-def _types(keys: Sequence[Key]) -> Sequence[type] | None:
-    return [type(part) for part in keys[0]] if keys else None
+def _is_key(parts: Sequence[Any], types: Sequence[type]) -> bool:
+    has_types = [type(part) for part in parts] == types
+    return has_types and all(abs(part) < 1 << 63 for part in parts if isinstance(part, int))

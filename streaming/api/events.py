@@ -14,7 +14,7 @@ from coordinator_state.insight.evidence import record_ids_of
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.replay.groups import EXTERNAL
 from streaming.api.answers import Answer, Page, Part, RecordId, columns, record_id
-from streaming.api.cursors import Key, read_cursor, write_cursor
+from streaming.api.cursors import read_cursor, write_cursor
 from streaming.api.groups import Task, TopicPartition
 from streaming.api.operation import (
     ClusterQuery,
@@ -26,11 +26,10 @@ from streaming.api.operation import (
     Within,
     operation,
 )
-from streaming.errors import ConfigurationError
 from streaming.served.snapshot import Row
-from streaming.tables.as_of import parse_time
+from streaming.views import lists
 from streaming.views.event_summary import event_summary
-from streaming.views.history import Place, history
+from streaming.views.history import history
 
 _MOVES: Final = (
     *(EventName.OFFSET_REWIND, EventName.OFFSET_RESET, EventName.OFFSET_DELETED),
@@ -136,6 +135,7 @@ def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
     """Events of groups, members and offsets, newest first."""
     shown = clusters.opened(query)
     at = shown.at if query.at else None
+    key = lists.history("group_events").key
     events = history(
         shown.reader,
         "group_events",
@@ -143,11 +143,11 @@ def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
         events=[event.value for event in query.event],
         since=query.since or None,
         until=query.until or at,
-        before=_place(query.cursor),
+        before=read_cursor(query.cursor, key.values()),
         limit=query.limit,
     )
     items = events.rows.to_pylist()[::-1]
-    next_cursor = write_cursor(_key(items[-1])) if events.more else None
+    next_cursor = write_cursor(events.oldest) if events.more else None
     return shown.answer(EventPage, items=items, next_cursor=next_cursor)
 
 
@@ -203,32 +203,3 @@ def _folded(folded: FoldedEvents) -> Row:
 
 def _distance(row: Mapping[str, Any]) -> int:
     return abs((row["offset_before"] or 0) - (row["offset_after"] or 0))
-
-
-_LIMITS = (1 << 31, 1 << 63, 1 << 31)
-"""Of the integers in a cursor."""
-
-
-def _key(row: dict[str, Any]) -> Key:
-    at = row["record_timestamp"]
-    order = (row["log_partition"], row["record_offset"], row["event_number"])
-    return ("" if at is None else at.isoformat(), *order)
-
-
-def _place(cursor: str) -> Place | None:
-    """The place of the last event of the previous page.
-
-    Raises:
-        ConfigurationError: the text is not a cursor of events.
-    """
-    if not cursor:
-        return None
-    at, *order = read_cursor(cursor, [str, int, int, int])
-    wrong = ConfigurationError("cursor: this is not a next_cursor of events")
-    numbers = [int(number) for number in order]
-    if any(abs(number) >= limit for number, limit in zip(numbers, _LIMITS, strict=True)):
-        raise wrong
-    try:
-        return Place(parse_time(str(at)) if at else None, *numbers)
-    except (ConfigurationError, OverflowError):
-        raise wrong from None

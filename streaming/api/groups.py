@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ from coordinator_state.apply.rows import GroupRow, MemberRow
 from coordinator_state.insight.group_status import Status
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.api.answers import Answer, Page, Part, RecordId, columns
-from streaming.api.cursors import Key, slice_of
+from streaming.api.cursors import page_of
 from streaming.api.operation import (
     ClusterQuery,
     Clusters,
@@ -24,9 +24,9 @@ from streaming.api.operation import (
     operation,
 )
 from streaming.lag.gathered_facts import UNHEALTHY
-from streaming.served import lists
 from streaming.served.snapshot import Row, counted
 from streaming.tables.rows import GroupLagRow, StatusRow
+from streaming.views import lists
 
 GroupState = Literal[
     "Empty",
@@ -207,21 +207,19 @@ def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
         states=query.state,
         types=query.type,
         topics=query.topic,
-        sort="group_id",
     )
-    ids = sorted(shown.snapshot.ids(selected))
-    keys: list[Key] = [(group_id,) for group_id in ids]
-    page = slice_of(keys, query.cursor, query.limit)
-    rows = _rows(shown, ids[page.start : page.stop])
+    fields = page_of(shown.snapshot, selected, query.cursor, query.limit)
     partitions: Mapping[str, list[Row]] = {}
     if query.include:
-        page = slice_of(keys, query.cursor, _fitting([row["partitions"] for row in rows]))
-        partitions = _partitions_of(shown, ids[page.start : page.stop])
-    items = [
+        fitting = _fitting([row["partitions"] for row in fields["items"]])
+        if fitting < len(fields["items"]):
+            fields = page_of(shown.snapshot, selected, query.cursor, fitting)
+        partitions = _partitions_of(shown, [row["group_id"] for row in fields["items"]])
+    fields["items"] = [
         {**row, "lag_of_partitions": partitions.get(row["group_id"])}
-        for row in rows[: page.stop - page.start]
+        for row in _with_since(shown, fields["items"])
     ]
-    return shown.answer(GroupPage, total=len(ids), items=items, next_cursor=page.next_cursor)
+    return shown.answer(GroupPage, **fields)
 
 
 @operation("/groups/{group}")
@@ -229,7 +227,7 @@ def get_group(clusters: Clusters, query: GroupQuery) -> OneGroup:
     """A group with its members and their assignments."""
     shown = clusters.snapshot(query)
     shown.require_group(query.group)
-    (row,) = _rows(shown, [query.group])
+    (row,) = _with_since(shown, shown.snapshot.groups([query.group]).values())
     details = shown.reader.own("groups", list(_OF_GROUP), [query.group]).to_pylist()
     members = shown.reader.own("group_members", list(Member.model_fields), [query.group])
     group = {
@@ -247,13 +245,10 @@ def get_group_lag(clusters: Clusters, query: LagQuery) -> PartitionLagPage:
     """The lag of a group in each partition."""
     shown = clusters.snapshot(query)
     shown.require_group(query.group)
-    rows = [
-        row
-        for row in shown.snapshot.partitions_of(query.group)
-        if (not query.topic or row["topic"] in query.topic)
-        and (not query.status or Status(row["status"]) in query.status)
-    ]
-    return shown.page(PartitionLagPage, query, rows, lambda row: (row["topic"], row["partition"]))
+    selected = lists.group_partitions(
+        query.group, topics=query.topic, statuses=[status.value for status in query.status]
+    )
+    return shown.page(PartitionLagPage, query, selected)
 
 
 @operation(tool="find_groups")
@@ -267,25 +262,23 @@ def find_groups(clusters: Clusters, query: FindGroupsQuery) -> FoundGroups:
     shown = clusters.snapshot(query)
     statuses = {"all": [], "unhealthy": UNHEALTHY}.get(query.status, [query.status])
     ids = shown.snapshot.ids(lists.groups(search=query.search, statuses=statuses))
+    rows = shown.snapshot.groups(ids[: query.limit])
     records = _last_records(shown, ids[: query.limit])
     return shown.answer(
         FoundGroups,
         statuses=counted(shown.snapshot.evaluation.statuses["status"]),
         items=[
             {**row, "record_id": records.get(row["group_id"])}
-            for row in _rows(shown, ids[: query.limit])
+            for row in _with_since(shown, rows.values())
         ],
         more=max(len(ids) - query.limit, 0),
     )
 
 
-def _rows(shown: Shown, group_ids: Sequence[str]) -> list[Row]:
-    """The fields of `GroupStatus` of groups that exist."""
+def _with_since(shown: Shown, rows: Iterable[Row]) -> list[Row]:
+    """The fields of `GroupStatus`, from rows of `group_status`."""
     since = shown.snapshot.status_since
-    return [
-        {**row, "status_since": since.get(group_id)}
-        for group_id, row in shown.snapshot.groups(group_ids).items()
-    ]
+    return [{**row, "status_since": since.get(row["group_id"])} for row in rows]
 
 
 def _fitting(counts: Sequence[int]) -> int:

@@ -7,7 +7,7 @@ and the schemas of the tools are made from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from inspect import cleandoc
@@ -18,13 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from streaming.api.answers import Answer
-from streaming.api.cursors import Key, page_of
+from streaming.api.cursors import page_of
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.served.cluster import Cluster
-from streaming.served.snapshot import Row, ServedSnapshot
+from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.as_of import AsOf, parse_time
 from streaming.tables.durations import parse_duration
 from streaming.tables.reader import TableReader
+from streaming.views.list_query import ListQuery
 from streaming.views.sql.processes import SqlProcesses
 from streaming.views.unknown_group import unknown_group
 
@@ -108,12 +109,12 @@ class Shown(NamedTuple):
         self,
         answer: type[A],
         query: PagedQuery,
-        rows: Sequence[Row],
-        key: Callable[[Row], Key],
+        rows: ListQuery,
         **fields: Any,
     ) -> A:
-        """The page of all rows for which a request asks; different rows have different keys."""
-        return self.answer(answer, **page_of(rows, key, query.cursor, query.limit), **fields)
+        """The page of a list for which a request asks."""
+        page = page_of(self.snapshot, rows, query.cursor, query.limit)
+        return self.answer(answer, **page, **fields)
 
     def begin(self, within: str) -> datetime:
         """The begin of a period that ends at the moment of the answer.

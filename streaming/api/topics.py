@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from starlette.exceptions import HTTPException
 
-from coordinator_state.apply.columns import rows_of
 from coordinator_state.insight.group_status import Status
 from streaming.api.answers import Page, Part, columns
 from streaming.api.operation import Clusters, PagedQuery, operation
-from streaming.served.lists import topic_groups
 from streaming.tables.rows import GroupLagRow, StatusRow
+from streaming.views.lists import topic_groups
 
 
 @columns(
@@ -49,14 +48,8 @@ class TopicQuery(PagedQuery):
 def list_topic_groups(clusters: Clusters, query: TopicQuery) -> TopicGroupPage:
     """The groups that read a topic."""
     shown = clusters.snapshot(query)
-    groups = rows_of(shown.snapshot.listed(topic_groups(query.topic)))
-    if not groups:
+    readers = topic_groups(query.topic)
+    states = shown.snapshot.listed(readers, "topic_state", 1)["topic_state"].to_pylist()
+    if not states:
         raise HTTPException(404, f"no group reads topic {query.topic}")
-    return shown.page(
-        TopicGroupPage,
-        query,
-        groups,
-        lambda row: (row["group_id"],),
-        topic=query.topic,
-        topic_state=groups[0]["topic_state"],
-    )
+    return shown.page(TopicGroupPage, query, readers, topic=query.topic, topic_state=states[0])

@@ -11,6 +11,7 @@ from coordinator_state.apply.rows import PendingOffsetRow
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.replay.offsets import Outcome
 from streaming.api.answers import Answer, Page, Part, RecordId, columns, record_id
+from streaming.api.cursors import page_of_rows
 from streaming.api.events import FoldedEvent, folded_list
 from streaming.api.operation import (
     ClusterQuery,
@@ -27,7 +28,7 @@ from streaming.tables.schemas import OFFSET_COMMITS
 from streaming.views.definitions import OpenTransactionRow
 
 _MOST_OFFSETS: Final = 1_000
-_KEY: Final = ("log_partition", "group_id", "producer_id")
+_KEY: Final = ("log_partition", "producer_id", "group_id")
 
 
 @columns(
@@ -123,13 +124,14 @@ def list_transactions(clusters: Clusters, query: TransactionsQuery) -> Transacti
         for row in _open(shown, query.group, _MOST_OFFSETS)
         if row["is_hanging"] or not query.is_hanging
     ]
-    names = ("log_partition", "producer_id", "group_id")
-    return shown.page(
-        TransactionPage,
-        query,
+    fields = page_of_rows(
         rows,
-        lambda row: (row["since"].isoformat(), *(row[name] for name in names)),
+        lambda row: (row["since"].isoformat(), *(row[name] for name in _KEY)),
+        (str, int, int, str),
+        query.cursor,
+        query.limit,
     )
+    return shown.answer(TransactionPage, **fields)
 
 
 @operation(tool="transactions")

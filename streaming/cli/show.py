@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.tables.reader import TableReader
-    from streaming.views.history import HistoryTable
+    from streaming.views.lists import HistoryTable
 
 
 class View(NamedTuple):
@@ -71,7 +71,7 @@ _LAG_COLUMNS = (
 _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 
 VIEWS: Final = {
-    name: View(view["table"], tuple(view["columns"]), tuple(view["order"]))
+    name: View(view["table"], tuple(view["columns"].split()), tuple(view["order"].split()))
     for name, view in parse_toml(
         Path(__file__).with_name("show.toml").read_text(encoding="utf-8")
     ).items()

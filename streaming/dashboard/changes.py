@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import moment_of, request
+from streaming.served.changes_between import group_changes, offset_changes
 from streaming.served.snapshot import ServedSnapshot
-from streaming.views.changes_between import group_changes, offset_changes
 
 _DEFAULT_SPAN = timedelta(minutes=20)
 _MOST_ROWS = 300

@@ -14,9 +14,9 @@ from coordinator_state.insight.group_facts import LagHistory
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.sparklines import first_known, greatest, last_hour, lines
-from streaming.served.lists import group_totals
 from streaming.served.snapshot import Row, ServedSnapshot
 from streaming.views.event_summary import event_summary
+from streaming.views.lists import group_totals
 
 _MOST: Final = 8
 _WIDTH, _HEIGHT = 360, 120

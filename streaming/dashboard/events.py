@@ -18,7 +18,7 @@ EVENT_NAMES = [name.value for name in BY_WEIGHT]
 
 @dataclass(frozen=True, slots=True)
 class EventsPage:
-    """A page of events; each row has `events`, a `FoldedEvents`.
+    """A page of events; each row is a `FoldedEvents`.
 
     `names` are the selected names of events, empty for all. `more` is the number of older events
     that are in no row of any page. `labels` are those of the members in the events and of the
@@ -63,10 +63,6 @@ def events_page(
         more += sum(folded.count for folded in rows[_PAGE_ROWS:])
         rows = sorted(rows[:_PAGE_ROWS], key=newest_first)
     page = rows_page(
-        [{"order": order, "events": folded} for order, folded in enumerate(rows)],
-        arguments=None if is_ranked else {},
-        sort="order",
-        columns=["order"],
-        page_rows=_PAGE_ROWS,
+        rows, arguments=None if is_ranked else {}, page_rows=_PAGE_ROWS, sql=summary.sql
     )
     return EventsPage(page, names, is_folded, more, summary.labels)

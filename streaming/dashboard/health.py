@@ -8,14 +8,14 @@ from typing import Any
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import list_page
-from streaming.lag.topic_loads import topic_loads
-from streaming.served import lists
-from streaming.served.snapshot import Row, ServedSnapshot, current_alerts
+from streaming.served.snapshot import Row, ServedSnapshot
+from streaming.views import lists
 
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 10
 _MOST_QUARANTINED = 50
 _MOST_BLOCKED = 200
+_MOST_ALERTS = 1_000_000
 
 
 def page() -> str:
@@ -25,10 +25,8 @@ def page() -> str:
     query = lists.load_progress(
         is_all=request.query_params.get("all") == "yes", sort=request.query_params.get("sort", "")
     )
-    progress = list_page(snapshot, query, has_status=False, page_rows=100)
-    quarantined = list_page(
-        snapshot, lists.quarantine(), arguments={}, has_status=False, page_rows=_MOST_QUARANTINED
-    )
+    progress = list_page(snapshot, query, page_rows=100)
+    quarantined = list_page(snapshot, lists.quarantine(), arguments={}, page_rows=_MOST_QUARANTINED)
     return render_template(
         "health.html",
         snapshot=snapshot,
@@ -39,7 +37,7 @@ def page() -> str:
             name: sum(row[f"records_{name}"] for row in rows) for name in ("read", *_ACCOUNTED)
         },
         unequal=[row["log_partition"] for row in rows if row["difference"] or row["unaccounted"]],
-        others=topic_loads(snapshot.reader).values(),
+        others=list_page(snapshot, lists.topic_loads(), arguments={}),
         batches=_batches(snapshot),
         quarantined=quarantined,
     )
@@ -48,7 +46,8 @@ def page() -> str:
 def alerts() -> str:
     """Show the alerts of `alert run`."""
     snapshot = request.cluster.snapshot(request.at)
-    return render_template("alerts.html", snapshot=snapshot, alerts=current_alerts(snapshot))
+    shown = list_page(snapshot, lists.alerts(), arguments={}, page_rows=_MOST_ALERTS)
+    return render_template("alerts.html", snapshot=snapshot, alerts=shown)
 
 
 def _accounted(row: Row) -> Row:
@@ -72,7 +71,6 @@ def transactions() -> str:
     blocked = list_page(
         snapshot,
         lists.blocked_groups(),
-        has_status=False,
         page_rows=_MOST_BLOCKED,
     )
     return render_template("transactions.html", snapshot=snapshot, blocked=blocked)

@@ -18,22 +18,12 @@ from streaming.dashboard.request import request
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import RowsPage, chosen_values, list_page
 from streaming.lag.freshness import Freshness
-from streaming.served.list_query import ListQuery
-from streaming.served.lists import groups
-from streaming.served.snapshot import ServedSnapshot, current_alerts
+from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.schemas import STATE_CURRENT
+from streaming.views.list_query import ListQuery
+from streaming.views.lists import GROUPS, alerts, groups
 
-COLUMNS: Final = {
-    "why": "Why",
-    "lag": "Lag",
-    "history": "Recent lag",
-    "trend": "Trend",
-    "time_lag": "Time lag",
-    "since": "Status since",
-    "state": "State",
-    "members": "Members",
-    "margin": "Retention margin",
-}
+COLUMNS: Final = {column.name: column.label for column in GROUPS[2:]}
 """The columns beside group and status, by their names in the address."""
 _COOKIE: Final = "columns"
 _KEPT_FOR_S: Final = 365 * 86_400
@@ -166,8 +156,8 @@ def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
     lag = pc.sum(groups["lag"]).as_py()
     time_lag_ms = pc.max(groups["max_time_lag_at_least_ms"]).as_py()
     # Alerts are always read as of now, so a page of the past has no count.
-    alerts = () if request.at else current_alerts(snapshot)
-    firing = sum(row["state"] == "firing" for row in alerts) if alerts else None
+    states = [] if request.at else snapshot.listed(alerts(), "state")["state"].to_pylist()
+    firing = states.count("firing") if states else None
     return {
         "lag": Tile(lag, _level_of_lag(snapshot)),
         "time_lag_ms": Tile(time_lag_ms, _level(time_lag_ms, warning_above=rules.slow_after_ms)),

@@ -16,7 +16,7 @@ from starlette.types import Scope
 from streaming.dashboard.period import around
 from streaming.dashboard.request import hash_of, here, request, url_for
 from streaming.dashboard.shown import FILTERS
-from streaming.served import lists
+from streaming.views import lists
 
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _TEMPLATES: Final = Environment(

@@ -13,9 +13,9 @@ from streaming.dashboard.rendered import render_template
 from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
 from streaming.lag.gathered_facts import UNHEALTHY
-from streaming.served import lists
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import Row, ServedSnapshot, counted, worst_first
+from streaming.views import lists
 
 _MOST_WORST: Final = 10
 _MOST_FOUND: Final = 20

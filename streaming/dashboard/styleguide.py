@@ -14,11 +14,18 @@ from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEAN
 from streaming.dashboard.rendered import render_template
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.served.snapshot import worst_first
+from streaming.views.list_query import Column, columns
 
 _TOKENS_FILE: Final = Path(__file__).with_name("static") / "tokens.css"
 _FAMILY: Final = re.compile(r"/\* (?P<family>[^*]+) \*/")
 _TOKEN: Final = re.compile(r"(?P<name>--[a-z0-9-]+): (?P<value>[^;]+);")
 _AT: Final = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+_COLUMNS: Final = (
+    Column("group_id", "Group", "own", "group_id", is_ascending=True),
+    *columns("own", status="Status"),
+    *columns("number", lag="Lag"),
+    *columns("duration", time_lag_ms="Time lag"),
+)
 _ROWS: Final = (
     {"group_id": "payments", "status": "STOP", "lag": 12_400, "time_lag_ms": 312_000},
     {"group_id": "search", "status": "REBALANCING_LOOP", "lag": 16, "time_lag_ms": 1_600},
@@ -36,7 +43,7 @@ def page() -> str:
         at=_AT,
         moments=[_AT - timedelta(seconds=seconds) for seconds in (4, 312, 7_200)],
         table=replace(
-            rows_page(_ROWS, sort="-lag", columns=("group_id", "lag", "time_lag_ms")),
+            rows_page(_ROWS, _COLUMNS, sort="-lag"),
             statuses=worst_first(Counter(str(row["status"]) for row in _ROWS)),
         ),
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
 from coordinator_state.apply.columns import rows_of
 from streaming.dashboard.request import request
-from streaming.served.list_query import ListQuery
 from streaming.served.snapshot import ServedSnapshot, worst_first
+from streaming.views.list_query import Column, ListQuery, chosen
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50
@@ -22,17 +22,18 @@ class RowsPage:
 
     `page` counts from 1. `total` is the number of rows that match the filter, and `of` the number
     of all rows. `statuses` counts the rows that match the other filters by status, worst first.
-    `sql` is the query of all rows that match, if the table is a list of `streaming.served.lists`.
+    `sort` is the column of the order, with the prefix `-` for descending order. `sql` is the query
+    of all rows that match, if the tables have them.
     """
 
-    rows: Sequence[Row]
-    sort: str
-    is_descending: bool
+    rows: Sequence[Any]
+    columns: Sequence[Column]
     page: int
     pages: int
     total: int
     of: int
-    statuses: Mapping[str, int]
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    sort: str = ""
     sql: str = ""
 
 
@@ -46,7 +47,6 @@ def list_page(
     query: ListQuery,
     *,
     arguments: Mapping[str, str] | None = None,
-    has_status: bool = True,
     page_rows: int = PAGE_ROWS,
 ) -> RowsPage:
     """The page of a list that an address selects.
@@ -55,11 +55,11 @@ def list_page(
         snapshot: the tables.
         query: the list.
         arguments: `page`; by default of the address of the request.
-        has_status: whether rows have a column `status`.
         page_rows: the number of rows per page.
     """
     arguments = request.query_params if arguments is None else arguments
     with snapshot.asking(query) as ask:
+        has_status = any(column.name == "status" for column in query.shown)
         counts = rows_of(ask(query.counts(by="status" if has_status else "NULL")))
         matching = {row["value"]: row["matching"] for row in counts if row["matching"]}
         selected = query.statuses or matching
@@ -69,8 +69,8 @@ def list_page(
         rows = rows_of(ask(f"{query.sql}\nLIMIT {page_rows} OFFSET {first}")) if total else []
     return RowsPage(
         rows=rows,
-        sort=query.sort.removeprefix("-"),
-        is_descending=query.sort.startswith("-"),
+        columns=query.shown,
+        sort=query.sort,
         page=page,
         pages=pages,
         total=total,
@@ -81,44 +81,44 @@ def list_page(
 
 
 def rows_page(
-    rows: Sequence[Row],
+    rows: Sequence[Any],
+    columns: Sequence[Column] = (),
     *,
     arguments: Mapping[str, str] | None = None,
-    sort: str,
-    columns: Iterable[str],
+    sort: str = "",
     page_rows: int = PAGE_ROWS,
+    sql: str = "",
 ) -> RowsPage:
     """The page of rows that Python made.
 
     Args:
         rows: all rows.
+        columns: the columns of the table.
         arguments: `sort` (a column, with the prefix `-` for descending order) and `page`; by
             default of the address of the request.
-        sort: the default sort order, also if the address has an unknown column.
-        columns: the columns that can be sorted by.
+        sort: the default sort order, also if the address has an unknown column; the rows are in
+            their order if it is empty.
         page_rows: the number of rows per page.
+        sql: the query of the rows in the tables.
     """
     arguments = request.query_params if arguments is None else arguments
-    wanted = arguments.get("sort", sort)
-    if wanted.removeprefix("-") not in set(columns):
-        wanted = sort
-    name = wanted.removeprefix("-")
-    is_descending = wanted.startswith("-")
-    known = [row for row in rows if row[name] is not None]
-    known.sort(key=lambda row: _in_any_case(row[name]), reverse=is_descending)
-    # Null comes last in both directions.
-    ordered = [*known, *(row for row in rows if row[name] is None)]
+    if sort:
+        sort = chosen(arguments.get("sort", sort), columns, sort)
+        name = sort.removeprefix("-")
+        known = [row for row in rows if row[name] is not None]
+        known.sort(key=lambda row: _in_any_case(row[name]), reverse=sort != name)
+        # Null comes last in both directions.
+        rows = [*known, *(row for row in rows if row[name] is None)]
     page, pages = _place(arguments, len(rows), page_rows)
-    first = (page - 1) * page_rows
     return RowsPage(
-        rows=ordered[first : first + page_rows],
-        sort=name,
-        is_descending=is_descending,
+        rows=rows[(page - 1) * page_rows : page * page_rows],
+        columns=columns,
         page=page,
         pages=pages,
         total=len(rows),
         of=len(rows),
-        statuses={},
+        sort=sort,
+        sql=sql,
     )
 
 

@@ -17,19 +17,22 @@ from coordinator_state.insight.lag_text import behind_text
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.shown import level
-from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page
-from streaming.served.lists import topic_groups
+from streaming.dashboard.tables_of_rows import PAGE_ROWS, chosen_values, list_page, rows_page
 from streaming.served.snapshot import ServedSnapshot
 from streaming.views.event_summary import member_labels
+from streaming.views.list_query import columns
+from streaming.views.lists import topic_groups, topic_partitions
 from streaming.views.text import printable
 
 Row = dict[str, Any]
 
 AT_ONCE: Final = 64
 """The partitions that a page shows."""
-_OF_LOG: Final = (
-    *("log_start_offset", "log_end_offset", "last_stable_offset", "produce_rate_per_s"),
-)
+_UNKNOWN: Final[Row] = {
+    **dict.fromkeys(("log_start_offset", "last_stable_offset", "log_end_offset")),
+    **{"produce_rate_per_s": None, "max_lag": None, "groups": 0},
+}
+"""A partition that nobody reads and that is not sampled."""
 
 
 @dataclass(slots=True)
@@ -38,12 +41,12 @@ class TopicPartitions:
 
     Args:
         topic: a row of `topics`.
-        rows: the rows of `group_lag` of the topic.
+        read: the rows of the list `topic_partitions`.
         unread: the rows of `unread_logs`.
     """
 
     topic: Row
-    rows: Sequence[Row]
+    read: Sequence[Row]
     unread: pa.Table
 
     def __len__(self) -> int:
@@ -51,43 +54,27 @@ class TopicPartitions:
         return number
 
     def shown(self, first: str) -> list[Row]:
-        """The partitions from a number on, with offsets, produce rate, readers and greatest lag.
+        """The partitions from a number on: the rows of `topic_partitions`, and unread ones.
 
         `share` is the part of the records that is produced to the partition. `bar` is its produce
         rate in percent of the greatest one.
         """
         begin = int(first) if first.isdecimal() and len(first) < 10 else 0
         begin = max(min(begin, len(self) - 1), 0) // AT_ONCE * AT_ONCE
-        rows = self._by_partition()
-        rates = {partition: logs[0]["produce_rate_per_s"] for partition, logs in rows.items()}
-        known = [rate for rate in rates.values() if rate]
-        return [
-            {
-                **dict.fromkeys(_OF_LOG),
-                **{name: log[name] for log in rows.get(partition, ())[:1] for name in _OF_LOG},
-                "partition": partition,
-                "share": _part(rates.get(partition), sum(known)),
-                "bar": round(100 * (_part(rates.get(partition), max(known, default=0)) or 0)),
-                "groups": sum("lag" in log for log in rows.get(partition, ())),
-                "max_lag": max(
-                    (log["lag"] for log in rows.get(partition, ()) if log.get("lag") is not None),
-                    default=None,
-                ),
-            }
+        is_of_topic = pc.equal(self.unread["topic"], self.topic["topic"])
+        unread = self.unread.filter(is_of_topic).to_pylist()
+        logs = {row["partition"]: row for row in (*unread, *self.read)}
+        rates = [row["produce_rate_per_s"] or 0 for row in logs.values()]
+        of_all, highest = sum(rates) or None, max(rates, default=0) or None
+        rows = [
+            {**_UNKNOWN, **logs.get(partition, {}), "partition": partition}
             for partition in range(begin, min(begin + AT_ONCE, len(self)))
         ]
-
-    def _by_partition(self) -> dict[int, list[Row]]:
-        """The rows of each partition; those of an unread one have no lag."""
-        by_partition: dict[int, list[Row]] = defaultdict(list)
-        unread = self.unread.filter(pc.equal(self.unread["topic"], self.topic["topic"]))
-        for row in (*self.rows, *unread.to_pylist()):
-            by_partition[row["partition"]].append(row)
-        return by_partition
-
-
-def _part(value: float | None, of: float) -> float | None:
-    return value / of if value is not None and of else None
+        for row in rows:
+            rate = row["produce_rate_per_s"]
+            row["share"] = None if rate is None or of_all is None else rate / of_all
+            row["bar"] = round(100 * (rate or 0) / (highest or 1))
+        return rows
 
 
 MAX_CELLS: Final = 1_536
@@ -103,6 +90,13 @@ class Cell:
     lag: int | None
     level: str
     about: str
+
+
+MATRIX_COLUMNS: Final = (
+    *columns("group", group_id="Group"),
+    *columns("number", lag="Lag", skew="Skew"),
+)
+"""The columns before those of the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +187,8 @@ def page() -> str:
         )
     (topic,) = known
     rows = snapshot.partitions_of_topic(name)
-    partitions = TopicPartitions(topic, rows, snapshot.unread)
+    logs = topic_partitions(name)
+    partitions = TopicPartitions(topic, rows_of(snapshot.listed(logs)), snapshot.unread)
     columns = partitions.shown(request.query_params.get("first", "0"))
     query = topic_groups(
         name,
@@ -209,8 +204,10 @@ def page() -> str:
         topic=topic,
         partitions=partitions,
         columns=columns,
+        logs=rows_page(columns, logs.shown, arguments={}, page_rows=AT_ONCE, sql=logs.sql),
         partitions_at_once=AT_ONCE,
         groups=groups,
+        matrix_columns=MATRIX_COLUMNS,
         matrix=Matrix.of(snapshot, name, groups.rows, rows, columns),
         silent=_silent_groups(snapshot, name, {row["group_id"] for row in rows}),
     )

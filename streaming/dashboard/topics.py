@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
 from streaming.dashboard.tables_of_rows import chosen_values, list_page
-from streaming.served import lists
+from streaming.views import lists
 
 _NOT_READ: Final = {"topics": "No readers", "partitions": "Some partitions not read"}
 """The filters `unread` of the address."""

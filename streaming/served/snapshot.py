@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +23,9 @@ from streaming.lag.burrow_status import burrow_partitions
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.recent_commits import KEY
 from streaming.lag.status_history import standing_since
-from streaming.served.list_query import ListQuery
-from streaming.served.lists import lags_of
 from streaming.tables.once import once
+from streaming.views.list_query import PLACE_OF_ROW, Condition, Key, ListQuery
+from streaming.views.lists import lags_of
 from streaming.views.query import Queried, asking
 from streaming.views.snapshot import Snapshot
 
@@ -48,10 +48,19 @@ _OF_LISTS: Final = (
 )
 
 
+class RowsBehind(NamedTuple):
+    """Rows of a list, their keys, whether more rows follow, and the number of all rows."""
+
+    rows: Sequence[Row]
+    keys: Sequence[Key]
+    has_more: bool
+    total: int
+
+
 class ServedSnapshot(Snapshot):
     """The tables as of one micro-batch, for the page and the API."""
 
-    _last_lags: tuple[tuple[str, tuple[str, ...]], pa.Table] | None = None
+    _last_lags: tuple[Sequence[Condition], pa.Table] | None = None
 
     @contextmanager
     def asking(self, query: ListQuery) -> Iterator[Callable[[str], pa.Table]]:
@@ -67,6 +76,15 @@ class ServedSnapshot(Snapshot):
         with self.asking(query) as ask:
             return ask(sql if most is None else f"{sql}\nLIMIT {most}")
 
+    def behind(self, query: ListQuery, last: Key | None, limit: int) -> RowsBehind:
+        """The first rows of a list behind a key, or its first rows, in the order of the keys."""
+        with self.asking(query) as ask:
+            rows = ask(f"{query.behind(last)}\nLIMIT {limit + 1}")
+            number = ask(query.number())["number"][0].as_py()
+        keys = [tuple(key.values()) for key in rows[PLACE_OF_ROW].to_pylist()]
+        shown = rows_of(rows.drop_columns([PLACE_OF_ROW]).slice(0, limit))
+        return RowsBehind(shown, keys[: len(shown)], has_more=len(keys) > limit, total=number)
+
     def ids(self, query: ListQuery, most: int | None = None) -> list[str]:
         """The groups of a list, in its order."""
         ids: list[str] = self.listed(query, "group_id", most)["group_id"].to_pylist()
@@ -74,17 +92,18 @@ class ServedSnapshot(Snapshot):
 
     def _asked(self, query: ListQuery, name: str) -> Queried:
         """A table or view; of `group_lag`, only the columns or the rows that are needed."""
+        table, conditions = query.reads
         if name != "group_lag":
-            return self.queried(name)
-        if query.lags_of is None:
+            filters = [*conditions] or None
+            return self.reader.read(name, filters=filters) if name == table else self.queried(name)
+        if not conditions:
             return self._lags_of_lists
-        column, values = query.lags_of
-        key = column, tuple(values)
         # Most pages ask several times for the same rows.
         last = self._last_lags
-        if last is None or last[0] != key:
+        if last is None or last[0] != conditions:
+            ((column, _, values),) = conditions
             wanted = pc.field(column).isin(pa.array(values, pa.string()))
-            self._last_lags = last = key, self.evaluation.lags_where(wanted)
+            self._last_lags = last = conditions, self.evaluation.lags_where(wanted)
         return last[1]
 
     @once
@@ -188,10 +207,3 @@ def _owner(owner: TransactionOwner | None) -> Row:
         "abort_timestamp": owner and owner.abort_timestamp,
         "is_marker_lost": owner and owner.is_marker_lost,
     }
-
-
-def current_alerts(snapshot: Snapshot) -> Sequence[Row]:
-    """Rows of `alerts`, always as of now; firing alerts come first."""
-    alerts: list[Row] = snapshot.reader.read("alerts").to_pylist()
-    order = {"firing": 0, "pending": 1, "resolved": 2}
-    return sorted(alerts, key=lambda row: (order[row["state"]], -row["since"].timestamp()))

@@ -27,11 +27,13 @@ class EventSummary:
     """Folded events; `more` is the number of events that are in no row.
 
     `labels` are those of the members in the events and of the current members of their groups.
+    `sql` is the query of all these events.
     """
 
     rows: Sequence[FoldedEvents]
     more: int
     labels: Labels
+    sql: str
 
 
 def event_summary(
@@ -54,9 +56,10 @@ def event_summary(
         ConfigurationError: a text is not a time, or a name is not an event.
     """
     selection: dict[str, Any] = {"group": group, "topic": topic, "since": since, "until": until}
-    parts = [history(reader, "group_events", events=events, limit=most, **selection)]
-    total = parts[0].rows.num_rows + parts[0].more
-    if parts[0].more:
+    newest = history(reader, "group_events", events=events, limit=most, **selection)
+    parts = [newest]
+    total = newest.rows.num_rows + newest.more
+    if newest.more:
         tiers = [[name for name in tier if not events or name in events] for tier in _TIERS]
         parts = [
             history(reader, "group_events", events=tier, limit=most // len(_TIERS), **selection)
@@ -67,9 +70,9 @@ def event_summary(
     more = total - len(rows)
     labels = member_labels(reader, rows)
     if is_folded:
-        return EventSummary(folded_events(rows, labels), more, labels)
+        return EventSummary(folded_events(rows, labels), more, labels, newest.sql)
     one_each = [folded for row in rows for folded in folded_events([row], labels)]
-    return EventSummary(sorted(one_each, key=newest_first), more, labels)
+    return EventSummary(sorted(one_each, key=newest_first), more, labels, newest.sql)
 
 
 def newest_first(folded: FoldedEvents) -> tuple[float, int, int]:

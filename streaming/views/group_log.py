@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator_state.records.record_json import Document, record_json
 from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
@@ -62,15 +62,27 @@ class LogRecord:
         return _commit_json(self.commit)
 
 
+class NewestRecords(NamedTuple):
+    """The newest records, newest first, and the queries of all commits and of all other records."""
+
+    rows: Sequence[LogRecord]
+    commits_sql: str
+    others_sql: str
+
+
 def newest_records(
     reader: TableReader, group_id: str, *, since: datetime, until: datetime, limit: int
-) -> list[LogRecord]:
-    """The newest records of a group in a period, newest first."""
+) -> NewestRecords:
+    """The newest records of a group in a period."""
     of_group: dict[str, Any] = {"group": group_id, "since": since, "until": until, "limit": limit}
-    records = history(reader, "group_records", **of_group).rows.to_pylist()
-    commits = history(reader, "offset_commits", **of_group).rows.to_pylist()
-    log_records = [*map(_group_record, records), *map(_commit, commits)]
-    return sorted(log_records, key=_place, reverse=True)[:limit]
+    others = history(reader, "group_records", **of_group)
+    commits = history(reader, "offset_commits", **of_group)
+    log_records = [
+        *map(_group_record, others.rows.to_pylist()),
+        *map(_commit, commits.rows.to_pylist()),
+    ]
+    newest = sorted(log_records, key=_place, reverse=True)[:limit]
+    return NewestRecords(newest, commits.sql, others.sql)
 
 
 def record_at(

@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import pyarrow as pa
-
 from coordinator_state.apply.columns import rows_of
-from coordinator_state.replay.offsets import Outcome
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import OFFSET_COMMITS, TRANSACTIONS
+from streaming.tables.schemas import TRANSACTIONS
+from streaming.views.lists import ended_transactions
+from streaming.views.query import asking
 
-_KEY: Final = [
-    *("log_partition", "producer_id", "producer_epoch", "outcome", "outcome_record_offset")
-]
-_TIMES: Final = ["record_offset", "record_timestamp", "outcome_timestamp"]
-_ENDED: Final = [Outcome.COMMITTED.value, Outcome.ABORTED.value]
+_KEY: Final = ("log_partition", "producer_id", "producer_epoch", "outcome", "outcome_record_offset")
+_TIMES: Final = ("record_offset", "record_timestamp", "outcome_timestamp")
+_ENDED: Final = """
+WITH ended AS (
+  SELECT log_partition, producer_id, producer_epoch, outcome, count(*) AS offsets,
+         min(record_offset) AS record_offset, min(record_timestamp) AS record_timestamp,
+         max(outcome_timestamp) AS outcome_timestamp
+  FROM offset_commits
+  GROUP BY log_partition, producer_id, producer_epoch, outcome, outcome_record_offset
+), owners AS (
+  SELECT producer_id, max_by(
+           transactional_id, coalesce(epoch_us(last_update_timestamp), 0)
+         ) AS transactional_id
+  FROM transactions
+  GROUP BY producer_id
+)
+SELECT *, (epoch_us(outcome_timestamp) - epoch_us(record_timestamp)) / 1000 AS duration_ms,
+       count(*) FILTER (outcome = 'committed') OVER () AS committed,
+       count(*) FILTER (outcome = 'aborted') OVER () AS aborted
+FROM ended LEFT JOIN owners USING (producer_id)
+ORDER BY record_timestamp DESC NULLS LAST, record_offset DESC
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTransactions:
-    """The newest transactions first, and the number of all of the period by outcome."""
+    """The newest transactions first, and the number of all of the period by outcome.
+
+    `sql` is the query of their commits.
+    """
 
     rows: Sequence[dict[str, Any]]
-    counts: dict[str, int]
+    counts: Mapping[str, int]
+    sql: str
 
 
 def group_transactions(
@@ -38,48 +58,14 @@ def group_transactions(
     id if `transactions` still has the producer. Offsets that the producer committed again before
     the end count once.
     """
-    commits = reader.read(
-        OFFSET_COMMITS.name,
-        [*_KEY, *_TIMES],
-        [
-            ("group_id", "=", group_id),
-            *(("day", ">=", since.date()), ("day", "<=", until.date())),
-            *(("record_timestamp", ">=", since), ("record_timestamp", "<=", until)),
-            *(("producer_id", ">=", 0), ("outcome", "in", _ENDED)),
-        ],
-    )
-    transactions = commits.group_by(_KEY).aggregate(
-        [
-            *(("record_offset", "count"), ("record_offset", "min")),
-            *(("record_timestamp", "min"), ("outcome_timestamp", "max")),
-        ]
-    )
-    transactions = transactions.rename_columns(
-        [*_KEY, "offsets", "record_offset", "record_timestamp", "outcome_timestamp"]
-    )
-    counts = dict.fromkeys(_ENDED, 0)
-    for outcome in transactions["outcome"].to_pylist():
-        counts[outcome] += 1
-    order = [("record_timestamp", "descending"), ("record_offset", "descending")]
-    rows = rows_of(transactions.sort_by(order).slice(0, limit))
-    names = _transactional_ids(reader, {row["producer_id"] for row in rows})
-    for row in rows:
-        row["transactional_id"] = names.get(row["producer_id"])
-        row["duration_ms"] = _duration_ms(row["record_timestamp"], row["outcome_timestamp"])
-    return GroupTransactions(rows, counts)
-
-
-def _transactional_ids(reader: TableReader, producer_ids: set[int]) -> dict[int, str]:
-    if not producer_ids:
-        return {}
-    columns = ["producer_id", "transactional_id"]
-    transactions: pa.Table = reader.read(
-        TRANSACTIONS.name, columns, [("producer_id", "in", sorted(producer_ids))]
-    )
-    return dict(zip(*(transactions[name].to_pylist() for name in columns), strict=True))
-
-
-def _duration_ms(began: datetime | None, ended: datetime | None) -> float | None:
-    if began is None or ended is None:
-        return None
-    return (ended - began).total_seconds() * 1000
+    query = ended_transactions(group_id, since, until)
+    table, conditions = query.reads
+    commits = reader.read(table, [*_KEY, *_TIMES], [*conditions])
+    producers = commits["producer_id"].unique().to_pylist()
+    names = ["producer_id", "transactional_id", "last_update_timestamp"]
+    owners = reader.read(TRANSACTIONS.name, names, [("producer_id", "in", producers)])
+    with asking({table: commits, TRANSACTIONS.name: owners}) as ask:
+        rows = rows_of(ask(f"{_ENDED}LIMIT {limit}"))
+    first = rows[0] if rows else {"committed": 0, "aborted": 0}
+    counts = {outcome: first[outcome] for outcome in ("committed", "aborted")}
+    return GroupTransactions(rows, counts, query.sql)

@@ -1,48 +1,40 @@
-"""Selections of history: rows of the history tables, newest last."""
+"""Selections of history: the newest rows of a list of history, newest last."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow.parquet import filters_to_expression
 
-from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.insight.group_events import EventName
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.tables.as_of import in_utc, parse_time
-from streaming.tables.filters import Filters
 from streaming.tables.reader import TableReader
+from streaming.views import lists
+from streaming.views.list_query import PLACE_OF_ROW, Key
+from streaming.views.lists import PLACES, TIME, HistoryTable
 
-HistoryTable: TypeAlias = Literal["group_events", "offset_commits", "group_records"]
 Moment: TypeAlias = "datetime | str"
-_TIME = "record_timestamp"
-_LOG_ORDER = ("log_partition", "record_offset")
+_NUMBER = "number_of_row"
+"""DuckDB orders the numbers of rows, because most columns are wide."""
 _EVENT_NAMES = [name.value for name in EventName]
-
-
-class Place(NamedTuple):
-    """The place of a row in its history: the record timestamp, and then the order of the log."""
-
-    record_timestamp: datetime | None
-    log_partition: int
-    record_offset: int
-    event_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class History:
     """The newest rows of a selection in the order of their record timestamps.
 
-    `more` is the number of older rows of the selection that are not in `rows`.
+    `more` is the number of older rows of the selection that are not in `rows`. `oldest` is the key
+    of the first row. `sql` is the query of all rows of the selection.
     """
 
     rows: pa.Table
     more: int
+    oldest: Key
+    sql: str
 
 
 def history(
@@ -54,7 +46,7 @@ def history(
     events: Collection[str] = (),
     since: Moment | None = None,
     until: Moment | None = None,
-    before: Place | None = None,
+    before: Key | None = None,
     limit: int | None = None,
 ) -> History:
     """Select rows of a group, of a period (both ends belong to it), and of these events.
@@ -75,89 +67,53 @@ def history(
     Raises:
         ConfigurationError: a text is not a time, or a name is not an event.
     """
+    from streaming.views.query import asking
+
     unknown = sorted(set(events) - set(_EVENT_NAMES))
     if unknown:
         names = f"{', '.join(_EVENT_NAMES)}{did_you_mean(unknown[0], _EVENT_NAMES)}"
         raise ConfigurationError(f"{unknown[0]!r} is not an event: {names}")
-    filters: list[tuple[str, str, Any]] = []
-    if group is not None:
-        filters.append(("group_id", "=", group))
-    if topic is not None:
-        filters.append(("topic", "=", topic))
-    if events:
-        filters.append(("event", "in", sorted(set(events))))
-    for operator, moment in ((">=", _time(since)), ("<=", _time(until))):
-        if moment is not None:
-            filters += [("day", operator, moment.date()), (_TIME, operator, moment)]
-    return _newest(reader, table, filters, before, limit)
+    query = lists.history(
+        table,
+        group_id=group,
+        topic=topic,
+        events=events,
+        since=_time(since),
+        until=_time(until),
+    )
+    _, conditions = query.reads
+    filters, total = [*conditions], None
+    # The rows are read with the conditions.
+    selected = replace(query, within=())
+    if limit is not None:
+        # The order alone first: a busy cluster has millions of rows, and most columns are wide.
+        places = reader.read(table, [TIME, *PLACES[table]], filters or None)
+        total = len(places)
+        if total > limit or before is not None:
+            with asking({table: places}) as ask:
+                if before is not None:
+                    total = ask(selected.number(before))["number"][0].as_py()
+                times = ask(f"{selected.behind(before, TIME)}\nLIMIT {limit}")[TIME]
+            if total > limit and times[-1].is_valid:
+                filters += [*lists.during(times[-1].as_py(), times[0].as_py())]
+    rows = reader.read(table, filters=filters or None)
+    numbers = pa.array(range(len(rows)), pa.int64())
+    numbered = rows.select([TIME, *PLACES[table]]).append_column(_NUMBER, numbers)
+    with asking({table: numbered}) as ask:
+        most = "" if limit is None else f"\nLIMIT {limit}"
+        newest_first = ask(selected.behind(before, _NUMBER) + most)
+    count = len(newest_first)
+    last = newest_first[PLACE_OF_ROW][-1].as_py() if count else {}
+    rows = rows.take(newest_first[_NUMBER].combine_chunks()[::-1])
+    return History(
+        rows=rows,
+        more=(count if total is None else total) - count,
+        oldest=tuple(last.values()),
+        sql=query.sql,
+    )
 
 
 def _time(moment: Moment | None) -> datetime | None:
     if moment is None:
         return None
     return parse_time(moment) if isinstance(moment, str) else in_utc(moment)
-
-
-def _newest(
-    reader: TableReader,
-    table: HistoryTable,
-    filters: list[tuple[str, str, Any]],
-    before: Place | None,
-    limit: int | None,
-) -> History:
-    total = None
-    if limit is not None:
-        # The order alone first: a busy cluster has millions of rows, and most columns are wide.
-        columns = [_TIME] if before is None else _order(table)
-        places = _before(table, reader.read(table, columns, _expression(filters, before)), before)
-        total = len(places)
-        oldest = _nth_newest(places[_TIME], limit) if total > limit else None
-        if oldest is not None:
-            filters = [*filters, ("day", ">=", oldest.date()), (_TIME, ">=", oldest)]
-    rows = _before(table, reader.read(table, filters=_expression(filters, before)), before)
-    # Nulls are at the end of every order, so the newest rows come first and are turned round.
-    newest_first = pc.sort_indices(rows, sort_keys=[(name, "descending") for name in _order(table)])
-    shown = rows.take(newest_first[:limit][::-1])
-    return History(shown, (len(rows) if total is None else total) - len(shown))
-
-
-def _order(table: HistoryTable) -> list[str]:
-    return [_TIME, *_LOG_ORDER, *(["event_number"] if table == "group_events" else [])]
-
-
-def _expression(filters: list[tuple[str, str, Any]], before: Place | None) -> Filters | None:
-    """The filters, and that of the time of `before`, which needs an expression for nulls."""
-    if before is None or before.record_timestamp is None:
-        return filters or None
-    at = pc.field(_TIME)
-    until = at.is_null() | (at <= pa.scalar(before.record_timestamp, TIMESTAMP))
-    return until & filters_to_expression(filters) if filters else until
-
-
-def _before(table: HistoryTable, rows: pa.Table, before: Place | None) -> pa.Table:
-    """The rows before a place; a row without a record timestamp is before all that have one."""
-    if before is None:
-        return rows
-    is_before: Any = pa.repeat(pa.scalar(value=False), len(rows))
-    is_equal: Any = pa.repeat(pa.scalar(value=True), len(rows))
-    for name, limit in zip(_order(table), before, strict=False):
-        column = rows[name]
-        if limit is None:
-            is_less, is_same = pa.repeat(pa.scalar(value=False), len(rows)), pc.is_null(column)
-        else:
-            value = pa.scalar(limit, column.type)
-            is_less = pc.fill_null(pc.less(column, value), fill_value=True)
-            is_same = pc.fill_null(pc.equal(column, value), fill_value=False)
-        is_before = pc.or_(is_before, pc.and_(is_equal, is_less))
-        is_equal = pc.and_(is_equal, is_same)
-    return rows.filter(is_before)
-
-
-def _nth_newest(times: pa.ChunkedArray, number: int) -> datetime | None:
-    """The nth newest time; None if fewer are known."""
-    known = times.drop_null()
-    if len(known) < number:
-        return None
-    newest = pc.select_k_unstable(known, k=number, sort_keys=[("", "descending")])
-    moment: datetime = known[newest[-1].as_py()].as_py()
-    return moment

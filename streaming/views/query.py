@@ -77,13 +77,15 @@ def query(sql: str, snapshot: Source) -> pa.Table:
 
 
 @contextmanager
-def asking(queried: Callable[[str], Queried]) -> Iterator[Callable[[str], pa.Table]]:
+def asking(
+    queried: Callable[[str], Queried] | Mapping[str, Queried],
+) -> Iterator[Callable[[str], pa.Table]]:
     """A function that answers SELECTs of this program, which are safe; they have no `moment()`.
 
     All of them share one database, because DuckDB takes many milliseconds to open one.
 
     Args:
-        queried: a table or view by its name.
+        queried: a table or view by its name, or tables of any names.
 
     Raises:
         ConfigurationError: the tables cannot be read.
@@ -92,10 +94,14 @@ def asking(queried: Callable[[str], Queried]) -> Iterator[Callable[[str], pa.Tab
         connection = _shared_database().cursor()
 
     registered: set[str] = set()
+    if isinstance(queried, Mapping):
+        names, named = {*queried}, queried.__getitem__
+    else:
+        names, named = {*SCHEMAS}, queried
 
     def ask(sql: str) -> pa.Table:
-        for name in names_in(_LITERAL.sub("", sql)) - registered:
-            connection.register(name, queried(name))
+        for name in names.intersection(_words(_LITERAL.sub("", sql))) - registered:
+            connection.register(name, named(name))
             registered.add(name)
         return connection.sql(sql).to_arrow_table()
 
@@ -154,7 +160,11 @@ def names_in(sql: str) -> set[str]:
     >>> sorted(names_in("SELECT groups FROM Group_Lag"))
     ['group_lag', 'groups']
     """
-    return {word.lower() for word in _WORD.findall(sql)}.intersection(SCHEMAS)
+    return _words(sql).intersection(SCHEMAS)
+
+
+def _words(sql: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(sql)}
 
 
 def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

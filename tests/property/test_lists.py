@@ -13,8 +13,8 @@ from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import GONE, PRESENT
 from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW
 from streaming.lag.unread_logs import UNREAD_LOGS
-from streaming.served import lists
-from streaming.served.list_query import ListQuery
+from streaming.views import lists
+from streaming.views.list_query import ListQuery
 from streaming.views.query import asking
 from streaming.views.topics_view import topics_of
 

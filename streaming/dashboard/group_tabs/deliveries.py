@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from coordinator_state.apply.columns import rows_of
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.share_offsets import NO_START
-from streaming.tables.filters import of_groups
-from streaming.tables.schemas import SHARE_PARTITIONS
+from streaming.views.list_query import Column, columns
+from streaming.views.lists import share_partitions
 
 PAGE_ROWS: Final = 100
-_COLUMNS: Final = [
-    *("topic", "topic_id", "partition", "start_offset", "delivery_complete_count"),
-    *("state_batches", "delivery_timestamp", "state_epoch", "leader_epoch"),
-]
-_SORTED_BY: Final = (
-    *("topic", "partition", "start_offset", "delivery_complete_count", "available"),
-    *("acknowledged", "archived", "max_delivery_count", "delivery_timestamp", "state_epoch"),
+_COLUMNS: Final = (
+    Column("topic", "Topic", "own", "topic", is_ascending=True),
+    *columns("place", partition="Partition"),
+    *columns("number", start_offset="Start offset", delivery_complete_count="Delivery complete"),
+    *columns("number", available="Available again", acknowledged="Acknowledged"),
+    *columns("number", archived="Archived", max_delivery_count="Most deliveries"),
+    *columns("own", batches="State batches"),
+    *columns("ago", delivery_timestamp="Last delivery"),
+    *columns("number", state_epoch="State epoch"),
 )
 _STATES: Final = {0: "available", 2: "acknowledged", 4: "archived"}
 """The delivery states that a share coordinator stores; it never stores 1, acquired."""
@@ -26,14 +29,12 @@ _STATES: Final = {0: "available", 2: "acknowledged", 4: "archived"}
 
 def deliveries(group: ShownGroup) -> dict[str, Any]:
     """The page of share partitions that the address selects."""
-    partitions = group.snapshot.reader.read(
-        SHARE_PARTITIONS.name, _COLUMNS, of_groups([group.group_id])
-    ).to_pylist()
-    rows = [_row(row) for row in partitions]
+    query = share_partitions(group.group_id)
+    rows = [_row(row) for row in rows_of(group.snapshot.listed(query))]
     rows.sort(key=lambda row: (row["topic"] or row["topic_id"], row["partition"]))
     return {
-        "deliveries": rows_page(rows, sort="topic", columns=_SORTED_BY, page_rows=PAGE_ROWS),
-        "is_unknown": group.snapshot.reader.lacks(SHARE_PARTITIONS.name),
+        "deliveries": rows_page(rows, _COLUMNS, sort="topic", page_rows=PAGE_ROWS, sql=query.sql),
+        "is_unknown": group.snapshot.reader.lacks(query.source),
     }
 
 

@@ -12,8 +12,9 @@ from coordinator_state.insight.member_labels import labels_of
 from coordinator_state.insight.partition_text import topics_text
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.tables_of_rows import rows_page
-from streaming.served.lists import group_totals
 from streaming.tables.schemas import GROUP_EVENTS
+from streaming.views.list_query import Column, columns
+from streaming.views.lists import group_members, group_totals
 
 PAGE_ROWS: Final = 100
 _COLUMNS: Final = [
@@ -23,8 +24,16 @@ _COLUMNS: Final = [
 _OPTIONAL: Final = ("group_instance_id", "rack_id", "member_state")
 """Columns that are shown if a member has a value."""
 _TOTALS: Final = ("partitions", "lag", "max_lag", "max_time_lag_ms", "max_time_lag_at_least_ms")
-_SORTED_BY: Final = (
-    *("label", "client_host", "group_instance_id", "rack_id", "member_state", *_TOTALS),
+_SHOWN: Final = (
+    Column("label", "Member", "own", "label", is_ascending=True),
+    *columns("text", client_host="Host", group_instance_id="Instance", rack_id="Rack"),
+    *columns("number", partitions="Partitions"),
+    *columns("lag", lag="Lag"),
+    *columns("number", max_lag="Greatest lag"),
+    *columns("time_lag", max_time_lag_at_least_ms="Time lag"),
+    Column("assignment", "Assignment", "own", css="assigned"),
+    *columns("own", joined="Joined", subscribed_text="Subscription"),
+    Column("member_state", "State", "own", "member_state", is_ascending=True),
 )
 
 
@@ -41,11 +50,17 @@ def members(group: ShownGroup) -> dict[str, Any]:
         row["subscribed_text"] = topics_text(row["subscribed_topics"] or ())
         # Not every assigned partition has a committed offset.
         row["partitions"] = None if row["assignment"] is None else len(row["assignment"])
-    page = rows_page(rows, sort="label", columns=_SORTED_BY, page_rows=PAGE_ROWS)
+    unknown = {name for name in _OPTIONAL if all(row[name] is None for row in rows)}
+    page = rows_page(
+        rows,
+        [column for column in _SHOWN if column.name not in unknown],
+        sort="label",
+        page_rows=PAGE_ROWS,
+        sql=group_members(group.group_id).sql,
+    )
     return {
         "members": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),
-        "known": {name for name in _OPTIONAL if any(row[name] is not None for row in rows)},
     }
 
 

@@ -32,7 +32,7 @@ def records() -> str:
     group_id = request.query_params.get("group", "")
     snapshot = request.cluster.opened(request.at)
     period = period_of(snapshot.reader.moment)
-    log_records = newest_records(
+    newest = newest_records(
         snapshot.reader, group_id, since=period.since, until=period.until, limit=MOST_RECORDS
     )
     return render_template(
@@ -42,7 +42,9 @@ def records() -> str:
         period=period,
         spans=SPANS,
         most=MOST_RECORDS,
-        records=[_row(record) for record in log_records],
+        records=[_row(record) for record in newest.rows],
+        commits_sql=newest.commits_sql,
+        records_sql=newest.others_sql,
     )
 
 

@@ -13,10 +13,21 @@ from streaming.dashboard.group_tabs.members import PAGE_ROWS
 from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.tables.schemas import COORDINATOR_RECORDS
+from streaming.views.list_query import Column, columns
+from streaming.views.lists import group_members
 
 TASK_TYPES: Final = ("active", "standby", "warmup")
 _TOPOLOGY: Final = "StreamsGroupTopology"
 _MEMBER: Final = "StreamsGroupMemberMetadata"
+_SHOWN: Final = (
+    Column("label", "Member", "own", "label", is_ascending=True),
+    *columns("text", process_id="Process", client_host="Host"),
+    Column("active", "Active", "own", "active_count"),
+    Column("standby", "Standby", "own", "standby_count"),
+    Column("warmup", "Warm-up", "own", "warmup_count"),
+    *columns("own", target="Target"),
+    Column("member_state", "State", "own", "member_state", is_ascending=True),
+)
 _COLUMNS: Final = ["member_id", "client_id", "member_epoch", "member_state", "tasks"]
 
 
@@ -40,12 +51,15 @@ def tasks(group: ShownGroup) -> dict[str, Any]:
             tuple(task.values()) for task in target
         }
         row["target"] = tasks_by_type(target) if is_moving else None
-    counts = [f"{task_type}_count" for task_type in TASK_TYPES]
-    sorted_by = ["label", "process_id", "client_host", "member_state", *counts]
     topology = [value for _, value in records.get(_TOPOLOGY, ())]
     return {
-        "members": rows_page(rows, sort="label", columns=sorted_by, page_rows=PAGE_ROWS),
-        "task_types": TASK_TYPES,
+        "members": rows_page(
+            rows,
+            _SHOWN,
+            sort="label",
+            page_rows=PAGE_ROWS,
+            sql=group_members(group.group_id).sql,
+        ),
         "topology": topology[0] if topology else None,
     }
 

@@ -8,9 +8,20 @@ from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
 from streaming.dashboard.period import SPANS, period_of
 from streaming.dashboard.rendered import Page, render_template
 from streaming.dashboard.request import request
+from streaming.dashboard.tables_of_rows import rows_page
 from streaming.views.group_transactions import group_transactions
+from streaming.views.list_query import Column, columns
 
 MOST_TRANSACTIONS: Final = 100
+_ENDED: Final = (
+    *columns("moment", record_timestamp="First commit", outcome_timestamp="End"),
+    *columns("duration", duration_ms="Took"),
+    *columns("own", outcome="Outcome"),
+    *columns("text", transactional_id="Transactional id"),
+    *columns("place", producer_id="Producer id", producer_epoch="Epoch"),
+    *columns("number", offsets="Offsets"),
+    Column("record_offset", "Record", "own", is_number=True),
+)
 
 
 def transactions(group: ShownGroup) -> dict[str, Any]:
@@ -41,8 +52,14 @@ def ended() -> str:
         group_id=group_id,
         period=period,
         spans=SPANS,
-        ended_transactions=ended_transactions,
-        total=sum(ended_transactions.counts.values()),
+        ended=rows_page(
+            ended_transactions.rows,
+            _ENDED,
+            arguments={},
+            page_rows=MOST_TRANSACTIONS,
+            sql=ended_transactions.sql,
+        ),
+        counts=ended_transactions.counts,
     )
 
 

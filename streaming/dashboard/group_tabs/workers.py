@@ -12,11 +12,26 @@ from coordinator_state.insight.partition_text import ranges_text
 from streaming.dashboard.group_tabs.members import PAGE_ROWS, joined_at
 from streaming.dashboard.group_tabs.shown_group import SINK_PREFIX, Row, ShownGroup
 from streaming.dashboard.tables_of_rows import rows_page
+from streaming.views.list_query import Column, columns
+from streaming.views.lists import group_members
 
 CONNECTOR: Final = -1
 """The number of the task that stands for the connector itself."""
 _COLUMNS: Final = ["member_id", "client_id", "client_host", "subscription_json", "assignment_json"]
-_WORKERS_SORTED_BY: Final = ("label", "url", "config_offset", "connectors", "tasks")
+_CONNECTORS: Final = (
+    *columns("text", connector="Connector"),
+    *columns("own", worker="Runs on", of_workers="Tasks by worker"),
+    *columns("group", group_id="Consumer group"),
+)
+_WORKERS: Final = (
+    Column("label", "Worker", "own", "label", is_ascending=True),
+    *columns("text", url="URL"),
+    *columns("number", connectors="Connectors", tasks="Tasks"),
+    Column("text", "Assignment", "own", css="assigned"),
+    *columns("own", revoked="Revoked"),
+    *columns("number", config_offset="Config offset"),
+    *columns("own", joined="Joined"),
+)
 
 
 def workers(group: ShownGroup) -> dict[str, Any]:
@@ -29,12 +44,11 @@ def workers(group: ShownGroup) -> dict[str, Any]:
     for row in connectors:
         group_id = f"{SINK_PREFIX}{row['connector']}"
         row["group_id"] = group_id if group_id in sinks else None
-    page = rows_page(rows, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS)
+    sql = group_members(group.group_id).sql
+    page = rows_page(rows, _WORKERS, sort="label", page_rows=PAGE_ROWS, sql=sql)
     return {
         # The address has one order and page; it is that of the workers.
-        "connectors": rows_page(
-            connectors, arguments={}, sort="connector", columns=["connector"], page_rows=500
-        ),
+        "connectors": rows_page(connectors, _CONNECTORS, arguments={}, page_rows=500),
         "workers": page,
         "joined": joined_at(group, [row["member_id"] for row in page.rows]),
     }
@@ -74,7 +88,8 @@ def _connectors(workers: Iterable[Row]) -> list[Row]:
                 by_connector[connector]["worker"] = worker["label"]
             if tasks:
                 by_connector[connector]["of_workers"].append((worker["label"], ranges_text(tasks)))
-    return [{"connector": connector, **row} for connector, row in by_connector.items()]
+    ordered = sorted(by_connector.items(), key=lambda item: item[0].casefold())
+    return [{"connector": connector, **row} for connector, row in ordered]
 
 
 def tasks_text(assigned: Mapping[str, Sequence[int]]) -> str:

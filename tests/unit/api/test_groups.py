@@ -149,11 +149,11 @@ def test_the_lag_of_a_group_is_that_of_the_view(
         ("groups?cluster=stage", 404, "unknown cluster stage: this server has prod"),
         ("events?event=moved", 400, "event: input should be"),
         (
-            f"events?cursor={write_cursor(('', 10**30, 1, 1))}",
+            f"events?cursor={write_cursor((1, 10**30, 1, 1))}",
             400,
-            "is not a next_cursor of events",
+            "is not the next_cursor",
         ),
-        ("events?cursor=WyJ4IiwxLDEsMV0", 400, "cursor: this is not a next_cursor of events"),
+        ("events?cursor=WyJ4IiwxLDEsMV0", 400, "cursor: this is not the next_cursor"),
     ],
 )
 def test_errors_say_in_one_line_what_is_wrong(

@@ -17,6 +17,7 @@ from streaming.lag.evaluation import GROUP_LAG_ROW, GROUP_STATUS_ROW, Evaluation
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
+from streaming.views.list_query import Column
 from streaming.views.text import printable
 from tests.support.browser.html import page_client, page_of, part_of, rows_of, text_of
 from tests.support.tables.alert_rules import lag_of
@@ -252,9 +253,9 @@ def test_a_group_without_a_name_can_be_selected_and_opened(tmp_path: Path) -> No
 def test_the_address_sorts_rows_and_names_their_page(
     arguments: dict[str, str], names: list[str]
 ) -> None:
-    columns = ["name", "lag"]
-    shown = rows_page(ROWS, arguments=arguments, sort="name", columns=columns, page_rows=3)
+    columns = [Column(name, name, sort=name) for name in ("name", "lag")]
+    shown = rows_page(ROWS, columns, arguments=arguments, sort="name", page_rows=3)
     assert [row["name"] for row in shown.rows] == names
     assert (shown.total, shown.of, shown.pages) == (4, 4, 2)
-    empty = rows_page([], arguments=arguments, sort="name", columns=columns)
+    empty = rows_page([], columns, arguments=arguments, sort="name")
     assert (list(empty.rows), empty.pages, empty.total, empty.of) == ([], 1, 0, 0)

@@ -19,7 +19,6 @@ from streaming.dashboard.app import create_app
 from streaming.lag.evaluation import KEPT_FOR, Evaluation
 from streaming.lag.status_history import standing_since
 from streaming.run.evaluation import StatusEvaluation
-from streaming.served import lists
 from streaming.served.snapshot import ServedSnapshot
 from streaming.tables import delta
 from streaming.tables import reader as reader_module
@@ -29,6 +28,7 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_LAG, GROUP_STATUS, STATUS_CHANGES
 from streaming.tables.writer_epoch import WriterEpoch
+from streaming.views import lists
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from tests.support.browser.html import client_of

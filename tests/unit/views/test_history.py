@@ -11,7 +11,7 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.views.event_summary import event_summary
-from streaming.views.history import History, Place, history
+from streaming.views.history import History, history
 from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -73,9 +73,9 @@ def test_a_mistake_is_named(reader: TableReader) -> None:
 def test_nothing_is_before_the_oldest_row(tmp_path: Path) -> None:
     folder = create_tables(tmp_path)
     apply_micro_batch(folder, progress=[{"next_offset": 7}])
-    for moment in (None, BEGIN):
-        earlier = events(TableReader(folder), before=Place(moment, 0, 0), limit=5)
-        assert (earlier.rows.num_rows, earlier.more) == (0, 0)
+    for time in (0, (1 << 63) - 1):
+        earlier = events(TableReader(folder), before=(time, 0, 0, 0), limit=5)
+        assert (earlier.rows.num_rows, earlier.more, earlier.oldest) == (0, 0, ())
 
 
 @pytest.fixture(scope="module")

@@ -1,48 +1,147 @@
 """The lists that people see: each is declared once, as a query.
 
 Columns have their names in the tables and views. The page, its files and its link to the SQL page,
-the API and the tools for agents select from them.
+the API, the tools for agents and the command line select from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from coordinator_state.insight.sql_literal import sql_literal
-from streaming.served.list_query import (
+from streaming.tables.schemas import STATE_CURRENT
+from streaming.views.list_query import (
+    Column,
+    Condition,
     ListQuery,
     any_of,
     chosen,
-    during,
+    columns,
     equal,
     has_part,
+    in_sql,
     lines,
     of_group,
     rank,
 )
-from streaming.tables.schemas import STATE_CURRENT
 
-_GROUPS_SORTED_BY: Final = (
-    *("group_id", "rank", "group_state", "member_count", "partitions_not_ok", "lag"),
-    *("growth_per_s", "max_time_lag_at_least_ms", "min_retention_margin_ms"),
+HistoryTable: TypeAlias = Literal["group_events", "offset_commits", "group_records"]
+TIME: Final = "record_timestamp"
+PLACES: Final[Mapping[HistoryTable, Sequence[str]]] = {
+    "group_events": ("log_partition", "record_offset", "event_number"),
+    "offset_commits": ("log_partition", "record_offset"),
+    "group_records": ("log_partition", "record_offset"),
+}
+"""The columns that order the rows of one time."""
+_ENDED: Final[Sequence[Condition]] = (
+    ("producer_id", ">=", 0),
+    ("outcome", "in", ["committed", "aborted"]),
 )
-_PARTITIONS_SORTED_BY: Final = (
-    *("topic", "partition", "committed_offset", "log_end_offset", "lag"),
-    *("time_lag_at_least_ms", "rank", "commit_timestamp", "client_id", "pending_offset"),
+_LAST: Final = (1 << 63) - 1
+"""The place of a row without a time."""
+GROUPS: Final = (
+    Column("group_id", "Group", "own", "group_id", is_ascending=True),
+    *columns("status", status="Status"),
+    *columns("own", why="Why"),
+    *columns("lag", lag="Lag"),
+    Column(
+        *("history", "Recent lag", "own"),
+        css="history",
+        about="Over the last hour, or since the first data",
+    ),
+    Column("trend", "Trend", "own", "growth_per_s"),
+    Column("time_lag", "Time lag", "own", "max_time_lag_at_least_ms", is_number=True),
+    Column(
+        *("since", "Status since", "own"),
+        css="low",
+        about="Time of the evaluation that first had the status",
+    ),
+    Column("state", "State", "own", "group_state", css="low", is_ascending=True),
+    Column("members", "Members", "number", "member_count", css="low"),
+    Column(
+        *("margin", "Retention margin", "duration", "min_retention_margin_ms"),
+        css="low",
+        is_ascending=True,
+    ),
 )
-_TOPIC_GROUPS_SORTED_BY: Final = (
-    *("group_id", "rank", "partitions", "lag", "max_lag", "skew", "max_time_lag_at_least_ms"),
-    "readers",
+"""The columns of groups; all behind the second can be left out."""
+_PARTITIONS: Final = (
+    *columns("topic", topic="Topic"),
+    *columns("place", partition="Partition"),
+    Column("status", "Status", "own", "rank"),
+    *columns("number", committed_offset="Committed", log_end_offset="Log end"),
+    Column("lag", "Lag", "own", "lag", is_number=True),
+    Column("time_lag_at_least_ms", "Time lag", "own", "time_lag_at_least_ms", is_number=True),
+    *columns("ago", commit_timestamp="Last commit"),
+    Column("client_id", "Owner", "own", "client_id", is_ascending=True),
+    *columns("number", pending_offset="Pending"),
 )
-_PROGRESS_SORTED_BY: Final = (
-    *("log_partition", "state", "next_offset", "behind", "records_read", "records_quarantined"),
-    *("records_pending", "unaccounted", "updated_at", "batch_id"),
+_TOPIC_GROUPS: Final = (
+    *columns("group", group_id="Group"),
+    *columns("status", status="Status"),
+    *columns("why", reason="Why"),
+    *columns("number", readers="Members", partitions="Partitions"),
+    *columns("time_lag", max_time_lag_at_least_ms="Time lag"),
 )
-_TOPICS_SORTED_BY: Final = (
-    *("topic", "rank", "readers", "slowest_group_id", "lag", "max_time_lag_at_least_ms"),
-    *("partitions", "produce_rate_per_s", "min_retention_margin_ms", "partitions_unread"),
+_BLOCKED: Final = (
+    *columns("group", group_id="Group"),
+    *columns("topic", topic="Topic"),
+    *columns("place", partition="Partition"),
+    *columns("number", committed_offset="Committed", last_stable_offset="Last stable"),
+    *columns("number", log_end_offset="Log end", lag="Lag"),
+)
+_PROGRESS: Final = (
+    *columns("place", log_partition="Log partition"),
+    Column("state", "State", "own", "state", is_ascending=True),
+    *columns("number", next_offset="Next offset", behind="Behind", records_read="Read"),
+    *columns("number", records_pending="Pending", records_quarantined="Quarantined"),
+    *columns("number", unaccounted="Unaccounted", batch_id="Micro-batch"),
+    *columns("ago", updated_at="Written"),
+)
+_QUARANTINE: Final = (
+    *columns("ago", record_timestamp="When"),
+    *columns("text", log_topic="Topic"),
+    *columns("place", log_partition="Log partition", record_offset="Record"),
+    *columns("why", reason="Why"),
+)
+_TOPIC_LOADS: Final = (
+    *columns("text", log_topic="Topic"),
+    *columns("number", log_partitions="Log partitions"),
+    Column("current", "Current", "own", is_number=True),
+    *columns("number", behind="Behind", records_read="Read", records_quarantined="Quarantined"),
+    *columns("number", records_unaccounted="Unaccounted"),
+)
+_TOPICS: Final = (
+    *columns("topic", topic="Topic"),
+    Column("status", "Worst status", "own", "rank"),
+    *columns("number", readers="Readers"),
+    Column("slowest_group_id", "Slowest reader", "own", "slowest_group_id", is_ascending=True),
+    Column("lag", "Its lag", "own", "lag", is_number=True),
+    Column(
+        *("max_time_lag_at_least_ms", "Its time lag", "own", "max_time_lag_at_least_ms"),
+        is_number=True,
+    ),
+    *columns("number", produce_rate_per_s="Produced/s"),
+    Column("min_retention_margin_ms", "Retention margin", "duration", is_ascending=True),
+    *columns("number", partitions="Partitions", partitions_unread="Not read"),
+)
+_TOPIC_PARTITIONS: Final = (
+    *columns("place", partition="Partition"),
+    *columns("number", log_start_offset="Log start", last_stable_offset="Last stable"),
+    *columns("number", log_end_offset="Log end", produce_rate_per_s="Produced/s"),
+    Column("share", "Share", "own", is_number=True),
+    *columns("number", groups="Groups", max_lag="Greatest lag"),
+)
+_ALERTS: Final = (
+    *columns("text", rule="Rule"),
+    *columns("own", state="State"),
+    *columns("text", severity="Severity"),
+    *columns("group", group_id="Group"),
+    *columns("own", topic="Topic"),
+    Column("reason", "Why", "own", css="why"),
+    *columns("ago", since="Since", resolved_at="Resolved"),
 )
 TOPICS_NOT_READ: Final = {
     "topics": "readers = 0",
@@ -101,15 +200,17 @@ def groups(
         columns="group_id, status, reason, * EXCLUDE (group_id, status, reason)",
         filters=filters,
         statuses=statuses,
-        sort=chosen(sort, _GROUPS_SORTED_BY, "-rank"),
+        sort=chosen(sort, GROUPS, "-rank", ["partitions_not_ok"]),
+        shown=GROUPS,
         then=[_MOST_LAG, "group_id"],
+        key={"group_id": str},
     )
 
 
 def group_partitions(
     group_id: str,
     *,
-    topic: str = "",
+    topics: Sequence[str] = (),
     member_id: str = "",
     search: str = "",
     statuses: Sequence[str] = (),
@@ -121,14 +222,16 @@ def group_partitions(
         columns="topic, partition, status, reason, * EXCLUDE (topic, partition, status, reason)",
         within=[
             *of_group(group_id),
-            *(equal("topic", topic) if topic else []),
+            *any_of("topic", topics),
             *(equal("member_id", member_id) if member_id else []),
         ],
         filters=[*has_part("topic", search)],
         statuses=statuses,
-        sort=chosen(sort, _PARTITIONS_SORTED_BY, "-rank"),
+        sort=chosen(sort, _PARTITIONS, "-rank"),
+        shown=_PARTITIONS,
         then=["topic", "partition"],
-        lags_of=("group_id", [group_id]),
+        key={"topic": str, "partition": int},
+        reads=_lags("group_id", [group_id]),
     )
 
 
@@ -138,7 +241,7 @@ def lags_of(name: str, values: Sequence[str]) -> ListQuery:
         source="group_lag",
         within=[*any_of(name, values)],
         then=["group_id", "topic", "partition"],
-        lags_of=(name, values),
+        reads=_lags(name, values),
     )
 
 
@@ -160,7 +263,7 @@ def group_totals(group_ids: Sequence[str], by: str) -> ListQuery:
             ")",
         ),
         then=["group_id", _MOST_LAG, "partitions DESC", by],
-        lags_of=("group_id", group_ids),
+        reads=_lags("group_id", group_ids),
     )
 
 
@@ -193,9 +296,11 @@ def topic_groups(
         ),
         filters=[*has_part("group_id", search)],
         statuses=statuses,
-        sort=chosen(sort, _TOPIC_GROUPS_SORTED_BY, "-rank"),
+        sort=chosen(sort, _TOPIC_GROUPS, "-rank", ("lag", "max_lag", "skew")),
+        shown=_TOPIC_GROUPS,
         then=[_MOST_LAG, "group_id"],
-        lags_of=("topic", [topic]),
+        key={"group_id": str},
+        reads=_lags("topic", [topic]),
     )
 
 
@@ -209,6 +314,7 @@ def blocked_groups() -> ListQuery:
         ),
         within=["last_stable_offset < log_end_offset", "lag > 0", "lag_to_last_stable = 0"],
         then=["group_id", "topic", "partition"],
+        shown=_BLOCKED,
     )
 
 
@@ -230,7 +336,8 @@ def load_progress(*, is_all: bool = True, sort: str = "log_partition") -> ListQu
             ")",
         ),
         within=[] if is_all else [has_work],
-        sort=chosen(sort, _PROGRESS_SORTED_BY, "log_partition"),
+        sort=chosen(sort, _PROGRESS, "log_partition"),
+        shown=_PROGRESS,
         then=["log_partition"],
     )
 
@@ -244,6 +351,7 @@ def quarantine() -> ListQuery:
             "log_partition, record_offset, reason",
         ),
         then=["record_timestamp DESC NULLS LAST", "log_topic", "log_partition", "record_offset"],
+        shown=_QUARANTINE,
     )
 
 
@@ -263,6 +371,7 @@ def topic_loads() -> ListQuery:
             ")",
         ),
         then=["log_topic"],
+        shown=_TOPIC_LOADS,
     )
 
 
@@ -283,6 +392,7 @@ def offsets_at(group_id: str | None) -> ListQuery:
         columns="group_id, topic, partition, committed_offset",
         within=[*of_group(group_id), "committed_offset IS NOT NULL"],
         then=["group_id", "topic", "partition"],
+        reads=_lags("group_id", [group_id]) if group_id is not None else ("", ()),
     )
 
 
@@ -306,46 +416,68 @@ def share_partitions(group_id: str) -> ListQuery:
         source="share_partitions",
         columns="* EXCLUDE (log_partition, record_offset)",
         within=of_group(group_id),
+        reads=("share_partitions", [("group_id", "=", group_id)]),
         then=["topic", "partition"],
     )
 
 
-def group_records(group_id: str, since: datetime, until: datetime) -> ListQuery:
-    """The records of a group that are no commits, with their bytes."""
-    return _history("group_records", [*of_group(group_id), *during(since, until)])
+def history(
+    table: HistoryTable,
+    *,
+    group_id: str | None = None,
+    topic: str | None = None,
+    events: Collection[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> ListQuery:
+    """The rows of a table of history, newest first.
+
+    Args:
+        table: the table. Only `group_events` has events.
+        group_id: the group; all groups if None.
+        topic: only rows of this topic.
+        events: names of events; all if empty.
+        since: the beginning of the period.
+        until: the end of the period.
+    """
+    conditions: list[Condition] = []
+    if group_id is not None:
+        conditions.append(("group_id", "=", group_id))
+    if topic is not None:
+        conditions.append(("topic", "=", topic))
+    if events:
+        conditions.append(("event", "in", sorted(set(events))))
+    conditions += during(since, until)
+    return _history(table, conditions)
 
 
-def offset_commits(group_id: str, since: datetime, until: datetime) -> ListQuery:
-    """The commits and tombstones of a group."""
-    return _history("offset_commits", [*of_group(group_id), *during(since, until)])
+def _history(table: HistoryTable, conditions: Sequence[Condition]) -> ListQuery:
+    places = PLACES[table]
+    return ListQuery(
+        source=table,
+        columns="* EXCLUDE (day)",
+        within=[*in_sql(conditions)],
+        then=[f"{TIME} DESC NULLS LAST", *(f"{place} DESC" for place in places)],
+        key={
+            f"coalesce(-epoch_us({TIME}), {_LAST})": int,
+            **{f"-{place}": int for place in places},
+        },
+        reads=(table, conditions),
+    )
+
+
+def during(since: datetime | None, until: datetime | None) -> Iterator[Condition]:
+    """The conditions of a period of a table of history."""
+    for operator, moment in ((">=", since), ("<=", until)):
+        if moment is not None:
+            yield "day", operator, moment.date()
+            yield TIME, operator, moment
 
 
 def ended_transactions(group_id: str, since: datetime, until: datetime) -> ListQuery:
     """The commits of a group in transactions that ended."""
-    in_transaction = ["producer_id >= 0", *any_of("outcome", ("committed", "aborted"))]
-    conditions = [*of_group(group_id), *during(since, until), *in_transaction]
+    conditions = [("group_id", "=", group_id), *during(since, until), *_ENDED]
     return _history("offset_commits", conditions)
-
-
-def events(
-    names: Collection[str],
-    group_id: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> ListQuery:
-    """The events of a page, each in a row.
-
-    Args:
-        names: names of events; all if empty.
-        group_id: the group; all groups if None.
-        since: the beginning of the period.
-        until: the end of the period.
-    """
-    return _history(
-        "group_events",
-        [*of_group(group_id), *any_of("event", sorted(names)), *during(since, until)],
-        ["event_number DESC"],
-    )
 
 
 def topics(
@@ -369,7 +501,8 @@ def topics(
         within=[TOPICS_NOT_READ[readers]] if readers in TOPICS_NOT_READ else [],
         filters=[*has_part("topic", search)],
         statuses=statuses,
-        sort=chosen(sort, _TOPICS_SORTED_BY, "-rank"),
+        sort=chosen(sort, _TOPICS, "-rank"),
+        shown=_TOPICS,
         then=["max_time_lag_at_least_ms DESC NULLS LAST", _MOST_LAG, "topic"],
     )
 
@@ -401,6 +534,8 @@ def topic_partitions(topic: str) -> ListQuery:
             ")",
         ),
         then=["partition"],
+        shown=_TOPIC_PARTITIONS,
+        reads=_lags("topic", [topic]),
     )
 
 
@@ -421,21 +556,22 @@ def pending_offsets(group_id: str | None = None) -> ListQuery:
     )
 
 
-def alerts() -> ListQuery:
-    """The alerts of `alert run`, those that fire first."""
+def alerts(*, states: Sequence[str] = (), group_ids: Sequence[str] = ()) -> ListQuery:
+    """The alerts of `alert run`, those that fire first; by default of all states and groups."""
     order = "list_position(['firing', 'pending', 'resolved'], state)"
     return ListQuery(
         source="alerts",
+        filters=[*any_of("state", states), *any_of("group_id", group_ids)],
         then=[order, "since DESC", "rule", "group_id", "topic", "partition"],
+        shown=_ALERTS,
+        key={
+            **{"rule": str, "coalesce(group_id, '')": str, "coalesce(topic, '')": str},
+            **{"coalesce(partition, -1)": int, "epoch_us(since)": int},
+        },
+        # They are always those of now, also in a snapshot that is kept for a while.
+        reads=("alerts", ()),
     )
 
 
-def _history(table: str, conditions: Sequence[str], then: Sequence[str] = ()) -> ListQuery:
-    """Rows of a table with days, newest first."""
-    newest = ("record_timestamp DESC NULLS LAST", "log_partition", "record_offset DESC")
-    return ListQuery(
-        source=table,
-        columns="* EXCLUDE (day)",
-        within=conditions,
-        then=[*newest, *then],
-    )
+def _lags(name: str, values: Sequence[str]) -> tuple[str, Sequence[Condition]]:
+    return "group_lag", [(name, "in", values)]
