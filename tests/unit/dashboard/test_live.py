@@ -67,7 +67,7 @@ def test_a_page_without_a_change_is_not_computed_again(
 def test_only_pages_of_the_present_have_a_tag(tables: DashboardTables) -> None:
     client = watched_client(tables)
     tag = client.get(PAGE).headers["ETag"]
-    past = f"{PAGE}?at={tables.after.strftime('%Y-%m-%dT%H:%M:%SZ')}"
+    past = f"{PAGE}?at={tables.after.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
     assert "ETag" not in client.get(past).headers
     assert status_of(client, tag, past) == 200
     assert "ETag" not in client.get("/styleguide").headers

@@ -126,7 +126,7 @@ lasts: 6m
 topics:
   orders: {rate: 100}
 groups:
-  app: {reads: orders, events: [{do: stop, from: 2m}]}
+  app: {reads: orders, events: [{do: crash, from: 2m}]}
 expect:
   - {status: OK}
   - {from: 5m, cause: deploy}
