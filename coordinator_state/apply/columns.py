@@ -22,7 +22,8 @@ from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 Int32 = Annotated[int, pa.int32()]
 """An integer that Arrow stores in 32 bits; `int` itself has 64."""
 
-Integers = np.ndarray[Any, Any]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MS: Final = pa.timestamp("ms", tz="UTC")

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, distinct_groups
-from coordinator_state.apply.columns import distinct_keys
+from coordinator_state.apply.columns import Mask, distinct_keys
 from coordinator_state.apply.committed import values_before
 from coordinator_state.apply.rows import OFFSET_KEY
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
 
-Mask = np.ndarray[Any, Any]
 Row = Mapping[str, Any]
 _NOTHING = -1
 

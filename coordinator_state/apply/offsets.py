@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
-from coordinator_state.apply.columns import Integers, columns_of, distinct_keys
+from coordinator_state.apply.columns import Integers, Mask, columns_of, distinct_keys, numbers
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
-from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
+from coordinator_state.apply.outcomes import Outcomes, outcomes_of
 from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
@@ -80,7 +80,7 @@ def apply_offsets(
         else HISTORY_SCHEMA.empty_table(),
         pending=columns_of(still_pending, PENDING_OFFSET_ROW),
         resolved_groups=distinct_groups(
-            groups.filter(pa.array(_numpy(offsets["is_transactional"]) & ~outcomes.is_pending))
+            groups.filter(pa.array(numbers(offsets["is_transactional"]) & ~outcomes.is_pending))
         ),
         counts=_counts(offsets, winners, outcomes, markers),
     )
@@ -143,13 +143,13 @@ def _winners(
 ) -> tuple[Integers, Integers]:
     """The number of the winning row of each changed key, and the guard offset of the key."""
     record_offsets, is_tombstone = (
-        _numpy(offsets[name]) for name in ("record_offset", "is_tombstone")
+        numbers(offsets[name]) for name in ("record_offset", "is_tombstone")
     )
     is_effective = outcomes.of(Outcome.COMMITTED)
     if semantics is Semantics.SCALA:
-        is_effective &= ~(is_tombstone & _numpy(offsets["is_transactional"]))
+        is_effective &= ~(is_tombstone & numbers(offsets["is_transactional"]))
     rows = np.flatnonzero(is_effective)
-    all_offsets = np.concatenate([record_offsets, _numpy(markers["record_offset"])])
+    all_offsets = np.concatenate([record_offsets, numbers(markers["record_offset"])])
     effects = all_offsets[outcomes.decided_by[rows]]
     winners, guards = winners_of(key_ids[rows], record_offsets[rows], effects, is_tombstone[rows])
     return rows[winners], guards
@@ -188,8 +188,3 @@ def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Tab
     if outcomes.is_pending.any():
         offsets = offsets.filter(pa.array(~outcomes.is_pending))
     return offsets.select(HISTORY_SCHEMA.names).cast(HISTORY_SCHEMA)
-
-
-def _numpy(column: pa.ChunkedArray) -> Integers:
-    values: Integers = column.combine_chunks().to_numpy(zero_copy_only=False)
-    return values

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import epoch_us, numbers, per_row, time_of
-from coordinator_state.apply.past import LOST, PLACE, HistoryAfter, Mask
+from coordinator_state.apply.columns import Mask, epoch_us, numbers, per_row, time_of
+from coordinator_state.apply.past import LOST, PLACE, HistoryAfter
 
 _LAST: int = np.iinfo(np.int64).max
 _FIRST: int = np.iinfo(np.int64).min

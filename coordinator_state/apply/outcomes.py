@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import Integers, Mask, numbers
 from coordinator_state.records.record_types import NO_PRODUCER_ID
 from coordinator_state.replay.offsets import (
     CONTROL_TYPE_ABORT,
@@ -23,9 +23,6 @@ from coordinator_state.replay.offsets import (
     Outcome,
     Semantics,
 )
-
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _OUTCOMES = list(Outcome)
 _NAMES = pa.array([outcome.value for outcome in _OUTCOMES])
@@ -80,7 +77,7 @@ def outcomes_of(
     decided_by = np.arange(count, dtype=np.int64)
     is_pending = np.zeros(count, dtype=np.bool_)
     is_transactional, is_tombstone = (
-        _mask(rows[name]) for name in ("is_transactional", "is_tombstone")
+        numbers(rows[name]) for name in ("is_transactional", "is_tombstone")
     )
     commits = np.flatnonzero(is_transactional & ~is_tombstone)
     if not len(commits):
@@ -156,11 +153,6 @@ def _numbers(name: str, *tables: pa.Table) -> Integers:
     """The numbers of a column; a plain record has no producer id."""
     columns = (pc.fill_null(_one_array(table[name]), NO_PRODUCER_ID) for table in tables)
     return np.concatenate([column.to_numpy() for column in columns]).astype(np.int64)
-
-
-def _mask(column: pa.ChunkedArray) -> Mask:
-    mask: Mask = column.to_numpy()
-    return mask
 
 
 def _one_array(column: pa.ChunkedArray) -> Any:

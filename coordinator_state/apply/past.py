@@ -31,12 +31,13 @@ from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, distinct_groups, group_ids
 from coordinator_state.apply.columns import (
+    Integers,
+    Mask,
     columns_of,
     distinct_keys,
     epoch_us,
@@ -73,9 +74,6 @@ from coordinator_state.replay.group_replay import (
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.offsets import Outcome, Semantics
 from coordinator_state.replay.releases import Release
-
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _LAST: int = np.iinfo(np.int64).max
 LOST = "lost"
@@ -246,7 +244,7 @@ def _newest_of_each_key(records: pa.Table) -> pa.Table:
 
 def _cuts(
     history: HistoryAfter, next_offsets: Mapping[int, int]
-) -> Mapping[int, tuple[Int64s, Int64s]]:
+) -> Mapping[int, tuple[Integers, Integers]]:
     """The cuts of all moments after a base.
 
     By log partition, the times of records in order, and for each the least record offset from it

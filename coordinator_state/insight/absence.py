@@ -1,7 +1,7 @@
 """Groups that have no members, because all of them have left.
 
-Members that leave in an orderly way have committed what they read. After a crash, records of the
-session time-out are unread when the coordinator notices it. So a group that had read everything
+Members commit before they leave in an orderly way. After a crash, the coordinator waits for the
+session time-out, and the records of that time stay unread. So a group that had read everything
 when it became empty has not crashed: its job has ended, an autoscaler has stopped it until records
 come, or somebody has shut it down. Its earlier runs tell these apart.
 """

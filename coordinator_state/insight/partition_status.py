@@ -237,7 +237,7 @@ def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if facts.has_member:
         if waited_ms <= _limit_ms(rules.silent_after_ms, facts.usual_commit_ms, rules):
             return None
-        # A member that polls for the second time has processed what it got before.
+        # A member polls again only after it has processed the records of its first poll.
         stop_after_ms = _limit_ms(rules.pace_unknown_after_ms, facts.usual_commit_ms, rules)
         stop_after_ms = max(stop_after_ms, facts.max_poll_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
         status = Status.STOP if waited_ms > stop_after_ms else Status.WARN

@@ -141,7 +141,7 @@ def _described(name: str, operation: Operation) -> Tool:
 def _called(
     clusters: Clusters, slots: Slots, name: str, arguments: Mapping[str, Any]
 ) -> CallToolResult:
-    """The answer of a tool, or one line: what is wrong, where, and what to do."""
+    """The answer of a tool, or an error of one line."""
     try:
         operation = TOOLS.get(name)
         if operation is None:

@@ -17,14 +17,14 @@ from streaming.views.list_query import Key, ListQuery
 
 
 def page_of(snapshot: ServedSnapshot, query: ListQuery, cursor: str, limit: int) -> dict[str, Any]:
-    """The fields `items` and `next_cursor` of an answer that selects from a list, and its `total`.
+    """The fields `items` and `next_cursor` of an answer that selects from a list.
 
     Raises:
         ConfigurationError: the cursor is not one of this list.
     """
     page = snapshot.behind(query, read_cursor(cursor, query.key.values()), limit)
     next_cursor = write_cursor(page.keys[-1]) if page.has_more else None
-    return {"items": page.rows, "next_cursor": next_cursor, "total": page.total}
+    return {"items": page.rows, "next_cursor": next_cursor}
 
 
 def page_of_rows(

@@ -219,7 +219,7 @@ def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
         {**row, "lag_of_partitions": partitions.get(row["group_id"])}
         for row in _with_since(shown, fields["items"])
     ]
-    return shown.answer(GroupPage, **fields)
+    return shown.answer(GroupPage, total=shown.snapshot.number(selected), **fields)
 
 
 @operation("/groups/{group}")

@@ -25,7 +25,7 @@ class LagPoint(Part):
     lag: float | None
     """Records that the group has not committed."""
     commit_rate_per_s: float | None
-    """Records per second by which the committed offsets moved since the previous point."""
+    """Movement of the committed offsets since the previous point, in records per second."""
     produce_rate_per_s: float | None
     """Records per second that producers wrote since the previous point."""
 

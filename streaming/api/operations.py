@@ -19,10 +19,23 @@ from streaming.api.topics import list_topic_groups
 from streaming.api.transactions import find_transactions, list_transactions
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    *(get_status, list_groups, get_group, get_group_lag, explain_group, get_scaling_lag),
-    *(list_topic_groups, list_transactions, list_events, list_alerts),
-    *(find_groups, explain_group_or_its_end, find_moves, changes_between, find_transactions),
-    *(lag_history, sql),
+    get_status,
+    list_groups,
+    get_group,
+    get_group_lag,
+    explain_group,
+    get_scaling_lag,
+    list_topic_groups,
+    list_transactions,
+    list_events,
+    list_alerts,
+    find_groups,
+    explain_group_or_its_end,
+    find_moves,
+    changes_between,
+    find_transactions,
+    lag_history,
+    sql,
 )
 ADDRESSES: Final[Mapping[str, Operation]] = {
     operation.path: operation for operation in OPERATIONS if operation.path is not None

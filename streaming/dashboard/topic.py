@@ -65,14 +65,14 @@ class TopicPartitions:
         unread = self.unread.filter(is_of_topic).to_pylist()
         logs = {row["partition"]: row for row in (*unread, *self.read)}
         rates = [row["produce_rate_per_s"] or 0 for row in logs.values()]
-        of_all, highest = sum(rates) or None, max(rates, default=0) or None
+        total, highest = sum(rates) or None, max(rates, default=0) or None
         rows = [
             {**_UNKNOWN, **logs.get(partition, {}), "partition": partition}
             for partition in range(begin, min(begin + AT_ONCE, len(self)))
         ]
         for row in rows:
             rate = row["produce_rate_per_s"]
-            row["share"] = None if rate is None or of_all is None else rate / of_all
+            row["share"] = None if rate is None or total is None else rate / total
             row["bar"] = round(100 * (rate or 0) / (highest or 1))
         return rows
 

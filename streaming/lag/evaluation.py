@@ -175,7 +175,7 @@ class Evaluation:
         again passes the same `known`, so that less is read.
         """
         rules, at = rules or reader.status_rules, at or reader.moment
-        reader, known = reader.of_log_partitions(log_partitions), known or KnownPaces()
+        reader, known = reader.limited_to(log_partitions), known or KnownPaces()
         lags = group_lag(reader, at=at, group_ids=group_ids, known=known.logs)
         stale = Freshness.of(reader, at).verdict(rules)
         facts = partition_facts(reader, at, group_ids, rules, lags, known)

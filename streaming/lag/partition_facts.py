@@ -195,8 +195,8 @@ def _max_poll_ms(reader: TableReader, lag_rows: pa.Table, is_uncommitted: Any) -
     members = reader.own(GROUP_MEMBERS.name, ["rebalance_timeout_ms"], group_ids)
     longest = members.group_by("group_id").aggregate([("rebalance_timeout_ms", "max")])
     place = pc.index_in(lag_rows["group_id"], longest["group_id"].combine_chunks())
-    of_rows = longest["rebalance_timeout_ms_max"].cast(pa.int64()).take(place)
-    return pc.if_else(is_uncommitted, of_rows, None)
+    timeout_ms = longest["rebalance_timeout_ms_max"].cast(pa.int64()).take(place)
+    return pc.if_else(is_uncommitted, timeout_ms, None)
 
 
 def _of_others(evidence: pa.Table, shares: pa.Array) -> pa.Table:

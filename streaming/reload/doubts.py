@@ -21,10 +21,9 @@ from datetime import datetime, timedelta
 
 import pyarrow.compute as pc
 
-from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
-from coordinator_state.log.log_rows import ROW_KIND_UNDECODABLE
-from coordinator_state.log.record_batch_writer import write_record_batch
-from coordinator_state.records.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+from coordinator_state.records.serde import decode_key, decode_value
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import LogDescription
@@ -213,18 +212,25 @@ def decodable_log_partitions(tables: str, log_starts: Mapping[int, int]) -> set[
     """
     columns = ["log_partition", "record_offset", "raw_key", "raw_value"]
     is_record = (pc.field("log_topic") == OFFSETS_TOPIC) & pc.field("raw_key").is_valid()
-    return {
-        row["log_partition"]
-        for row in delta.read(tables, QUARANTINE, columns, where=is_record).to_pylist()
-        if row["record_offset"] >= log_starts.get(row["log_partition"], math.inf)
-        and _is_decodable(row["raw_key"], row["raw_value"])
-    }
+    decodable: set[int] = set()
+    for batch in delta.read(tables, QUARANTINE, columns, where=is_record).to_batches():
+        for log_partition, record_offset, raw_key, raw_value in zip(
+            *(column.to_pylist() for column in batch.columns), strict=True
+        ):
+            is_read = record_offset >= log_starts.get(log_partition, math.inf)
+            if is_read and log_partition not in decodable and _is_decodable(raw_key, raw_value):
+                decodable.add(log_partition)
+    return decodable
 
 
 def _is_decodable(raw_key: bytes, raw_value: bytes | None) -> bool:
-    batch = write_record_batch(0, [(0, NO_TIMESTAMP, raw_key, raw_value)])
-    rows = decode_record_set(batch, OffsetRange(log_partition=0)).rows
-    return ROW_KIND_UNDECODABLE not in rows["row_kind"].to_pylist()
+    try:
+        key = decode_key(raw_key)
+        if raw_value is not None:
+            decode_value(key.record_type, raw_value)
+    except (DecodeError, UnknownRecordType):
+        return False
+    return True
 
 
 def _lost_unread(row: Progress, log_start: int) -> str:

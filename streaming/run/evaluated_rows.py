@@ -83,21 +83,21 @@ class EvaluatedRows:
 
 
 def evaluated_rows(
-    reader: TableReader, evaluation: Evaluation, of_round: Round, kept: KeptRows
+    reader: TableReader, evaluation: Evaluation, this_round: Round, kept: KeptRows
 ) -> EvaluatedRows:
     """The differences between an evaluation and the kept rows of the same groups.
 
     Args:
         reader: the tables, of which changes of status are read where `UNKNOWN` ends.
         evaluation: the evaluation.
-        of_round: the facts about all groups.
+        this_round: the facts about all groups.
         kept: the rows before.
 
     Raises:
         ConfigurationError: the table cannot be read.
     """
     most_rewritten = evaluation.statuses.num_rows
-    if evaluation.lags.num_rows * of_round.tasks > _MANY_ROWS:
+    if evaluation.lags.num_rows * this_round.tasks > _MANY_ROWS:
         most_rewritten //= _PARTS
     rows_by_table = {GROUP_LAG: evaluation.lags, GROUP_STATUS: evaluation.statuses}
     merged, recorded, kept_after = {}, [], {}
@@ -108,7 +108,7 @@ def evaluated_rows(
             key=table.key,
             rewritten_after=REWRITTEN_AFTER,
             most_rewritten=most_rewritten,
-            is_after_gap=of_round.is_after_gap,
+            is_after_gap=this_round.is_after_gap,
         )
         # A row whose status changed is written, too.
         changed = rows.take(pa.array(changes.written))

@@ -67,7 +67,7 @@ class EvaluationTasks(Protocol):
             TablesUnavailable: the table cannot be read.
         """
 
-    def write(self, reader: TableReader, of_round: Round) -> Evaluated:
+    def write(self, reader: TableReader, this_round: Round) -> Evaluated:
         """Evaluate the groups at the moment of a snapshot, and write their `evaluated_rows`.
 
         Raises:
@@ -114,7 +114,7 @@ class StatusEvaluation:
             return self.keep(Evaluation.of(reader, known=known))
         tasks = self.tasks
         return self._keep(
-            reader.moment, reader.status_rules, lambda of_round: tasks.write(reader, of_round)
+            reader.moment, reader.status_rules, lambda this_round: tasks.write(reader, this_round)
         )
 
     def keep(self, evaluation: Evaluation) -> Evaluated:
@@ -125,7 +125,7 @@ class StatusEvaluation:
             ConfigurationError: a table cannot be read or written.
         """
         return self._keep(
-            evaluation.at, evaluation.rules, lambda of_round: self._write(evaluation, of_round)
+            evaluation.at, evaluation.rules, lambda this_round: self._write(evaluation, this_round)
         )
 
     def _keep(
@@ -147,12 +147,12 @@ class StatusEvaluation:
         self._latest_at = max(self._latest_at, at)
         return evaluated
 
-    def _write(self, evaluation: Evaluation, of_round: Round) -> Evaluated:
+    def _write(self, evaluation: Evaluation, this_round: Round) -> Evaluated:
         reader, kept, at = TableReader(self.writer.tables), self._kept, evaluation.at
         # The clock may have been set back, or has come to a change of the time when it was ahead.
         if kept is None or not self._last_at <= at < kept.until:
-            kept = kept_rows(reader, at, of_round.kept_until)
-        evaluated = evaluated_rows(reader, evaluation, of_round, kept)
+            kept = kept_rows(reader, at, this_round.kept_until)
+        evaluated = evaluated_rows(reader, evaluation, this_round, kept)
         for table, rows in evaluated.written.items():
             if not rows.num_rows:
                 continue

@@ -100,10 +100,10 @@ class SparkEvaluation:
         rows = self._tables.read(self.session, GROUP_STATUS).where(f.col("evaluated_at") <= now)
         return rows.agg(f.max("evaluated_at").alias("at")).toArrow()["at"].drop_null()
 
-    def write(self, reader: TableReader, of_round: Round) -> Evaluated:
+    def write(self, reader: TableReader, this_round: Round) -> Evaluated:
         """See `EvaluationTasks.write`."""
         try:
-            return self._write(reader, of_round)
+            return self._write(reader, this_round)
         except Exception as error:
             # A newer writer may have deleted what a task reads.
             self.writer.epoch.require_current()
@@ -117,18 +117,18 @@ class SparkEvaluation:
                 raise TablesUnavailable(f"Spark cannot evaluate: {reason}") from error
             raise
 
-    def _write(self, reader: TableReader, of_round: Round) -> Evaluated:
+    def _write(self, reader: TableReader, this_round: Round) -> Evaluated:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         sets = self._sets(reader)
         task = EvaluationTask(
-            reader.pinned(), replace(of_round, tasks=len(sets)), sets, s3_address()
+            reader.pinned(), replace(this_round, tasks=len(sets)), sets, s3_address()
         )
         rows = self.session.range(0, len(sets), 1, len(sets)).mapInArrow(
             task, from_arrow_schema(_EVALUATED_SCHEMA)
         )
-        # All writes have the same rows: if an executor is lost with some, the next one fails, and
-        # so does the round. The next round begins anew.
+        # All writes have the same rows: if an executor is lost with some of them, the next write
+        # fails, and with it the round. The next round evaluates again.
         rows = rows.localCheckpoint()
         counts = _rows_of(rows, COUNTS).toArrow().to_pylist()
         begun_s = time.monotonic()
@@ -189,13 +189,13 @@ class EvaluationTask:
 
     Attributes:
         reader: the pinned snapshot.
-        of_round: the facts about all groups.
+        this_round: the facts about all groups.
         sets: the log partitions of each number.
         environment: variables that the worker may lack.
     """
 
     reader: TableReader
-    of_round: Round
+    this_round: Round
     sets: Sequence[tuple[int, ...]]
     environment: Mapping[str, str]
 
@@ -217,9 +217,9 @@ class EvaluationTask:
         evaluation = Evaluation.of(
             self.reader, log_partitions=log_partitions, known=_known.setdefault(place, KnownPaces())
         )
-        reader = self.reader.of_log_partitions(log_partitions)
-        kept = kept_rows(reader, evaluation.at, self.of_round.kept_until)
-        written = evaluated_rows(reader, evaluation, self.of_round, kept).written
+        reader = self.reader.limited_to(log_partitions)
+        kept = kept_rows(reader, evaluation.at, self.this_round.kept_until)
+        written = evaluated_rows(reader, evaluation, self.this_round, kept).written
         counts = {
             **{table.name: rows.num_rows for table, rows in written.items()},
             "groups": evaluation.statuses.num_rows,
@@ -228,5 +228,5 @@ class EvaluationTask:
         rows_by_name = {COUNTS: pa.Table.from_pylist([counts], _COUNTS_SCHEMA)}
         rows_by_name |= {table.name: rows for table, rows in written.items()}
         for name, rows in rows_by_name.items():
-            of_table = in_struct(_EVALUATED_SCHEMA, name, rows.cast(nullable(rows.schema)))
-            yield from of_table.to_batches(_ROWS_OF_BATCH)
+            in_column = in_struct(_EVALUATED_SCHEMA, name, rows.cast(nullable(rows.schema)))
+            yield from in_column.to_batches(_ROWS_OF_BATCH)

@@ -49,12 +49,11 @@ _OF_LISTS: Final = (
 
 
 class RowsBehind(NamedTuple):
-    """Rows of a list, their keys, whether more rows follow, and the number of all rows."""
+    """Rows of a list, their keys, and whether more rows follow."""
 
     rows: Sequence[Row]
     keys: Sequence[Key]
     has_more: bool
-    total: int
 
 
 class ServedSnapshot(Snapshot):
@@ -80,10 +79,15 @@ class ServedSnapshot(Snapshot):
         """The first rows of a list behind a key, or its first rows, in the order of the keys."""
         with self.asking(query) as ask:
             rows = ask(f"{query.behind(last)}\nLIMIT {limit + 1}")
-            number = ask(query.number())["number"][0].as_py()
         keys = [tuple(key.values()) for key in rows[PLACE_OF_ROW].to_pylist()]
         shown = rows_of(rows.drop_columns([PLACE_OF_ROW]).slice(0, limit))
-        return RowsBehind(shown, keys[: len(shown)], has_more=len(keys) > limit, total=number)
+        return RowsBehind(shown, keys[: len(shown)], has_more=len(keys) > limit)
+
+    def number(self, query: ListQuery) -> int:
+        """The number of rows of a list."""
+        with self.asking(query) as ask:
+            number: int = ask(query.number())["number"][0].as_py()
+        return number
 
     def ids(self, query: ListQuery, most: int | None = None) -> list[str]:
         """The groups of a list, in its order."""

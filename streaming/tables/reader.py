@@ -86,7 +86,7 @@ _OF_GROUPS = frozenset(
         *(OFFSET_COMMITS, GROUP_EVENTS, GROUP_LAG, GROUP_STATUS, STATUS_CHANGES),
     }
 )
-"""The tables that `of_log_partitions` restricts."""
+"""The tables that `limited_to` restricts."""
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
@@ -446,7 +446,7 @@ class TableReader(TableProperties):
         reader.with_external = False
         return reader
 
-    def of_log_partitions(self, log_partitions: Collection[int] | None = None) -> TableReader:
+    def limited_to(self, log_partitions: Collection[int] | None = None) -> TableReader:
         """The same tables, with only the rows of groups in their own log partition.
 
         After `__consumer_offsets` gets more partitions, a group may leave orphaned rows in its old

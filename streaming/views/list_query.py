@@ -179,7 +179,7 @@ def in_sql(conditions: Iterable[Condition]) -> Iterator[str]:
             yield f"{name} {operator} {literal(value)}"
 
 
-def of_group(group_id: str | None) -> list[str]:
+def in_group(group_id: str | None) -> list[str]:
     """The condition of a group; none for all groups."""
     return [] if group_id is None else equal("group_id", group_id)
 

@@ -21,9 +21,9 @@ from streaming.views.list_query import (
     columns,
     equal,
     has_part,
+    in_group,
     in_sql,
     lines,
-    of_group,
     rank,
 )
 
@@ -221,7 +221,7 @@ def group_partitions(
         source="group_lag",
         columns="topic, partition, status, reason, * EXCLUDE (topic, partition, status, reason)",
         within=[
-            *of_group(group_id),
+            *in_group(group_id),
             *any_of("topic", topics),
             *(equal("member_id", member_id) if member_id else []),
         ],
@@ -380,7 +380,7 @@ def groups_at(group_id: str | None) -> ListQuery:
     return ListQuery(
         source="group_status",
         columns="group_id, status, group_state, partitions, lag",
-        within=of_group(group_id),
+        within=in_group(group_id),
         then=["group_id"],
     )
 
@@ -390,7 +390,7 @@ def offsets_at(group_id: str | None) -> ListQuery:
     return ListQuery(
         source="group_lag",
         columns="group_id, topic, partition, committed_offset",
-        within=[*of_group(group_id), "committed_offset IS NOT NULL"],
+        within=[*in_group(group_id), "committed_offset IS NOT NULL"],
         then=["group_id", "topic", "partition"],
         reads=_lags("group_id", [group_id]) if group_id is not None else ("", ()),
     )
@@ -405,7 +405,7 @@ def group_members(group_id: str) -> ListQuery:
             "tasks, target_tasks, subscribed_topics, member_state, member_epoch,",
             "subscription_json, assignment_json",
         ),
-        within=of_group(group_id),
+        within=in_group(group_id),
         then=["client_id", "member_id"],
     )
 
@@ -415,7 +415,7 @@ def share_partitions(group_id: str) -> ListQuery:
     return ListQuery(
         source="share_partitions",
         columns="* EXCLUDE (log_partition, record_offset)",
-        within=of_group(group_id),
+        within=in_group(group_id),
         reads=("share_partitions", [("group_id", "=", group_id)]),
         then=["topic", "partition"],
     )
@@ -551,7 +551,7 @@ def pending_offsets(group_id: str | None = None) -> ListQuery:
             "t.abort_timestamp, t.is_marker_lost, p.producer_epoch, p.group_id, p.client_id,",
             "p.client_host, p.topic, p.partition, p.committed_offset, p.log_partition",
         ),
-        within=of_group(group_id),
+        within=in_group(group_id),
         then=["t.since", "p.producer_id", "p.topic", "p.partition"],
     )
 

@@ -56,13 +56,13 @@ def test_a_timeline_fits_and_owners_change_at_its_marks(
     )
     assert right <= width
     page.goto(f"{timeline}{DEPLOYED}")
-    of_mark, of_period = (
+    mark_place, period_place = (
         page.locator(f".timeline {part}").nth(number).bounding_box()
         for part, number in ((".rebalances rect", 0), ("rect[class]", 1))
     )
-    assert of_mark is not None
-    assert of_period is not None
-    assert of_period["x"] == pytest.approx(of_mark["x"], abs=4)
+    assert mark_place is not None
+    assert period_place is not None
+    assert period_place["x"] == pytest.approx(mark_place["x"], abs=4)
 
 
 def test_arrow_keys_move_in_the_matrix_and_a_refresh_keeps_the_cell(

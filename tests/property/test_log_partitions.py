@@ -74,7 +74,7 @@ def test_a_set_of_log_partitions_gives_the_rows_of_each_alone(
 ) -> None:
     """Also of a copy of the reader, as other processes have it, and beside orphans."""
     reader = deepcopy(orphaned.pinned())
-    sets = [[p for p, of_set in enumerate(numbers) if of_set == each] for each in range(SETS)]
+    sets = [[p for p, number in enumerate(numbers) if number == each] for each in range(SETS)]
     assert_same([evaluated(reader, log_partitions) for log_partitions in sets], whole)
 
 

@@ -104,13 +104,15 @@ def test_a_task_has_another_attempt(
 def test_a_task_of_an_evaluation_has_another_attempt(
     process: Executor, half: Path, tmp_path: Path
 ) -> None:
-    of_driver, of_spark = (str(shutil.copytree(half, tmp_path / name)) for name in ("d", "s"))
-    at = TableReader(of_driver).moment
-    evaluate(of_driver, at)
+    driver_tables, spark_tables = (
+        str(shutil.copytree(half, tmp_path / name)) for name in ("d", "s")
+    )
+    at = TableReader(driver_tables).moment
+    evaluate(driver_tables, at)
     markers = Markers(tmp_path / "markers")
     markers.folder.mkdir()
-    process.submit(evaluate_with_fault, of_spark, at, markers).result()
-    expected = evaluated_rows(of_driver)
+    process.submit(evaluate_with_fault, spark_tables, at, markers).result()
+    expected = evaluated_rows(driver_tables)
     assert all(expected.values())
-    assert evaluated_rows(of_spark) == expected
+    assert evaluated_rows(spark_tables) == expected
     assert markers.attempts > 1

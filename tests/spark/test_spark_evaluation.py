@@ -105,7 +105,9 @@ def test_the_rows_are_those_of_the_driver_which_gets_only_numbers(
         collected.append(to_arrow(frame))
         return collected[-1]
 
-    def of_table(opened: Any, folder: str, table: Table, *args: Any, **options: Any) -> pa.Table:
+    def counted_rows(
+        opened: Any, folder: str, table: Table, *args: Any, **options: Any
+    ) -> pa.Table:
         read.add(table.name)
         return rows_of_table(opened, folder, table, *args, **options)
 
@@ -113,9 +115,9 @@ def test_the_rows_are_those_of_the_driver_which_gets_only_numbers(
         for name in ("collect", "toPandas", "toLocalIterator", "take", "first", "tail"):
             watched.setattr(kind, name, refused)
         watched.setattr(kind, "toArrow", counted)
-        watched.setattr(delta, "rows_of", of_table)
-        of_round = evaluate(tables, END, spark)
-    assert (of_round.groups, of_round.processor_s > 0) == (len(expected[GROUP_STATUS]), True)
+        watched.setattr(delta, "rows_of", counted_rows)
+        evaluated = evaluate(tables, END, spark)
+    assert (evaluated.groups, evaluated.processor_s > 0) == (len(expected[GROUP_STATUS]), True)
     assert evaluated_rows(tables) == expected
     assert list(contradictions(TableReader(tables), END)) == []
     # The last evaluation, and a row of each task: their size does not depend on the groups.

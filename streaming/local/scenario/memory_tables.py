@@ -160,7 +160,7 @@ class MemoryReader(TableReader):
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         return self.read(name, wanted, of_groups(group_ids))
 
-    def of_log_partitions(self, log_partitions: Collection[int] | None = None) -> TableReader:
+    def limited_to(self, log_partitions: Collection[int] | None = None) -> TableReader:
         """The same tables: no group has orphaned rows."""
         del log_partitions
         return self

@@ -77,7 +77,7 @@ def test_rows_of_log_partitions_are_those_of_their_own_groups(tmp_path: Path) ->
     for wanted in ([0], [1, 2], range(3)):
         groups = [group for group, log_partition in own.items() if log_partition in wanted]
         assert groups
-        restricted = reader.of_log_partitions(wanted)
+        restricted = reader.limited_to(wanted)
         for name in ("groups", "group_status"):
             for filters in (None, [("group_id", ">=", "a")], pc.field("group_id") >= "a"):
                 read = restricted.read(name, ["group_id"], filters)
@@ -85,7 +85,7 @@ def test_rows_of_log_partitions_are_those_of_their_own_groups(tmp_path: Path) ->
                     ["group_id"],
                     groups,
                 )
-    assert reader.of_log_partitions().read("groups").num_rows == len(own)
+    assert reader.limited_to().read("groups").num_rows == len(own)
 
 
 def test_a_snapshot_has_the_loaders_rules_of_its_time(tables: str) -> None:
