@@ -129,14 +129,19 @@ class ListQuery:
 
     @property
     def _place(self) -> str:
-        return f"row({', '.join(self.key)})"
+        return _struct({name: name for name in self.key})
 
     def _select(self, columns: str, order: Collection[str], last: Key | None = None) -> str:
         conditions = [*self.within, *self.filters, *any_of("status", self.statuses)]
         if last is not None:
-            conditions.append(f"{self._place} > row({', '.join(map(literal, last))})")
+            place = _struct(dict(zip(self.key, map(literal, last), strict=True)))
+            conditions.append(f"{self._place} > {place}")
         by = f"ORDER BY {', '.join(order)}" if order else ""
         return lines(f"SELECT {columns}", f"FROM {self.source}", where(conditions), by)
+
+
+def _struct(fields: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{sql_literal(name)}: {value}' for name, value in fields.items())}}}"
 
 
 def rank(status: str) -> str:

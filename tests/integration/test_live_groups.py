@@ -116,7 +116,8 @@ def _produce(producer: Producer, topic: str, records: int = _PER_TICK, partition
 
 
 def _poll(consumer: Consumer, records: int = 100) -> int:
-    return len(consumer.consume(records, 0))
+    """The number of records that were read; errors and lost partitions come as messages, too."""
+    return sum(not message.error() for message in consumer.consume(records, 0))
 
 
 Actor = Callable[[Live, str], None]
