@@ -67,7 +67,7 @@ class Cluster:
         self._groups: list[GroupClients] = []
         for scenario in scenarios:
             self._add(scenario, f"{scenario.name}." if len(scenarios) > 1 else "")
-        self._read = {topic for group in self._groups for topic in group.members.topics}
+        self._read: set[str] = set()
 
     def _add(self, scenario: Scenario, prefix: str) -> None:
         names = {name: prefix + name for name in scenario.topics}
@@ -94,7 +94,8 @@ class Cluster:
             group.tick(t)
 
     def sample(self) -> list[LogOffsets]:
-        """The offsets of all logs of topics that groups read, and of the internal topics."""
+        """The offsets of all logs of topics that groups have read, and of the internal topics."""
+        self._read.update(topic for group in self._groups for topic in group.members.topics)
         return self.brokers.sample(self._read)
 
 

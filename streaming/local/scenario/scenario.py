@@ -395,8 +395,8 @@ class Group(_Model):
     )
     commits_unchanged: bool = Field(
         default=True,
-        description="Also commit an offset that has not moved, as the auto-commit of Java does; "
-        "librdkafka and Connect do not.",
+        description="As the consumer of Java does: commit an offset that has not moved, too, and "
+        "move past markers and aborted records. librdkafka and Connect do neither.",
     )
     transactions: bool = Field(
         default=False, description="The commits are in transactions, as with exactly-once."

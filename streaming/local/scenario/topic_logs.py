@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from coordinator_state.insight.lag import GONE, PRESENT
@@ -29,6 +29,22 @@ _MOST_READ: Final = 10_000
 """`run` reads the end of a log up to so many offsets."""
 
 
+class Ends(NamedTuple):
+    """The ends of a log.
+
+    Attributes:
+        end: the log end.
+        last_stable_offset: the end for `read_committed` consumers.
+        records_end: the offset after the last record.
+        committed_end: the offset after the last record that `read_committed` consumers get.
+    """
+
+    end: int
+    last_stable_offset: int
+    records_end: int
+    committed_end: int
+
+
 @dataclass(slots=True)
 class PartitionLog:
     """The offsets of a log.
@@ -49,8 +65,8 @@ class PartitionLog:
     open_at: int | None = None
     hung_at: int | None = None
     _idle_end: int = -1
-    _ends: list[tuple[int, int, int]] = field(default_factory=list)
-    """The log end, and the readable ends of both isolation levels, after each tick."""
+    _ends: list[Ends] = field(default_factory=list)
+    """The ends after each tick."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -75,26 +91,22 @@ class PartitionLog:
 
     def tick(self, retention_s: int | None) -> None:
         """Note the ends of this moment, and delete the records that are too old."""
-        self._ends.append(
-            (self.end, self.records_end, min(self.committed_end, self.last_stable_offset))
-        )
+        stable = self.last_stable_offset
+        self._ends.append(Ends(self.end, stable, self.records_end, min(self.committed_end, stable)))
         if retention_s is not None:
-            self.start = max(self.start, self._ends_before(retention_s)[0])
+            self.start = max(self.start, self.ends_before(retention_s).end)
 
-    def readable(self, *, is_committed: bool, delay_s: int = 0) -> int:
-        """The position of a consumer that has read all records, of so long ago."""
-        return self._ends_before(delay_s)[2 if is_committed else 1]
+    def ends_before(self, ago_s: int) -> Ends:
+        """The ends so long ago."""
+        number = len(self._ends) - 1 - ago_s // TICK_S
+        return self._ends[number] if number >= 0 else Ends(0, 0, 0, 0)
 
     def end_before(self, ago_s: float) -> int | None:
         """The log end so long ago, without the records of that moment; None if it is as now."""
         if ago_s < 0:
             return None
-        end, _, _ = self._ends_before(int(ago_s // TICK_S + 1) * TICK_S)
+        end = self.ends_before(int(ago_s // TICK_S + 1) * TICK_S).end
         return None if end == self.end else end
-
-    def _ends_before(self, ago_s: int) -> tuple[int, int, int]:
-        number = len(self._ends) - 1 - ago_s // TICK_S
-        return self._ends[number] if number >= 0 else (0, 0, 0)
 
     def end_markers(self) -> int | None:
         """What `run` has read at the end of the log; it reads only quiet logs."""
