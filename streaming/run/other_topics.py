@@ -45,8 +45,8 @@ _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherTopic:
-    """A topic that a query reads: its log partitions with and without a leader."""
+class OpenedTopic:
+    """An internal topic that a query reads: its log partitions with and without a leader."""
 
     log: LogDescription
     progress: TopicProgress
@@ -62,7 +62,7 @@ class OtherTopics:
     no broker described it.
     """
 
-    followed: tuple[OtherTopic, ...] = ()
+    followed: tuple[OpenedTopic, ...] = ()
     awaited: Mapping[str, Leaders | None] = field(default_factory=dict)
 
     @property
@@ -114,7 +114,7 @@ class TopicStarts:
         writer: Writer,
         progress: LoadProgress,
         awaited: dict[str, Leaders | None],
-    ) -> OtherTopic | None:
+    ) -> OpenedTopic | None:
         """Open one topic; None if it is left out, or added to `awaited`."""
         client = LogClient(
             self.settings.bootstrap_servers,
@@ -148,7 +148,7 @@ class TopicStarts:
         awaited[topic] = leaders
         return None
 
-    def _topic(self, client: LogClient, writer: Writer, progress: LoadProgress) -> OtherTopic:
+    def _topic(self, client: LogClient, writer: Writer, progress: LoadProgress) -> OpenedTopic:
         log = client.describe()
         log_partitions = log.with_leader
         with suppress(LogChanged):
@@ -170,7 +170,7 @@ class TopicStarts:
             begin_topic_reload(writer, progress, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions
         set_leaderless(of_topic, leaderless)
-        return OtherTopic(
+        return OpenedTopic(
             log=log, progress=of_topic, log_partitions=log_partitions, leaderless=leaderless
         )
 
