@@ -20,7 +20,9 @@ from coordinator_state.apply.share_partitions import with_topic_names
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
 from coordinator_state.apply.topics import INTERNAL_TOPICS
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
-from streaming.engine.engine import ApplyRules, KnownTopics, TopicOutcome
+from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, Outcomes
+from streaming.engine.table_writes import TableWrites
+from streaming.engine.written_tables import Merge
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     SHARE_PARTITIONS,
@@ -40,7 +42,7 @@ class TopicTables:
     rules: ApplyRules
     topics: KnownTopics
 
-    def apply(self, rows: pa.Table, progress: LoadProgress) -> dict[str, TopicOutcome]:
+    def apply(self, rows: pa.Table, progress: LoadProgress) -> Outcomes:
         """Apply rows of any of these topics (`LOG_ROW_SCHEMA`) to all tables but the progress.
 
         Raises:
@@ -57,7 +59,7 @@ class TopicTables:
 
     def _apply(
         self, topic: InternalTopic[Any, Any], rows: pa.Table, progress: LoadProgress
-    ) -> TopicOutcome:
+    ) -> Outcome:
         of_topic = progress.others[topic.name]
         is_report = pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)
         reports = rows.filter(is_report).to_pylist()
@@ -66,10 +68,10 @@ class TopicTables:
         is_applied = is_below(records, "record_offset", of_topic.applied_below)
         new = records.filter(pc.invert(is_applied))
         if not new.num_rows:
-            return TopicOutcome(reports=reports)
+            return Outcome(reports=reports)
         before = self._before(topic, new, progress)
         applied = topic.apply(new, before, with_history=self.rules.with_history)
-        return TopicOutcome(
+        return Outcome(
             reports=reports,
             counts=applied.counts,
             newest_timestamps=newest_timestamps(new),
@@ -101,7 +103,7 @@ class TopicTables:
         self, tables: Mapping[str, pa.Table], of_topic: TopicProgress, progress: LoadProgress
     ) -> dict[str, int]:
         """Write the rows of each table; return their numbers."""
-        written = {}
+        writes = TableWrites(self.writer, progress)
         for table in TOPIC_TABLES[of_topic.topic]:
             rows = tables[table.name]
             if table is SHARE_PARTITIONS:
@@ -111,13 +113,8 @@ class TopicTables:
                 # A reload reads records again whose events the table has.
                 is_known = is_below(rows, "record_offset", of_topic.history_below)
                 rows = rows.filter(pc.invert(is_known))
-            if rows.num_rows:
-                version = (
-                    self.writer.merge(table, rows, guard="record_offset", deletes=IS_TOMBSTONE)
-                    if table is STATE_TABLES[of_topic.topic]
-                    else self.writer.append(table, rows)
-                )
-                progress.table_versions[table.name] = version
-                written[table.name] = rows.num_rows
-            self.writer.on_table(table.name)
-        return written
+            if table is STATE_TABLES[of_topic.topic]:
+                writes.merge(table, rows, Merge("record_offset", IS_TOMBSTONE))
+            else:
+                writes.append(table, rows)
+        return writes.rows

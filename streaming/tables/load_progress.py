@@ -43,9 +43,14 @@ class LoadProgress(TopicProgress):
     reported_offset_total: int = 0
 
     @property
+    def by_topic(self) -> dict[str, TopicProgress]:
+        """The progress of every topic by its name."""
+        return {self.topic: self, **self.others}
+
+    @property
     def every_row(self) -> list[Progress]:
         """The progress of each log partition of every topic."""
-        return [row for progress in (self, *self.others.values()) for row in progress.rows.values()]
+        return [row for progress in self.by_topic.values() for row in progress.rows.values()]
 
     @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
