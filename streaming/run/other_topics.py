@@ -18,7 +18,7 @@ from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import LogDescription
-from streaming.reload.beginning import begin_topic_reload
+from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.run.cluster_settings import delete_retention_ms
 from streaming.run.leaderless import set_leaderless
@@ -167,7 +167,7 @@ class TopicStarts:
         if log.topic == SHARE_STATE_TOPIC:
             doubts = without_redundant(doubts, log_ends.log_starts, of_topic)
         if doubts or of_topic.topic_id != log.topic_id:
-            begin_topic_reload(writer, progress, doubts, log)
+            begin_reload(writer, progress, of_topic, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions
         set_leaderless(of_topic, leaderless)
         return OpenedTopic(

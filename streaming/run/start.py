@@ -196,7 +196,7 @@ class QueryStarts:
                 doubts.setdefault(log_partition, Doubt(reason=reason, kept_below=kept_below))
         if doubts or concerns_all:
             progress.semantics, progress.release = rules.semantics, rules.release
-            begin_reload(writer, progress, doubts, description)
+            begin_reload(writer, progress, progress, doubts, description)
         forget_requests(settings.tables, asked)
         if set_leaderless(progress, wanted - log_partitions):
             progress.write(writer)

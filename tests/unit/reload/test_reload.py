@@ -156,7 +156,8 @@ class Tables:
         self.apply.apply(table_of([*rows, *reports]), 0, "query")
 
     def reload(self, doubts: dict[int, Doubt], topic: LogDescription = TOPIC) -> None:
-        begin_reload(self.apply.writer, self.apply.progress, doubts, topic)
+        progress = self.apply.progress
+        begin_reload(self.apply.writer, progress, progress, doubts, topic)
 
     def history(self) -> list[tuple[int, int, str]]:
         rows = TableReader(self.tables).read(OFFSET_COMMITS.name).to_pylist()
@@ -191,6 +192,7 @@ def test_a_reload_keeps_the_leader_epochs_of_the_records_that_are_right(
     row = tables.apply.progress.rows[0]
     row.next_offset, row.epoch_entries = 10, "[[4, 0], [5, 8]]"
     tables.reload({0: Doubt(reason="r", kept_below=kept_below)})
+    row = tables.apply.progress.rows[0]
     assert (row.next_offset, row.epoch_entries) == (kept_below, entries)
 
 

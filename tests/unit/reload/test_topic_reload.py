@@ -19,7 +19,7 @@ from coordinator_state.records.internal_topics import (
     TRANSACTION_STATE_TOPIC,
 )
 from streaming.kafka.leaders import LogDescription
-from streaming.reload.beginning import begin_reload, begin_topic_reload
+from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOST_REASON_PREFIX
@@ -97,7 +97,7 @@ class Tables:
     def reload(self, doubts: dict[int, Doubt], log: LogDescription = LOG) -> None:
         """Begin a reload, and commit it as the start of a query does."""
         progress, writer = self.apply.progress, self.apply.writer
-        begin_topic_reload(writer, progress, doubts, log)
+        begin_reload(writer, progress, progress.others[log.topic], doubts, log)
         progress.write_others(writer, NOW)
         progress.write(writer)
 
@@ -174,7 +174,8 @@ def test_a_reload_of_offsets_leaves_the_other_topics(tables: Tables) -> None:
     before = {name: tables.rows(name) for name in names}
     others = [place for place in tables.quarantined() if place[0] != "__consumer_offsets"]
     doubts = {0: Doubt(reason="r", kept_below=0)}
-    begin_reload(tables.apply.writer, tables.apply.progress, doubts, OFFSETS)
+    progress = tables.apply.progress
+    begin_reload(tables.apply.writer, progress, progress, doubts, OFFSETS)
     assert {name: tables.rows(name) for name in names} == before
     assert tables.quarantined() == others
     # The end of the reload replaces the quarantine of `__consumer_offsets` only.
