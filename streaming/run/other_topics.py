@@ -64,11 +64,6 @@ class OtherTopics:
     followed: tuple[OpenedTopic, ...] = ()
     awaited: Mapping[str, Leaders | None] = field(default_factory=dict)
 
-    @property
-    def log_partitions(self) -> dict[str, frozenset[int]]:
-        """The log partitions that the query reads, by topic."""
-        return {other_topic.log.topic: other_topic.log_partitions for other_topic in self.followed}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStarts:
