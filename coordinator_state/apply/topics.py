@@ -9,7 +9,7 @@ from coordinator_state.apply.internal_topic import InternalTopic
 from coordinator_state.apply.share_partitions import SHARE_STATE
 from coordinator_state.apply.transactions import TRANSACTION_STATE
 
-INTERNAL_TOPICS: Final[Mapping[str, InternalTopic[Any, Any]]] = {
+TOPIC_RULES: Final[Mapping[str, InternalTopic[Any, Any]]] = {
     topic.name: topic for topic in (TRANSACTION_STATE, SHARE_STATE)
 }
 """By their names, in the order in which their tables are written."""

@@ -18,7 +18,7 @@ from coordinator_state.apply.columns import is_below
 from coordinator_state.apply.internal_topic import InternalTopic, StateKey
 from coordinator_state.apply.share_partitions import with_topic_names
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
-from coordinator_state.apply.topics import INTERNAL_TOPICS
+from coordinator_state.apply.topics import TOPIC_RULES
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
 from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, Outcomes
 from streaming.engine.table_writes import TableWrites
@@ -51,7 +51,7 @@ class TopicTables:
             TablesUnavailable: a table cannot be read or written.
         """
         outcomes = {}
-        for name, topic in INTERNAL_TOPICS.items():
+        for name, topic in TOPIC_RULES.items():
             own = rows.filter(pc.equal(rows["log_topic"], name))
             if own.num_rows:
                 outcomes[name] = self._apply(topic, own, progress)

@@ -22,9 +22,9 @@ from datetime import datetime, timedelta
 import pyarrow.compute as pc
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.records.serde import decode_key, decode_value
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from streaming.tables.clock import utc_now
 from streaming.tables.moments import MOMENT, next_moment

@@ -33,8 +33,11 @@ from coordinator_state.apply.topic_rows import (
     TransactionEventRow,
     TransactionRow,
 )
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from streaming.tables.rows import (
     AlertRow,
     ExternalOffsetRow,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.kafka.leaders import LogDescription
