@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.client import TRIES_ONCE_MS
 from streaming.kafka.fetch import LogClient
-from streaming.kafka.leaders import LogDescription, of_topic
+from streaming.kafka.leaders import ELECTION_S, LogDescription, of_topic
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
-from streaming.run.leaderless import LeaderWatch, numbers_text
+from streaming.run.leaderless import numbers_text
 from streaming.run.other_topics import OpenedTopic, OtherTopics
 from streaming.run.suspension import Suspension
 from streaming.tables.clock import clock_s, utc_now
@@ -196,14 +196,14 @@ class TopicWatch:
     clock: Callable[[], float]
     needs_leader: bool = False
     client: LogClient = field(init=False)
-    _leaders: LeaderWatch = field(init=False)
+    _led_at: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.client = self.new_client()
 
     def begin(self, topic: OpenedTopic) -> None:
         """Record that a query starts."""
-        self._leaders = LeaderWatch(topic.log_partitions, self.clock)
+        self._led_at = dict.fromkeys(topic.log_partitions, self.clock())
 
     def refreshed(self) -> LogDescription:
         """The current description of the topic; raises as `LogClient.refresh`."""
@@ -219,7 +219,10 @@ class TopicWatch:
         self.client = self.new_client()
 
     def changes(self, topic: OpenedTopic, log: LogDescription) -> Iterator[str]:
-        """Yield the changes since the start of the query, by the current description."""
+        """Yield the changes since the start of the query, by the current description.
+
+        A log partition is leaderless if it has no leader for longer than an election takes.
+        """
         name = log.topic
         if log.leaders.keys() != topic.log.leaders.keys():
             yield (
@@ -227,7 +230,9 @@ class TopicWatch:
             )
         if recovered := topic.leaderless & log.with_leader:
             yield f"log partitions{of_topic(name)} have a leader again: {numbers_text(recovered)}"
-        leaderless = self._leaders.leaderless(log)
+        now_s = self.clock()
+        self._led_at.update(dict.fromkeys(topic.log_partitions & log.with_leader, now_s))
+        leaderless = {p for p, led_at in self._led_at.items() if now_s - led_at >= ELECTION_S}
         if leaderless and (topic.log_partitions & log.with_leader or not self.needs_leader):
             yield f"log partitions{of_topic(name)} without a leader: {numbers_text(leaderless)}"
 
