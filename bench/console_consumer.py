@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
 

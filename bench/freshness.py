@@ -24,11 +24,11 @@ from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
 from bench.processes import memory_bytes, processor_s, used_s
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.model.records import offset_commit
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 from coordinator_state.replay.partitioner import (
     DEFAULT_LOG_PARTITIONS,
-    OFFSETS_TOPIC,
     partition_for,
 )
 from streaming.local.broker.embedded import EmbeddedBroker

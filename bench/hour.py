@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.lag import PRESENT
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Outcome, Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.evaluation import Evaluation
 from streaming.run.evaluation import StatusEvaluation
 from streaming.run.jobs import TIDY_UP_EVERY

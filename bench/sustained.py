@@ -30,7 +30,7 @@ from bench.findings import findings_option, write_findings
 from bench.live import Watch, committed_offsets, running_query
 from bench.processes import processor_s, used_s
 from coordinator_state.model.plain_commits import PlainCommits
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import read_int32
 from streaming.kafka.connections import BrokerConnections
 from streaming.local.broker.embedded import EmbeddedBroker

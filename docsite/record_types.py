@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator_state.records.record_types import RECORD_TYPES, RecordType
-from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
-from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.record_types import RecordType
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.schema import ANY_VERSION, Field
 from docsite.markdown import Parts, blocks, code, paragraph, prose, table
+from streaming.cli.record_json import RECORD_TYPES_OF_TOPIC
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
-
-_TOPICS: Final[Mapping[str, Mapping[int, RecordType]]] = {
-    OFFSETS_TOPIC: RECORD_TYPES,
-    TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
-    SHARE_STATE_TOPIC: SHARE_STATE_RECORD_TYPES,
-}
 
 
 def _releases() -> str:
@@ -88,6 +79,6 @@ RECORD_TYPE_PARTS: Final[Parts] = {
     "releases": _releases,
     "rules": lambda: table(["rule", *(f"Kafka {release}" for release in Release)], _rules()),
     "fields": lambda: blocks(
-        part for topic, kinds in _TOPICS.items() for part in _topic(topic, kinds)
+        part for topic, kinds in RECORD_TYPES_OF_TOPIC.items() for part in _topic(topic, kinds)
     ),
 }

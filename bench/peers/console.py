@@ -11,8 +11,8 @@ from typing import IO, ClassVar
 
 from bench.peers.answers import FormatterFold, of_describe
 from bench.peers.tool import NoAnswer, Tool
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import OffsetKey
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
 

@@ -29,8 +29,8 @@ from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
 from coordinator_state.apply.pending_clients import with_clients
 from coordinator_state.apply.rows import EVENT_SCHEMA, QUARANTINE_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TypedDict
 
-import pyarrow as pa
-
 from coordinator_state.apply.columns import Int32, nullable, schema_in_ms
 
 
@@ -91,15 +89,8 @@ class SharePartitionRow:
 
 
 IS_TOMBSTONE = "is_tombstone"
-
-
-def _changes(row: type) -> pa.Schema:
-    """The schema of changes: rows of a table, and whether a row only deletes."""
-    return pa.schema([*nullable(schema_in_ms(row)), pa.field(IS_TOMBSTONE, pa.bool_())])
-
+"""Of changes: whether a row only deletes the row of its key."""
 
 TRANSACTION_ROW = schema_in_ms(TransactionRow)
-TRANSACTION_CHANGES = _changes(TransactionRow)
 TRANSACTION_EVENT_ROW = nullable(schema_in_ms(TransactionEventRow))
 SHARE_PARTITION_ROW = schema_in_ms(SharePartitionRow)
-SHARE_PARTITION_CHANGES = _changes(SharePartitionRow)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 
 PLACEHOLDER: Final = "HOST:PORT"
 _TOOL: Final = "kafka-consumer-groups.sh"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 
 # The rates are over minutes: they show a stop late.
 RESTS_AFTER_MS: Final = 30_000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-OFFSETS_TOPIC = "__consumer_offsets"
-"""Kafka's `Topic.GROUP_METADATA_TOPIC_NAME`."""
 DEFAULT_LOG_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from coordinator_state.records.internal_topics import OTHER_TOPICS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from streaming.cli.options import (
     kafka_option,
     option,
@@ -19,16 +18,14 @@ from streaming.cli.options import (
 from streaming.errors import ConfigurationError
 from streaming.views.output import output_of
 
-TOPICS = (OFFSETS_TOPIC, *OTHER_TOPICS)
-
 
 @click.command()
 @click.argument("key", required=False, metavar="[KEY")
 @click.argument("value", required=False, metavar="[VALUE]]")
 @option(
     "--topic",
-    type=click.Choice(TOPICS),
-    default=TOPICS[0],
+    type=click.Choice(INTERNAL_TOPICS),
+    default=OFFSETS_TOPIC,
     help="Topic of the records.",
 )
 @option("--file", metavar="FILE", help="Log segment, or lines of hex: KEY [VALUE]; - is stdin.")

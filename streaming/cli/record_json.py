@@ -20,7 +20,11 @@ from coordinator_state.errors import DecodeError
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator_state.records.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from coordinator_state.records.record_json import (
     Document,
     RecordTypes,
@@ -32,7 +36,6 @@ from coordinator_state.records.share_state_records import (
     SHARE_STATE_RECORD_TYPES,
 )
 from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import read_int16, read_int32
 from streaming.errors import ConfigurationError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -62,34 +62,27 @@ class ApplyRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOutcome:
-    """The rows of another internal topic than `__consumer_offsets`; attributes as in `Outcome`."""
+class Outcome:
+    """The rows of a topic in a micro-batch, which are written to all tables except the progress.
+
+    Attributes:
+        reports: the ranges that were applied; a reload of `__consumer_offsets` has one for all
+            that it read.
+        replaced: the log partitions whose reload is complete and replaces their rows.
+        counts: the rows of the micro-batch that were not applied before, by outcome.
+        newest_timestamps: the newest record timestamp of each log partition.
+        rows: the number of written rows by table.
+    """
 
     reports: Sequence[Report]
+    replaced: Collection[int] = ()
     counts: RecordCounts = field(default_factory=RecordCounts)
     newest_timestamps: Mapping[int, datetime] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """A micro-batch that is written to all tables except `load_progress` and `topic_progress`.
-
-    Attributes:
-        reports: the ranges that were applied; a reload has one for all that it read.
-        replaced: the log partitions whose reload is complete.
-        counts: the rows of the micro-batch that were not applied before, by outcome.
-        newest_timestamps: the newest record timestamp of each log partition.
-        rows: the number of written rows by table.
-        others: the outcomes of the other internal topics.
-    """
-
-    reports: Sequence[Report]
-    replaced: frozenset[int]
-    counts: RecordCounts
-    newest_timestamps: Mapping[int, datetime]
-    rows: Mapping[str, int] = field(default_factory=dict)
-    others: Mapping[str, TopicOutcome] = field(default_factory=dict)
+Outcomes = dict[str, Outcome]
+"""By topic."""
 
 
 @dataclass(slots=True)
@@ -125,8 +118,10 @@ class Engine(Protocol[Rows]):
     def rows_of(self, batch: DataFrame) -> Rows:
         """The rows of a micro-batch that a query hands over (`PACKED_ROW_SCHEMA`)."""
 
-    def apply(self, rows: Rows, progress: LoadProgress) -> Outcome:
+    def apply(self, rows: Rows, progress: LoadProgress) -> Outcomes:
         """Apply a micro-batch to all tables except `load_progress` and `topic_progress`.
+
+        The result always has `__consumer_offsets`, and other topics with rows of the source.
 
         This sets the new versions of the tables, and the high watermarks of reloading log
         partitions, in `progress`.

@@ -15,12 +15,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic
 
-from streaming.engine.engine import Engine, Outcome, Rows
+from streaming.engine.engine import Engine, Outcome, Outcomes, Rows
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.tables.clock import confirm, utc_now
 from streaming.tables.load_progress import LoadProgress
@@ -74,25 +74,19 @@ class MicroBatchApply(Generic[Rows]):
         started = time.monotonic() if started is None else started
         read_at = utc_now() if self.clock is None else self.clock()
         self.require_awake()
-        outcome = self.engine.apply(rows, self.progress)
+        outcomes = self.engine.apply(rows, self.progress)
         # Its rows were read until now. Without the write below, the next start undoes it.
         self.require_awake()
-        if outcome.newest_timestamps and self.clock is None:
-            confirm(max(outcome.newest_timestamps.values()))
-        self.progress.finish_reload(outcome.replaced, read_at)
-        read = self.progress.advance(
-            outcome.reports,
-            outcome.counts,
-            newest_timestamps=outcome.newest_timestamps,
-            read_at=read_at,
-        )
-        read += self._advance_others(outcome, read_at)
+        newest_timestamps = outcomes[self.progress.topic].newest_timestamps
+        if newest_timestamps and self.clock is None:
+            confirm(max(newest_timestamps.values()))
+        read = self._advance(outcomes, read_at)
         self.progress.query_id = query_id
         self.progress.batch_id = batch_id
         self._follow_compactions()
         self.progress.write(self.writer, now=None if self.clock is None else self.clock())
         self.writer.on_table(LOAD_PROGRESS.name)
-        self._report(batch_id, outcome, read, started)
+        self._report(batch_id, outcomes.values(), read, started)
 
     def _follow_compactions(self) -> None:
         """Name the newest files of tables that this micro-batch has not written, once a minute."""
@@ -102,39 +96,39 @@ class MicroBatchApply(Generic[Rows]):
             versions.update(self.compacted_versions(self.writer.tables, versions))
             self._follows_at_s = now_s + _WRITTEN_EVERY.total_seconds()
 
-    def _advance_others(self, outcome: Outcome, read_at: datetime) -> int:
-        """Advance the other internal topics; return the number of records read.
+    def _advance(self, outcomes: Outcomes, read_at: datetime) -> int:
+        """Advance the topics, and write `topic_progress`; return the number of records read.
 
         Of topics without new records the time of the last micro-batch is written once a minute.
         """
         read, is_due = 0, False
-        for topic, topic_outcome in outcome.others.items():
-            of_topic = self.progress.others[topic]
+        for topic, outcome in outcomes.items():
+            of_topic = self.progress.by_topic[topic]
             before = of_topic.places()
+            of_topic.finish_reload(outcome.replaced, read_at)
             read += of_topic.advance(
-                topic_outcome.reports,
-                topic_outcome.counts,
-                newest_timestamps=topic_outcome.newest_timestamps,
+                outcome.reports,
+                outcome.counts,
+                newest_timestamps=outcome.newest_timestamps,
                 read_at=read_at,
             )
-            is_due |= of_topic.places() != before
-            is_due |= read_at - of_topic.updated_at > _WRITTEN_EVERY
+            if of_topic is not self.progress:
+                is_due |= of_topic.places() != before
+                is_due |= read_at - of_topic.updated_at > _WRITTEN_EVERY
         if is_due:
             self.progress.write_others(self.writer, read_at)
             self.writer.on_table(TOPIC_PROGRESS.name)
         return read
 
-    def _report(self, batch_id: int, outcome: Outcome, read: int, started: float) -> None:
+    def _report(
+        self, batch_id: int, outcomes: Collection[Outcome], read: int, started: float
+    ) -> None:
         duration_ms = round((time.monotonic() - started) * 1000)
         rows = self.progress.rows
-        counts = [
-            outcome.counts,
-            *(topic_outcome.counts for topic_outcome in outcome.others.values()),
-        ]
-        quarantined = sum(sum(topic_counts.quarantined.values()) for topic_counts in counts)
-        merged = Counter(outcome.rows)
-        for topic_outcome in outcome.others.values():
-            merged.update(topic_outcome.rows)
+        quarantined = sum(sum(outcome.counts.quarantined.values()) for outcome in outcomes)
+        merged = Counter[str]()
+        for outcome in outcomes:
+            merged.update(outcome.rows)
         logger.info(
             "micro-batch %(batch_id)s: %(records_read)s records read, %(rows_merged)s rows merged, "
             "%(quarantined)s quarantined, %(duration_ms)s ms",

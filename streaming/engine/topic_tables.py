@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import newest_timestamps
 from coordinator_state.apply.columns import is_below
+from coordinator_state.apply.internal_topic import InternalTopic, StateKey
 from coordinator_state.apply.share_partitions import with_topic_names
-from coordinator_state.apply.topics import NAME_COLUMNS, apply_topic, topic_state, touched_names
+from coordinator_state.apply.topic_rows import IS_TOMBSTONE
+from coordinator_state.apply.topics import TOPIC_RULES
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
-from coordinator_state.records.internal_topics import OTHER_TOPICS
-from streaming.engine.engine import ApplyRules, KnownTopics, TopicOutcome
-from streaming.engine.written_tables import TOPIC_MERGED
+from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, Outcomes
+from streaming.engine.table_writes import TableWrites
+from streaming.engine.written_tables import Merge
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     SHARE_PARTITIONS,
@@ -40,7 +42,7 @@ class TopicTables:
     rules: ApplyRules
     topics: KnownTopics
 
-    def apply(self, rows: pa.Table, progress: LoadProgress) -> dict[str, TopicOutcome]:
+    def apply(self, rows: pa.Table, progress: LoadProgress) -> Outcomes:
         """Apply rows of any of these topics (`LOG_ROW_SCHEMA`) to all tables but the progress.
 
         Raises:
@@ -49,14 +51,16 @@ class TopicTables:
             TablesUnavailable: a table cannot be read or written.
         """
         outcomes = {}
-        for topic in OTHER_TOPICS:
-            own = rows.filter(pc.equal(rows["log_topic"], topic))
+        for name, topic in TOPIC_RULES.items():
+            own = rows.filter(pc.equal(rows["log_topic"], name))
             if own.num_rows:
-                outcomes[topic] = self._apply(topic, own, progress)
+                outcomes[name] = self._apply(topic, own, progress)
         return outcomes
 
-    def _apply(self, topic: str, rows: pa.Table, progress: LoadProgress) -> TopicOutcome:
-        of_topic = progress.others[topic]
+    def _apply(
+        self, topic: InternalTopic[Any, Any], rows: pa.Table, progress: LoadProgress
+    ) -> Outcome:
+        of_topic = progress.others[topic.name]
         is_report = pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)
         reports = rows.filter(is_report).to_pylist()
         of_topic.require_no_gap(reports)
@@ -64,25 +68,28 @@ class TopicTables:
         is_applied = is_below(records, "record_offset", of_topic.applied_below)
         new = records.filter(pc.invert(is_applied))
         if not new.num_rows:
-            return TopicOutcome(reports=reports)
+            return Outcome(reports=reports)
         before = self._before(topic, new, progress)
-        applied = apply_topic(topic, new, before, with_history=self.rules.with_history)
-        return TopicOutcome(
+        applied = topic.apply(new, before, with_history=self.rules.with_history)
+        return Outcome(
             reports=reports,
             counts=applied.counts,
             newest_timestamps=newest_timestamps(new),
             rows=self._write(applied.tables, of_topic, progress),
         )
 
-    def _before(self, topic: str, rows: pa.Table, progress: LoadProgress) -> dict[Any, Any]:
+    def _before(
+        self, topic: InternalTopic[Any, Any], rows: pa.Table, progress: LoadProgress
+    ) -> dict[StateKey, Any]:
         """The state of the keys that rows are about."""
-        table = STATE_TABLES[topic]
-        names = pa.array(touched_names(topic, rows), pa.string())
+        table = STATE_TABLES[topic.name]
+        _, name_column, *_ = topic.key
+        names = pa.array(topic.names(rows), pa.string())
         stored_rows = self.writer.rows(
             table,
             progress.table_versions[table.name],
             pc.field("log_partition").isin(pc.unique(rows["log_partition"]))
-            & pc.field(NAME_COLUMNS[topic]).isin(names),
+            & pc.field(name_column).isin(names),
         )
         if table is SHARE_PARTITIONS:
             # The cluster does not know the names of deleted topics any more.
@@ -90,13 +97,13 @@ class TopicTables:
                 ["topic_id", "topic"]
             )
             self.topics.names.update(dict(zip(*named.to_pydict().values(), strict=True)))
-        return topic_state(topic, stored_rows)
+        return topic.states(stored_rows)
 
     def _write(
         self, tables: Mapping[str, pa.Table], of_topic: TopicProgress, progress: LoadProgress
     ) -> dict[str, int]:
         """Write the rows of each table; return their numbers."""
-        written = {}
+        writes = TableWrites(self.writer, progress)
         for table in TOPIC_TABLES[of_topic.topic]:
             rows = tables[table.name]
             if table is SHARE_PARTITIONS:
@@ -106,14 +113,8 @@ class TopicTables:
                 # A reload reads records again whose events the table has.
                 is_known = is_below(rows, "record_offset", of_topic.history_below)
                 rows = rows.filter(pc.invert(is_known))
-            if rows.num_rows:
-                guide = TOPIC_MERGED.get(table)
-                version = (
-                    self.writer.append(table, rows)
-                    if guide is None
-                    else self.writer.merge(table, rows, guard=guide.guard, deletes=guide.deletes)
-                )
-                progress.table_versions[table.name] = version
-                written[table.name] = rows.num_rows
-            self.writer.on_table(table.name)
-        return written
+            if table is STATE_TABLES[of_topic.topic]:
+                writes.merge(table, rows, Merge("record_offset", IS_TOMBSTONE))
+            else:
+                writes.append(table, rows)
+        return writes.rows

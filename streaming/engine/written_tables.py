@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from coordinator_state.apply.rows import GUARD_OFFSET
-from coordinator_state.apply.topic_rows import IS_TOMBSTONE
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_EVENTS,
@@ -17,8 +16,6 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     QUARANTINE,
-    SHARE_PARTITIONS,
-    TRANSACTIONS,
     Table,
 )
 
@@ -47,9 +44,3 @@ HISTORY: Mapping[Table, str] = {
 
 WRITTEN_TABLES = (*MERGED, *HISTORY, QUARANTINE, PENDING_OFFSETS)
 """In the order in which the engine `driver` writes them."""
-
-TOPIC_MERGED: Mapping[Table, Merge] = {
-    TRANSACTIONS: Merge("record_offset", IS_TOMBSTONE),
-    SHARE_PARTITIONS: Merge("record_offset", IS_TOMBSTONE),
-}
-"""As `MERGED`, of the internal topics other than `__consumer_offsets`."""

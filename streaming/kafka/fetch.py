@@ -18,7 +18,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TransientFailure

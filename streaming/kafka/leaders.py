@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from kafka import errors as kafka_errors
 
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.errors import ConfigurationError, LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.client import FIRST_CONTACT_TIMEOUT_MS, KafkaClient

@@ -27,9 +27,8 @@ from kafka import errors as kafka_errors
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.insight.lag import GONE, PRESENT
-from coordinator_state.records.internal_topics import OTHER_TOPICS
+from coordinator_state.records.internal_topics import INTERNAL_TOPICS
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.client import KafkaClient, chunks
 from streaming.kafka.log_requests import (
@@ -340,7 +339,7 @@ def _others(metadata: Mapping[str, _TopicMetadata]) -> set[TopicPartition]:
     return {
         TopicPartition(topic, partition)
         for topic, known in metadata.items()
-        if topic not in {OFFSETS_TOPIC, *OTHER_TOPICS}
+        if topic not in INTERNAL_TOPICS
         for partition in known.leaders
     }
 

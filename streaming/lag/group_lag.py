@@ -33,9 +33,8 @@ from coordinator_state.insight.lag import (
     Lags,
     LogHistories,
 )
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import EXTERNAL, SHARE
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.deleted_topics import KnownTopics, gone_since_ms, recreated_at_ms
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, null_if_unknown, to_ms

@@ -24,9 +24,8 @@ from coordinator_state.insight.group_status import (
     rebalancing_loop,
     silent_verdict,
 )
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.lag import GONE, UNKNOWN, LogHistories
-from coordinator_state.records.internal_topics import OTHER_TOPICS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import INTERNAL_TOPICS
 from streaming.lag.group_lag import RATE_WINDOWS
 from streaming.lag.last_writes import newest_sample
 from streaming.lag.offset_samples import Logs, null_if_unknown
@@ -47,7 +46,7 @@ def unread_logs(reader: TableReader, at: datetime, lags: pa.Table) -> pa.Table:
     if newest is None:
         return UNREAD_LOGS.empty_table()
     rows = _sampled_since(reader, newest - MAX_SAMPLE_AGE, newest)
-    is_internal = pc.is_in(rows["topic"], pa.array([OFFSETS_TOPIC, *OTHER_TOPICS]))
+    is_internal = pc.is_in(rows["topic"], pa.array(INTERNAL_TOPICS))
     is_unread = Logs.of(lags).numbers(rows) == UNKNOWN
     rows = rows.filter(pc.and_not(pa.array(is_unread), is_internal.combine_chunks()))
     if not rows.num_rows:

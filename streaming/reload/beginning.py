@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,20 +29,16 @@ from streaming.tables import delta
 from streaming.tables.creation import set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
-    GROUP_EVENTS,
-    GROUP_RECORDS,
+    HISTORY_TABLES,
     KEY_TABLES,
     LOAD_PROGRESS,
     LOST_REASON_PREFIX,
-    OFFSET_COMMITS,
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
     QUARANTINE,
     STATE_LOADING,
     STATE_TABLES,
-    TOPIC_TABLES,
-    TRANSACTION_EVENTS,
 )
 from streaming.tables.topic_progress import Progress, TopicProgress
 from streaming.tables.writer import Writer
@@ -50,106 +47,79 @@ logger = logging.getLogger(__name__)
 
 
 def begin_reload(
-    writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
-) -> None:
-    """Record in the tables that the reload of log partitions begins.
-
-    Rows of log partitions that the topic no longer has are deleted at once.
-
-    Args:
-        writer: the writer of the tables, which have no unfinished micro-batch.
-        progress: the progress of the tables, with the loader's rules of the reload; it is moved
-            back.
-        doubts: the log partitions to reload, with the reasons.
-        topic: the current description of the topic.
-
-    Raises:
-        WriterFenced: a newer writer has taken over.
-        TablesUnavailable: a table cannot be written.
-    """
-    _log_reasons(progress.topic, doubts)
-    lost = {
-        p: doubt.kept_below
-        for p, doubt in doubts.items()
-        if doubt.kept_below < progress.rows[p].next_offset
-    }
-    versions = progress.table_versions
-    if lost:
-        for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS):
-            versions[table.name] = writer.mark_lost(table, lost)
-        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, lost)
-    for log_partition, doubt in doubts.items():
-        row = progress.rows[log_partition]
-        row.epoch_entries = read_up_to(row).below(doubt.kept_below).entries_json
-        row.state, row.next_offset = STATE_LOADING, doubt.kept_below
-        row.reload_reason, row.reloaded_at = doubt.reason, None
-    _quarantine_lost(writer, progress, versions, doubts)
-    _drop(writer, progress, doubts.keys() - topic.leaders.keys())
-    progress.topic_id = topic.topic_id
-    progress.write(writer)
-    properties = {
-        PROPERTY_TOPIC_ID: topic.topic_id,
-        PROPERTY_SEMANTICS: progress.semantics.value,
-        PROPERTY_KAFKA_RELEASE: str(progress.release),
-    }
-    # Last, because the old properties are the reason that a restart must find again.
-    set_properties(writer.epoch, LOAD_PROGRESS, properties)
-
-
-def begin_topic_reload(
-    writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
+    writer: Writer,
+    progress: LoadProgress,
+    of_topic: TopicProgress,
+    doubts: Mapping[int, Doubt],
+    log: LogDescription,
 ) -> None:
     """Record in the tables that the reload of log partitions of a topic begins.
 
+    Of `__consumer_offsets` this commits a snapshot. The rows of other topics are deleted at once,
+    and of `__consumer_offsets` those of log partitions that the topic no longer has.
+
     Args:
         writer: the writer of the tables, which have no unfinished micro-batch.
-        progress: the progress of the tables; that of the topic is moved back.
+        progress: the progress of the tables, with the loader's rules of the reload.
+        of_topic: the progress of the topic, which is `progress` itself or one of `others`; it is
+            moved back.
         doubts: the log partitions to reload, with the reasons.
-        topic: the current description of the topic.
+        log: the current description of the topic.
 
     Raises:
         WriterFenced: a newer writer has taken over.
         TablesUnavailable: a table cannot be written.
     """
-    own, versions = progress.others[topic.topic], progress.table_versions
-    _log_reasons(topic.topic, doubts)
+    is_of_offsets, versions = of_topic is progress, progress.table_versions
+    _log_reasons(of_topic.topic, doubts)
     lost = {
         p: doubt.kept_below
         for p, doubt in doubts.items()
-        if doubt.kept_below < own.rows[p].next_offset
+        if doubt.kept_below < of_topic.rows[p].next_offset
     }
-    if lost and TRANSACTION_EVENTS in TOPIC_TABLES[topic.topic]:
-        versions[TRANSACTION_EVENTS.name] = writer.mark_lost(TRANSACTION_EVENTS, lost)
-    if doubts:
-        from_start = dict.fromkeys(doubts, 0)
-        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, from_start, topic.topic)
-        table = STATE_TABLES[topic.topic]
-        versions[table.name] = writer.merge(
-            table, table.schema.empty_table(), guard="record_offset", replaced=doubts.keys()
-        )
-    _quarantine_lost(writer, own, versions, doubts)
-    for log_partition, doubt in doubts.items():
-        if log_partition in topic.leaders:
-            own.rows[log_partition] = Progress(
-                next_offset=doubt.kept_below,
-                current_at=own.rows[log_partition].current_at,
-                reload_reason=doubt.reason,
+    if lost:
+        for table in HISTORY_TABLES[of_topic.topic]:
+            versions[table.name] = writer.mark_lost(table, lost)
+    # A reload of `__consumer_offsets` replaces the other rows of the quarantine at its end.
+    if read_again := lost if is_of_offsets else dict.fromkeys(doubts, 0):
+        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, read_again, of_topic.topic)
+    _quarantine_lost(writer, of_topic, versions, doubts)
+    if deleted := doubts.keys() - (log.leaders.keys() if is_of_offsets else set()):
+        for table in KEY_TABLES if is_of_offsets else (STATE_TABLES[of_topic.topic],):
+            nothing = table.schema.empty_table()
+            versions[table.name] = writer.merge(
+                table, nothing, guard="record_offset", replaced=deleted
             )
-        else:
-            del own.rows[log_partition]
-    own.topic_id = topic.topic_id
+    for log_partition, doubt in doubts.items():
+        row = of_topic.rows.pop(log_partition)
+        if log_partition in log.leaders:
+            of_topic.rows[log_partition] = _moved_back(row, doubt, keeps_rows=is_of_offsets)
+    of_topic.topic_id = log.topic_id
+    if is_of_offsets:
+        progress.write(writer)
+        properties = {
+            PROPERTY_TOPIC_ID: log.topic_id,
+            PROPERTY_SEMANTICS: progress.semantics.value,
+            PROPERTY_KAFKA_RELEASE: str(progress.release),
+        }
+        # Last, because the old properties are the reason that a restart must find again.
+        set_properties(writer.epoch, LOAD_PROGRESS, properties)
 
 
-def _drop(writer: Writer, progress: LoadProgress, log_partitions: Collection[int]) -> None:
-    if not log_partitions:
-        return
-    for table in KEY_TABLES:
-        nothing = table.schema.empty_table()
-        progress.table_versions[table.name] = writer.merge(
-            table, nothing, guard="record_offset", replaced=log_partitions
+def _moved_back(row: Progress, doubt: Doubt, *, keeps_rows: bool) -> Progress:
+    """The progress at the beginning of a reload; without rows, the counts start again from 0."""
+    if not keeps_rows:
+        return Progress(
+            next_offset=doubt.kept_below, current_at=row.current_at, reload_reason=doubt.reason
         )
-    for log_partition in log_partitions:
-        del progress.rows[log_partition]
+    return replace(
+        row,
+        state=STATE_LOADING,
+        next_offset=doubt.kept_below,
+        epoch_entries=read_up_to(row).below(doubt.kept_below).entries_json,
+        reload_reason=doubt.reason,
+        reloaded_at=None,
+    )
 
 
 def _log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:

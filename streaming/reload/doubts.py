@@ -22,9 +22,9 @@ from datetime import datetime, timedelta
 import pyarrow.compute as pc
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.records.serde import decode_key, decode_value
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
@@ -115,7 +115,7 @@ def find_doubts(
     log: LogEnds,
     *,
     upgrade: str = "",
-    delete_retention_ms: int,
+    delete_retention_ms: int | None,
     now: datetime,
 ) -> dict[int, Doubt]:
     """The log partitions that must be reloaded.
@@ -129,7 +129,9 @@ def find_doubts(
         progress: the progress of the tables.
         log: the current log.
         upgrade: why an upgrade requires a reload of all log partitions, see `upgrade_reason`.
-        delete_retention_ms: the topic's `delete.retention.ms`.
+        delete_retention_ms: the topic's `delete.retention.ms`; None if it is not compacted. The
+            coordinators of such a topic delete records that later ones make redundant, so unread
+            records are not lost.
         now: the current time.
     """
     return {
@@ -148,7 +150,7 @@ def _doubts(
     progress: TopicProgress,
     log: LogEnds,
     upgrade: str,
-    delete_retention_ms: int,
+    delete_retention_ms: int | None,
     now: datetime,
 ) -> Iterator[Doubt]:
     """At most one reason; an unfinished reload restarts."""
@@ -157,6 +159,7 @@ def _doubts(
     topic = log.description
     log_start = log.log_starts.get(log_partition, 0)
     log_end = log.high_watermarks.get(log_partition, 0)
+    lost_unread = "" if delete_retention_ms is None else _lost_unread(row, log_start)
     truncated_to = min(log.agreed_ends.get(log_partition, log_end), log_end)
     if topic.topic_id != progress.topic_id:
         reason = (
@@ -173,13 +176,13 @@ def _doubts(
         yield Doubt(reason=reason, kept_below=truncated_to, lost=lost)
     elif row.is_reloading:
         reason = row.reload_reason or ""
-        yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
+        yield Doubt(reason=reason, kept_below=row.next_offset, lost=lost_unread)
     elif row.next_offset < log_start:
         reason = f"the log starts at {log_start}, after the next offset {row.next_offset}"
-        yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
+        yield Doubt(reason=reason, kept_below=row.next_offset, lost=lost_unread)
     elif upgrade:
         yield Doubt(reason=upgrade, kept_below=row.next_offset)
-    elif row.next_offset < log_end:
+    elif delete_retention_ms is not None and row.next_offset < log_end:
         # Tables of an earlier release only have the time of their last write.
         latest = max(now, log.newest_at.get(log_partition, now))
         not_read_for = latest - (row.current_at or progress.updated_at)

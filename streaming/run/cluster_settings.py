@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS

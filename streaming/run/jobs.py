@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.lag.sample_runs import SampleRuns
 from streaming.run.evaluation import EvaluationTasks, StatusEvaluation
 from streaming.run.evaluation_rounds import EvaluationRounds

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
-from streaming.kafka.leaders import ELECTION_S, LogDescription, of_topic
+from streaming.kafka.leaders import of_topic
 from streaming.tables.topic_progress import TopicProgress
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class LeaderWatch:
-    """Finds log partitions that have lost their leader for longer than an election takes.
-
-    `clock` is a monotonic clock in seconds.
-    """
-
-    log_partitions: frozenset[int]
-    clock: Callable[[], float]
-    _led_at: dict[int, float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._led_at = dict.fromkeys(self.log_partitions, self.clock())
-
-    def leaderless(self, log: LogDescription) -> set[int]:
-        """The log partitions without a leader, by the current description of the topic."""
-        now_s = self.clock()
-        self._led_at.update(dict.fromkeys(self.log_partitions & log.with_leader, now_s))
-        return {p for p, led_at in self._led_at.items() if now_s - led_at >= ELECTION_S}
 
 
 def set_leaderless(progress: TopicProgress, log_partitions: Collection[int]) -> bool:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.client import TRIES_ONCE_MS
 from streaming.kafka.fetch import LogClient
-from streaming.kafka.leaders import LogDescription
+from streaming.kafka.leaders import ELECTION_S, LogDescription, of_topic
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
-from streaming.run.leaderless import LeaderWatch, numbers_text
-from streaming.run.other_topics import OtherTopic, OtherTopics
+from streaming.run.leaderless import numbers_text
+from streaming.run.other_topics import OpenedTopic, OtherTopics
 from streaming.run.suspension import Suspension
 from streaming.tables.clock import clock_s, utc_now
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
@@ -68,16 +68,15 @@ class LogWatch:
     ) -> None:
         self.restart = threading.Event()
         self._epoch = epoch
-        # The next check is the retry.
-        self._new_client = partial(
+        new_client = partial(
             LogClient,
             bootstrap_servers,
             kafka_config,
             has_worked=True,
             retry_timeout_ms=TRIES_ONCE_MS,
         )
-        self._client = self._new_client()
-        self._others = OtherTopicsWatch(lambda topic: self._new_client(topic=topic), clock)
+        self._offsets = TopicWatch(new_client, clock, needs_leader=True)
+        self._others = OtherTopicsWatch(lambda topic: new_client(topic=topic), clock)
         self._delete_retention_s = delete_retention.total_seconds()
         self.suspension = Suspension(self._delete_retention_s)
         self._ask_rules = ask_rules
@@ -85,18 +84,17 @@ class LogWatch:
         self._leaders_of_rules: Mapping[int, tuple[int, int]] = {}
         self._rules_asked_at = clock()
         self._start: Start | None = None
-        self._leaders = LeaderWatch(frozenset(), clock)
         self._at_end_at: dict[int, float] = {}
         self._current_at: defaultdict[int, datetime | None] = defaultdict(lambda: None)
 
     def begin(self, start: Start) -> None:
         """Record that a query starts."""
         self._start = start
+        self._offsets.begin(start)
         self._others.begin(start.others)
         self._leaders_of_rules = start.log.leaders
         self._rules_asked_at = self._clock()
         self._current_at.update({p: row.current_at for p, row in start.progress.rows.items()})
-        self._leaders = LeaderWatch(start.log_partitions, self._clock)
         # A load or reload that has not reached the end has no time limit.
         self._at_end_at = {
             p: self._clock_at(row.current_at)
@@ -122,9 +120,7 @@ class LogWatch:
             reason = next(self._reasons(start), None)
         except LogChanged as error:
             reason = str(error)
-            # A client refuses a topic id other than the first that it saw.
-            self._client.close()
-            self._client = self._new_client()
+            self._offsets.renew()
         except (ConfigurationError, TimeoutError) as error:
             logger.debug("cannot check the log: %(error)s", {"error": error})
             return
@@ -134,25 +130,15 @@ class LogWatch:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._offsets.client.close()
         self._others.close()
 
     def _reasons(self, start: Start) -> Iterator[str]:
         """Yield the reasons why the query must restart."""
         if requested(self._epoch.tables) & (start.log_partitions | start.leaderless):
             yield "a reload of log partitions is requested"
-        log = self._client.refresh()
-        if log.leaders.keys() != start.log.leaders.keys():
-            yield (
-                f"__consumer_offsets now has {len(log.leaders)} partitions, previously "
-                f"{len(start.log.leaders)}"
-            )
-        if recovered := start.leaderless & log.with_leader:
-            yield f"log partitions have a leader again: {numbers_text(recovered)}"
-        leaderless = self._leaders.leaderless(log)
-        # Without any leader there is nothing else to read.
-        if leaderless and start.log_partitions & log.with_leader:
-            yield f"log partitions without a leader: {numbers_text(leaderless)}"
+        log = self._offsets.refreshed()
+        yield from self._offsets.changes(start, log)
         if behind := self._behind_for_too_long(start, log):
             yield (
                 f"log partitions not read to their end for longer than delete.retention.ms: "
@@ -178,7 +164,7 @@ class LogWatch:
         """Return the log partitions whose tombstones may be deleted before they are read."""
         now_s = self._clock()
         rows = start.progress.rows
-        log_ends = self._client.high_watermarks(start.log_partitions & log.with_leader)
+        log_ends = self._offsets.client.high_watermarks(start.log_partitions & log.with_leader)
         for log_partition, log_end in log_ends.items():
             row = rows.get(log_partition)
             if row is None or row.is_reloading:
@@ -197,75 +183,105 @@ class LogWatch:
 
 
 @dataclass(slots=True)
+class TopicWatch:
+    """Finds changes of the partitions of a topic, and of their leaders.
+
+    Args:
+        new_client: makes a client, which tries each request once: the next check is the retry.
+        clock: a monotonic clock in seconds.
+        needs_leader: whether a query cannot start while no log partition has a leader.
+    """
+
+    new_client: Callable[[], LogClient]
+    clock: Callable[[], float]
+    needs_leader: bool = False
+    client: LogClient = field(init=False)
+    _led_at: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.client = self.new_client()
+
+    def begin(self, topic: OpenedTopic) -> None:
+        """Record that a query starts."""
+        self._led_at = dict.fromkeys(topic.log_partitions, self.clock())
+
+    def refreshed(self) -> LogDescription:
+        """The current description of the topic; raises as `LogClient.refresh`."""
+        try:
+            return self.client.refresh()
+        except LogChanged:
+            self.renew()
+            raise
+
+    def renew(self) -> None:
+        """Use another client: it refuses a topic id other than the first that it saw."""
+        self.client.close()
+        self.client = self.new_client()
+
+    def changes(self, topic: OpenedTopic, log: LogDescription) -> Iterator[str]:
+        """Yield the changes since the start of the query, by the current description.
+
+        A log partition is leaderless if it has no leader for longer than an election takes.
+        """
+        name = log.topic
+        if log.leaders.keys() != topic.log.leaders.keys():
+            yield (
+                f"{name} now has {len(log.leaders)} partitions, previously {len(topic.log.leaders)}"
+            )
+        if recovered := topic.leaderless & log.with_leader:
+            yield f"log partitions{of_topic(name)} have a leader again: {numbers_text(recovered)}"
+        now_s = self.clock()
+        self._led_at.update(dict.fromkeys(topic.log_partitions & log.with_leader, now_s))
+        leaderless = {p for p, led_at in self._led_at.items() if now_s - led_at >= ELECTION_S}
+        if leaderless and (topic.log_partitions & log.with_leader or not self.needs_leader):
+            yield f"log partitions{of_topic(name)} without a leader: {numbers_text(leaderless)}"
+
+
+@dataclass(slots=True)
 class OtherTopicsWatch:
     """Finds the reasons to restart a query: topics that appear, and changes of their partitions.
 
     Args:
-        new_client: makes a client of a topic, which tries each request once.
+        new_client: makes a client of a topic, see `TopicWatch`.
         clock: a monotonic clock in seconds.
     """
 
     new_client: Callable[[str], LogClient]
     clock: Callable[[], float]
     _topics: OtherTopics = field(default_factory=OtherTopics)
-    _clients: dict[str, LogClient] = field(default_factory=dict)
+    _watches: dict[str, TopicWatch] = field(default_factory=dict)
     _began_at: float = 0.0
-    _leaders: dict[str, LeaderWatch] = field(default_factory=dict)
 
     def begin(self, topics: OtherTopics) -> None:
         """Record that a query starts."""
         self._topics, self._began_at = topics, self.clock()
-        self._leaders = {
-            other_topic.log.topic: LeaderWatch(other_topic.log_partitions, self.clock)
-            for other_topic in topics.followed
-        }
+        for topic in topics.followed:
+            self._watch(topic.log.topic).begin(topic)
 
     def reasons(self) -> Iterator[str]:
         """Yield the reasons; a topic that cannot be checked now has none."""
-        for topic, before in sorted(self._topics.awaited.items()):
+        for name, before in sorted(self._topics.awaited.items()):
             # If it was recreated, the next check has a new client.
-            with suppress(LogChanged):
-                log = self._refreshed(topic)
+            with suppress(LogChanged, ConfigurationError, TimeoutError):
+                log = self._watch(name).refreshed()
                 is_due = self.clock() - self._began_at >= _RETRY_AWAITED_S
-                if log is not None and log.with_leader and (log.leaders != before or is_due):
-                    yield f"topic {topic} can be read now"
-        for other_topic in self._topics.followed:
-            topic = other_topic.log.topic
+                if log.with_leader and (log.leaders != before or is_due):
+                    yield f"topic {name} can be read now"
+        for topic in self._topics.followed:
+            watch = self._watch(topic.log.topic)
             try:
-                log = self._refreshed(topic)
+                yield from watch.changes(topic, watch.refreshed())
             except LogChanged as error:
                 yield str(error)
+            except (ConfigurationError, TimeoutError):
                 continue
-            if log is not None:
-                yield from (f"{topic}: {reason}" for reason in self._changes(other_topic, log))
 
     def close(self) -> None:
         """Close the connections."""
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
+        for watch in self._watches.values():
+            watch.client.close()
 
-    def _refreshed(self, topic: str) -> LogDescription | None:
-        """The current description of a topic; None if there is none now.
-
-        Raises:
-            LogChanged: the topic was deleted and created again.
-        """
-        if topic not in self._clients:
-            self._clients[topic] = self.new_client(topic)
-        try:
-            return self._clients[topic].refresh()
-        except LogChanged:
-            # A client refuses a topic id other than the first that it saw.
-            self._clients.pop(topic).close()
-            raise
-        except (ConfigurationError, TimeoutError):
-            return None
-
-    def _changes(self, other_topic: OtherTopic, log: LogDescription) -> Iterator[str]:
-        if log.leaders.keys() != other_topic.log.leaders.keys():
-            yield f"now {len(log.leaders)} partitions, previously {len(other_topic.log.leaders)}"
-        if recovered := other_topic.leaderless & log.with_leader:
-            yield f"log partitions have a leader again: {numbers_text(recovered)}"
-        if leaderless := self._leaders[other_topic.log.topic].leaderless(log):
-            yield f"log partitions without a leader: {numbers_text(leaderless)}"
+    def _watch(self, topic: str) -> TopicWatch:
+        if topic not in self._watches:
+            self._watches[topic] = TopicWatch(partial(self.new_client, topic), self.clock)
+        return self._watches[topic]

@@ -14,8 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from coordinator_state.insight.lag import PRESENT
-from coordinator_state.records.internal_topics import OTHER_TOPICS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import INTERNAL_TOPICS
 from streaming.errors import ConfigurationError, first_line
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.past_samples import PastEnds, missed_moments, past_samples
@@ -30,7 +29,6 @@ _USUAL: Final = 3
 _FUTURE: Final = timedelta(minutes=1)
 """Timestamps of a log that has later ones say nothing about the past."""
 _MOST_ATTEMPTS: Final = 10
-_INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, *OTHER_TOPICS})
 
 Samples = Mapping[TopicPartition, LogOffsets]
 
@@ -85,7 +83,7 @@ class MissedSampling:
         present = {
             at: sample
             for at, sample in samples.items()
-            if sample.state == PRESENT and at.topic not in _INTERNAL_TOPICS
+            if sample.state == PRESENT and at.topic not in INTERNAL_TOPICS
         }
         self._spans += self._new_spans(sampled_at, present)
         self._spacing = sampled_at - (self._round_at or sampled_at)

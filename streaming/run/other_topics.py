@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
@@ -18,8 +18,8 @@ from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import LogDescription
-from streaming.reload.beginning import begin_topic_reload
-from streaming.reload.doubts import Doubt, LogEnds, find_doubts
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import LogEnds, find_doubts
 from streaming.run.cluster_settings import delete_retention_ms
 from streaming.run.leaderless import set_leaderless
 from streaming.run.settings import ALL_TOPICS, RunSettings
@@ -41,12 +41,11 @@ _LEFT_OUT: Final = (
     "not following %(topic)s: %(error)s; add the ACLs and restart, or name the topics to follow "
     "with --topics"
 )
-_NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherTopic:
-    """A topic that a query reads: its log partitions with and without a leader."""
+class OpenedTopic:
+    """An internal topic that a query reads: its log partitions with and without a leader."""
 
     log: LogDescription
     progress: TopicProgress
@@ -62,13 +61,8 @@ class OtherTopics:
     no broker described it.
     """
 
-    followed: tuple[OtherTopic, ...] = ()
+    followed: tuple[OpenedTopic, ...] = ()
     awaited: Mapping[str, Leaders | None] = field(default_factory=dict)
-
-    @property
-    def log_partitions(self) -> dict[str, frozenset[int]]:
-        """The log partitions that the query reads, by topic."""
-        return {other_topic.log.topic: other_topic.log_partitions for other_topic in self.followed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +108,7 @@ class TopicStarts:
         writer: Writer,
         progress: LoadProgress,
         awaited: dict[str, Leaders | None],
-    ) -> OtherTopic | None:
+    ) -> OpenedTopic | None:
         """Open one topic; None if it is left out, or added to `awaited`."""
         client = LogClient(
             self.settings.bootstrap_servers,
@@ -148,7 +142,7 @@ class TopicStarts:
         awaited[topic] = leaders
         return None
 
-    def _topic(self, client: LogClient, writer: Writer, progress: LoadProgress) -> OtherTopic:
+    def _topic(self, client: LogClient, writer: Writer, progress: LoadProgress) -> OpenedTopic:
         log = client.describe()
         log_partitions = log.with_leader
         with suppress(LogChanged):
@@ -157,30 +151,27 @@ class TopicStarts:
         of_topic = progress.others.setdefault(
             log.topic, TopicProgress(topic=log.topic, topic_id=log.topic_id)
         )
-        log_ends = LogEnds.ask(client, of_topic, log_partitions)
         doubts = find_doubts(
             of_topic,
-            log_ends,
+            LogEnds.ask(client, of_topic, log_partitions),
             delete_retention_ms=self._delete_retention_ms(log.topic),
             now=utc_now(),
         )
-        if log.topic == SHARE_STATE_TOPIC:
-            doubts = without_redundant(doubts, log_ends.log_starts, of_topic)
         if doubts or of_topic.topic_id != log.topic_id:
-            begin_topic_reload(writer, progress, doubts, log)
+            begin_reload(writer, progress, of_topic, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions
         set_leaderless(of_topic, leaderless)
-        return OtherTopic(
+        return OpenedTopic(
             log=log, progress=of_topic, log_partitions=log_partitions, leaderless=leaderless
         )
 
-    def _delete_retention_ms(self, topic: str) -> int:
+    def _delete_retention_ms(self, topic: str) -> int | None:
         """The topic's `delete.retention.ms`, or its default if it cannot be read.
 
-        `__share_group_state` is not compacted: its log start moves when tombstones are deleted.
+        `__share_group_state` is not compacted.
         """
         if topic == SHARE_STATE_TOPIC:
-            return _NEVER_MS
+            return None
         if topic not in self.delete_retention_ms:
             with GroupAdmin(self.settings.bootstrap_servers, self.kafka_config) as admin:
                 self.delete_retention_ms[topic] = delete_retention_ms(admin, topic)
@@ -201,19 +192,3 @@ def _written(progress: LoadProgress) -> list[tuple[Any, ...]]:
         for topic_progress in progress.others.values()
     ]
     return [*rows, *sorted(progress.table_versions.items())]
-
-
-def without_redundant(
-    doubts: Mapping[int, Doubt], log_starts: Mapping[int, int], progress: TopicProgress
-) -> dict[int, Doubt]:
-    """The doubts about `__share_group_state`, without records that nobody has lost.
-
-    Share coordinators delete records that later snapshots make redundant. A record that was read
-    and is not in the log any more is lost.
-    """
-    return {
-        p: replace(doubt, lost="")
-        if log_starts[p] > doubt.kept_below >= progress.rows[p].next_offset
-        else doubt
-        for p, doubt in doubts.items()
-    }

@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.insight.lag import PRESENT
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition

@@ -25,8 +25,7 @@ from pydantic import (
 )
 
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.records.internal_topics import OTHER_TOPICS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC, OTHER_TOPICS
 from streaming.errors import ConfigurationError
 from streaming.external.external_group import FORM, ExternalGroup
 from streaming.kafka.secrets import require_no_login, require_no_secret
@@ -79,15 +78,14 @@ def _checked_topics(topics: str) -> str:
     if topics == ALL_TOPICS:
         return topics
     names = [name.strip() for name in topics.split(",")]
-    known = (OFFSETS_TOPIC, *OTHER_TOPICS)
     for name in names:
-        if name not in known:
+        if name not in INTERNAL_TOPICS:
             raise ValueError(
-                f"{name!r} is not one of {', '.join(known)}; use all without other names"
+                f"{name!r} is not one of {', '.join(INTERNAL_TOPICS)}; use all without other names"
             )
     if OFFSETS_TOPIC not in names:
         raise ValueError(f"{OFFSETS_TOPIC} is missing: `run` always follows it, so add it")
-    return ",".join(name for name in known if name in names)
+    return ",".join(name for name in INTERNAL_TOPICS if name in names)
 
 
 def _checked_status_rules(limits: Any) -> Any:

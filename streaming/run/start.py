@@ -29,7 +29,7 @@ from streaming.reload.doubts import (
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.cluster_settings import ClusterSettings
 from streaming.run.leaderless import set_leaderless
-from streaming.run.other_topics import OtherTopics, TopicStarts
+from streaming.run.other_topics import OpenedTopic, OtherTopics, TopicStarts
 from streaming.run.settings import RunSettings
 from streaming.run.stages import enter_stage
 from streaming.tables import folder as tables_folder
@@ -53,8 +53,8 @@ _TOPIC_POLL_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """The tables' writer and progress rows, the topic, and the log partitions to read.
+class Start(OpenedTopic):
+    """`__consumer_offsets` as a query reads it, and the writer of its tables.
 
     `leaderless` are the wanted log partitions without a leader, `log_partitions` the others.
     `others` are the other internal topics. `unread` is the number of record offsets between the
@@ -63,9 +63,6 @@ class Start:
 
     writer: Writer
     progress: LoadProgress
-    log: LogDescription
-    log_partitions: frozenset[int]
-    leaderless: frozenset[int]
     others: OtherTopics = field(default_factory=OtherTopics)
     unread: int = 0
 
@@ -199,7 +196,7 @@ class QueryStarts:
                 doubts.setdefault(log_partition, Doubt(reason=reason, kept_below=kept_below))
         if doubts or concerns_all:
             progress.semantics, progress.release = rules.semantics, rules.release
-            begin_reload(writer, progress, doubts, description)
+            begin_reload(writer, progress, progress, doubts, description)
         forget_requests(settings.tables, asked)
         if set_leaderless(progress, wanted - log_partitions):
             progress.write(writer)

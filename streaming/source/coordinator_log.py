@@ -45,7 +45,7 @@ from streaming.source.kernel_cache import ensure_kernel_cache
 from streaming.source.log_range import LogRange, read_ranges
 from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_of_records, offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
-from streaming.source.options import SourceOptions
+from streaming.source.options import FollowedTopic, SourceOptions
 from streaming.source.topic_plan import Position, TopicPlan
 
 _MOST_OF_OTHERS: Final = 20_000
@@ -98,9 +98,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._options = options
         self._is_available_now = False
         self._density = LogDensity()
-        self._offsets = TopicPlan(options.offsets_topic, options)
-        others = [TopicPlan(topic, options, is_other=True) for topic in options.other_topics]
-        self._plans = [self._offsets, *others]
+        self._plans = [TopicPlan(topic, options) for topic in options.topics]
+        self._offsets = self._plans[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._options,)
@@ -171,11 +170,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         _log_like_run()
         ensure_kernel_cache()
         rows = chain.from_iterable(
-            (self._read_topic if topic == self._options.topic else self._read_other)(
-                partition, topic, topic_id, own
-            )
-            for topic, topic_id in partition.topic_ids.items()
-            if (own := [log_range for log_range in partition.ranges if log_range.topic == topic])
+            self._read_topic(partition, topic) for topic in self._options.topics
         )
         return map(pack, rows) if self._options.packed else rows
 
@@ -184,41 +179,39 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         for plan in self._plans:
             plan.close()
 
-    def _read_topic(
-        self, group: LogRangeGroup, topic: str, topic_id: str, ranges: Sequence[LogRange]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one topic."""
-        options = self._options
+    def _read_topic(self, group: LogRangeGroup, topic: FollowedTopic) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one topic; a group may have none."""
+        ranges = [log_range for log_range in group.ranges if log_range.topic == topic.name]
+        if not ranges:
+            return
+        options, topic_id = self._options, group.topic_ids[topic.name]
         retry_timeout_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
-        if topic != options.topic:
+        if topic.is_other:
             retry_timeout_ms = min(retry_timeout_ms, _RETRY_OTHERS_MS)
         client = shared_log_client(
-            options.bootstrap_servers, options.kafka, topic, topic_id, retry_timeout_ms
+            options.bootstrap_servers, options.kafka, topic.name, topic_id, retry_timeout_ms
         )
         unread = [log_range for log_range in ranges if not log_range.is_empty]
         # A later leader must have all records that the planning saw; otherwise the micro-batch
         # could mix two logs.
         client.expect({log_range.log_partition: log_range.end for log_range in unread})
-        known = client.describe().leaders if unread else {}
-        if any(log_range.log_partition not in known for log_range in unread):
-            # The topic got more partitions since the last metadata request of this process.
-            client.refresh()
-        if unread:
-            client.describe().require_same_log(cluster_id=group.cluster_id, topic_id=topic_id)
-        yield from read_ranges(
-            client,
-            ranges,
-            sampling=options.sampling(group.read_at_ms),
-            retry_timeout_ms=retry_timeout_ms,
-        )
-
-    def _read_other(
-        self, group: LogRangeGroup, topic: str, topic_id: str, ranges: Sequence[LogRange]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of another topic; without an ACL the query starts again without it."""
         try:
-            yield from self._read_topic(group, topic, topic_id, ranges)
+            known = client.describe().leaders if unread else {}
+            if any(log_range.log_partition not in known for log_range in unread):
+                # The topic got more partitions since the last metadata request of this process.
+                client.refresh()
+            if unread:
+                client.describe().require_same_log(cluster_id=group.cluster_id, topic_id=topic_id)
+            yield from read_ranges(
+                client,
+                ranges,
+                sampling=options.sampling(group.read_at_ms),
+                retry_timeout_ms=retry_timeout_ms,
+            )
         except NotAuthorised as error:
+            if not topic.is_other:
+                raise
+            # The query starts again without it.
             raise LogChanged(str(error)) from error
 
     def _positions(self, offset: Mapping[str, Any]) -> list[Position]:

@@ -21,7 +21,7 @@ from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import LogTruncated
 from streaming.kafka.fetch import (
     DEFAULT_MAX_BYTES,

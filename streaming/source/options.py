@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coordinator_state.log.commit_sampling import CommitSampling, HistoryResolution, Resolution
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.secrets import require_no_secret
@@ -39,11 +39,15 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FollowedTopic:
-    """A topic that a query reads: its log partitions (all if empty), and where they start."""
+    """A topic that a query reads: its log partitions (all if empty), and where they start.
+
+    `is_other` is false for the topic of offsets only, which another topic must not hold up.
+    """
 
     name: str
     log_partitions: tuple[int, ...] = ()
     start_offsets: Mapping[int, OffsetAndEpoch] = field(default_factory=dict)
+    is_other: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,10 @@ class SourceOptions:
         return CommitSampling.at(read_at_ms, self.history_resolution)
 
     @property
-    def offsets_topic(self) -> FollowedTopic:
-        """The topic that is always read."""
-        return FollowedTopic(self.topic, self.log_partitions, self.start_offsets)
+    def topics(self) -> tuple[FollowedTopic, ...]:
+        """The topics to read; the first one is that of offsets."""
+        of_offsets = FollowedTopic(self.topic, self.log_partitions, self.start_offsets)
+        return of_offsets, *self.other_topics
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -202,6 +207,7 @@ def _other_topics(text: str) -> tuple[FollowedTopic, ...]:
                 name,
                 tuple(sorted(map(int, of_topic["log_partitions"]))),
                 _offsets(of_topic["start_offsets"]),
+                is_other=True,
             )
             for name, of_topic in json.loads(text).items()
         )

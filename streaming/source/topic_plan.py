@@ -36,14 +36,11 @@ class TopicPlan:
     Args:
         topic: the topic, the log partitions of the query, and where they start.
         options: the options of the source.
-        is_other: whether it is another topic than the one of offsets.
     """
 
-    def __init__(
-        self, topic: FollowedTopic, options: SourceOptions, *, is_other: bool = False
-    ) -> None:
+    def __init__(self, topic: FollowedTopic, options: SourceOptions) -> None:
         self.topic = topic
-        self._is_other = is_other
+        self._is_other = topic.is_other
         self._is_away = False
         self._options = options
         self._client: LogClient | None = None

@@ -36,8 +36,8 @@ from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.apply.one_log import of_one_log
 from coordinator_state.apply.past import HistoryAfter, PastTables, Timeline
 from coordinator_state.insight.group_status import time_text
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import TIME

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from streaming.tables.clock import utc_now
 from streaming.tables.moments import MOMENT, next_moment
@@ -17,9 +17,6 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, TABLES, TOPIC_PROGRESS
 from streaming.tables.topic_progress import Progress, TopicProgress
 from streaming.tables.writer import Writer
-
-_COLUMNS = tuple(column.name for column in fields(Progress) if column.name != "has_caught_up")
-_TOPIC_COLUMNS = tuple(name for name in _COLUMNS if name in TOPIC_PROGRESS.schema.names)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,9 +40,14 @@ class LoadProgress(TopicProgress):
     reported_offset_total: int = 0
 
     @property
+    def by_topic(self) -> dict[str, TopicProgress]:
+        """The progress of every topic by its name."""
+        return {self.topic: self, **self.others}
+
+    @property
     def every_row(self) -> list[Progress]:
         """The progress of each log partition of every topic."""
-        return [row for progress in (self, *self.others.values()) for row in progress.rows.values()]
+        return [row for progress in self.by_topic.values() for row in progress.rows.values()]
 
     @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
@@ -57,11 +59,10 @@ class LoadProgress(TopicProgress):
             release=reader.release,
         )
         for row in reader.read(LOAD_PROGRESS.name).to_pylist():
-            progress.rows[row["log_partition"]] = Progress(**{name: row[name] for name in _COLUMNS})
+            progress.add_row(row)
             progress.query_id = row["query_id"]
             progress.batch_id = row["batch_id"]
             progress.clock_skew_ms = row.get("clock_skew_ms")
-            progress.updated_at = max(progress.updated_at, row["updated_at"])
             progress.table_versions.update(dict(row["table_versions"]))
         progress.updated_at = max(progress.updated_at, reader.written_at)
         for row in reader.read(TOPIC_PROGRESS.name).to_pylist():
@@ -69,9 +70,7 @@ class LoadProgress(TopicProgress):
             other_topic = progress.others.setdefault(
                 topic, TopicProgress(topic=topic, topic_id=row["topic_id"])
             )
-            other_topic.updated_at = max(other_topic.updated_at, row["updated_at"])
-            own = {name: row[name] for name in _TOPIC_COLUMNS}
-            other_topic.rows[row["log_partition"]] = Progress(**own)
+            other_topic.add_row(row)
         progress.reported_offset_total = sum(row.next_offset for row in progress.every_row)
         return progress
 
@@ -86,7 +85,21 @@ class LoadProgress(TopicProgress):
             TablesUnavailable: the table cannot be written.
         """
         self.updated_at = next_moment(self.updated_at, now or utc_now())
-        rows = self._to_arrow(writer.epoch.number)
+        shared: dict[str, Any] = {
+            "cluster_id": self.cluster_id,
+            "semantics": self.semantics.value,
+            "kafka_release": (
+                str(self.release) if self.semantics is Semantics.COORDINATOR else None
+            ),
+            "writer_epoch": writer.epoch.number,
+            "query_id": self.query_id,
+            "batch_id": self.batch_id,
+            "table_versions": sorted(self.table_versions.items()),
+            "clock_skew_ms": self.clock_skew_ms,
+        }
+        rows = pa.Table.from_pylist(
+            [row | shared for row in self.stored_rows()], schema=LOAD_PROGRESS.schema
+        )
         writer.overwrite(LOAD_PROGRESS, rows, info={MOMENT: self.updated_at.isoformat()})
 
     def write_others(self, writer: Writer, now: datetime) -> None:
@@ -96,47 +109,10 @@ class LoadProgress(TopicProgress):
             WriterFenced: a newer writer has taken over.
             TablesUnavailable: the table cannot be written.
         """
-        rows = [
-            {
-                "log_topic": other_topic.topic,
-                "topic_id": other_topic.topic_id,
-                "log_partition": log_partition,
-                **{name: getattr(row, name) for name in _TOPIC_COLUMNS},
-                "updated_at": now,
-            }
-            for other_topic in self.others.values()
-            for log_partition, row in sorted(other_topic.rows.items())
-        ]
         for other_topic in self.others.values():
             other_topic.updated_at = now
+        rows = [row for other_topic in self.others.values() for row in other_topic.stored_rows()]
         version = writer.overwrite(
             TOPIC_PROGRESS, pa.Table.from_pylist(rows, schema=TOPIC_PROGRESS.schema)
         )
         self.table_versions[TOPIC_PROGRESS.name] = version
-
-    def _to_arrow(self, writer_epoch: int) -> pa.Table:
-        shared: dict[str, Any] = {
-            "cluster_id": self.cluster_id,
-            "topic_id": self.topic_id,
-            "semantics": self.semantics.value,
-            "kafka_release": (
-                str(self.release) if self.semantics is Semantics.COORDINATOR else None
-            ),
-            "writer_epoch": writer_epoch,
-            "query_id": self.query_id,
-            "batch_id": self.batch_id,
-            "table_versions": sorted(self.table_versions.items()),
-            "clock_skew_ms": self.clock_skew_ms,
-            "updated_at": self.updated_at,
-        }
-        return pa.Table.from_pylist(
-            [
-                {
-                    "log_partition": log_partition,
-                    **{name: getattr(row, name) for name in _COLUMNS},
-                    **shared,
-                }
-                for log_partition, row in sorted(self.rows.items())
-            ],
-            schema=LOAD_PROGRESS.schema,
-        )

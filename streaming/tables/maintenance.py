@@ -55,15 +55,12 @@ from streaming.tables.schemas import (
     ALL_TABLES,
     BESIDE_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
-    GROUP_EVENTS,
-    GROUP_RECORDS,
+    HISTORY_TABLES,
     JUDGED_TABLES,
     KEY_TABLES,
     LOAD_PROGRESS,
-    OFFSET_COMMITS,
     STATE_TABLES,
     TOPIC_PROGRESS,
-    TRANSACTION_EVENTS,
     Table,
 )
 from streaming.tables.writer_epoch import WriterEpoch
@@ -95,7 +92,7 @@ JUDGED_KEPT: Final = timedelta(minutes=10)
 MOST_SMALL_FILES: Final = 16
 """Up to this number, small files are not compacted."""
 _DAY: Final = "day"
-_HISTORY: Final = (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, TRANSACTION_EVENTS)
+_HISTORY: Final = tuple(chain.from_iterable(HISTORY_TABLES.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,11 @@ from coordinator_state.apply.topic_rows import (
     TransactionEventRow,
     TransactionRow,
 )
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator_state.records.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from streaming.tables.rows import (
     AlertRow,
     ExternalOffsetRow,
@@ -278,11 +282,17 @@ ALL_TABLES = (*BESIDE_TABLES, *TABLES)
 KEY_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS, COORDINATOR_RECORDS)
 """The current state of groups: at most one row for each key. Past moments of it are rebuilt."""
 
+STATE_TABLES = {TRANSACTION_STATE_TOPIC: TRANSACTIONS, SHARE_STATE_TOPIC: SHARE_PARTITIONS}
+"""The table of keys of each internal topic other than `__consumer_offsets`."""
+
+HISTORY_TABLES = {
+    OFFSETS_TOPIC: (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS),
+    TRANSACTION_STATE_TOPIC: (TRANSACTION_EVENTS,),
+    SHARE_STATE_TOPIC: (),
+}
+"""The tables of history of each internal topic: a row has the record offset of a record."""
+
 TOPIC_TABLES = {
-    TRANSACTION_STATE_TOPIC: (TRANSACTIONS, TRANSACTION_EVENTS, QUARANTINE),
-    SHARE_STATE_TOPIC: (SHARE_PARTITIONS, QUARANTINE),
+    topic: (table, *HISTORY_TABLES[topic], QUARANTINE) for topic, table in STATE_TABLES.items()
 }
 """The tables with rows of the internal topics other than `__consumer_offsets`."""
-
-STATE_TABLES = {TRANSACTION_STATE_TOPIC: TRANSACTIONS, SHARE_STATE_TOPIC: SHARE_PARTITIONS}
-"""The table of keys of each of these topics."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from statistics import median_low
 from typing import Any
@@ -95,6 +95,25 @@ class TopicProgress:
     _differences_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_CLOCK_DIFFERENCES))
     """The brokers' clock minus ours, by records that were read right after their write."""
     _read_at: datetime = NEVER
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Add the progress that a row of `load_progress` or `topic_progress` has."""
+        names = Progress.__dataclass_fields__.keys() & row.keys()
+        self.rows[row["log_partition"]] = Progress(**{name: row[name] for name in names})
+        self.updated_at = max(self.updated_at, row["updated_at"])
+
+    def stored_rows(self) -> list[dict[str, Any]]:
+        """The rows for the table; each table has a part of these columns."""
+        return [
+            {
+                "log_topic": self.topic,
+                "topic_id": self.topic_id,
+                "log_partition": log_partition,
+                "updated_at": self.updated_at,
+                **asdict(row),
+            }
+            for log_partition, row in sorted(self.rows.items())
+        ]
 
     @property
     def applied_below(self) -> dict[int, int]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_state.apply.columns import columns_of
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.creation import set_properties
 from streaming.tables.merging import Merge, merge_rows

@@ -15,7 +15,8 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
+from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
 from streaming.local.demo.groups import BROKER_PROPERTIES, INVOICES, ORDERS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster

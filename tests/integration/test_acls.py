@@ -18,7 +18,7 @@ from kafka.errors import GroupAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from coordinator_state.insight.lag import PRESENT
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.log_offsets import UNAUTHORISED

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from coordinator_state.replay.partitioner import partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from tests.support.brokers.fresh_broker import FreshBroker

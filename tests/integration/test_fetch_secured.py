@@ -14,7 +14,7 @@ import trustme
 from kafka.net.connection import KafkaConnection
 
 from coordinator_state.insight.lag import PRESENT
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka import fetch
 from streaming.kafka.client_config import kafka_client_config

@@ -15,8 +15,11 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as Place
 
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader

@@ -18,7 +18,8 @@ from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from coordinator_state.insight.kafka_commands import transaction_commands
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
+from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.open_transactions import open_transactions
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.filters import Filters

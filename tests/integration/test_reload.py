@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
+from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.reload.doubts import DECODABLE

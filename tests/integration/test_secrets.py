@@ -17,7 +17,7 @@ import pytest
 import requests
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.local.broker.configuration import HOST
 from streaming.tables.reader import TableReader
 from tests.support.brokers.secured_broker import READ_LOG, TOKEN_USER, SecuredBroker

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.records.serde import decode_key, decode_value
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.source.coordinator_log import CoordinatorLogDataSource
 from tests.support.brokers.commits import commit, create_topic

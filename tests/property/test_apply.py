@@ -267,7 +267,7 @@ def _reload(
         )
         segments[p] = segment([*kept, *other])
     apply = folder.start()
-    begin_reload(apply.writer, apply.progress, doubts, topic)
+    begin_reload(apply.writer, apply.progress, apply.progress, doubts, topic)
     for query in ("reload", "reload without the checkpoint"):
         is_last = query != "reload"
         apply = folder.start() if is_last else folder.start(choose.choice(_FAULTS))
@@ -293,7 +293,7 @@ def _reload(
         }
         assert all(states[p] == "loading" for p in again)
         if again:
-            begin_reload(apply.writer, progress, again, topic)
+            begin_reload(apply.writer, progress, progress, again, topic)
         if not again:
             break
     reasons = TableReader(tables).read("quarantine")["reason"].to_pylist()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
-from coordinator_state.apply.topics import apply_topic, topic_state
+from coordinator_state.apply.topics import TOPIC_RULES
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.records.internal_topics import OTHER_TOPICS
 from streaming.engine.micro_batch import MicroBatchApply
@@ -58,7 +58,7 @@ Rows = dict[str, list[str]]
 def _states(topic: str, rows: pa.Table) -> States:
     """The states that rows of a table of keys have."""
     offsets = rows["record_offset"].to_pylist()
-    by_key = topic_state(topic, rows)
+    by_key = TOPIC_RULES[topic].states(rows)
     assert len(by_key) == rows.num_rows, "a key has two rows"
     return {
         key: (state, delivery_timestamp_ms(state), at)
@@ -77,9 +77,9 @@ def test_any_cut_gives_the_states_of_the_reference(topic: str, data: st.DataObje
     table = STATE_TABLES[topic]
     stored, outcomes, events = table.schema.empty_table(), Counter[str](), list[Row]()
     for start, end in pairwise([0, *sorted(inner), log.next_offset]):
-        before = topic_state(topic, stored)
+        before = TOPIC_RULES[topic].states(stored)
         rows = _in_another_order(log.rows(start, end))
-        applied = apply_topic(topic, rows, before, with_history=True)
+        applied = TOPIC_RULES[topic].apply(rows, before, with_history=True)
         for outcome in ("applied", "ignored", "quarantined"):
             outcomes[outcome] += sum(getattr(applied.counts, outcome).values())
         events += _event_rows(applied.tables)
@@ -87,7 +87,7 @@ def test_any_cut_gives_the_states_of_the_reference(topic: str, data: st.DataObje
     states, expected = reference(log)
     assert _states(topic, stored) == states
     assert +outcomes == +expected
-    whole = apply_topic(topic, log.rows(), {}, with_history=True)
+    whole = TOPIC_RULES[topic].apply(log.rows(), {}, with_history=True)
     assert events == _event_rows(whole.tables)
 
 

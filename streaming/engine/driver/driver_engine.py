@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -21,9 +21,9 @@ from coordinator_state.apply.group_rows import unnamed_topics
 from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.log.log_rows import unpack
 from streaming.engine.driver.reloading import ReadyRows, Reloading
-from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.driver.tables_state import TablesState
-from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, TopicOutcome
+from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, Outcomes
+from streaming.engine.table_writes import TableWrites
 from streaming.engine.topic_tables import TopicTables
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.writer import Writer
@@ -57,12 +57,12 @@ class DriverEngine:
         """The rows (`LOG_ROW_SCHEMA`) of a micro-batch that a query hands over."""
         return unpack(batch.toArrow())
 
-    def apply(self, rows: pa.Table, progress: LoadProgress) -> Outcome:
+    def apply(self, rows: pa.Table, progress: LoadProgress) -> Outcomes:
         """Apply rows (`LOG_ROW_SCHEMA`); see `Engine.apply`."""
-        others: Mapping[str, TopicOutcome] = {}
+        outcomes: Outcomes = {}
         if rows["log_topic"].null_count < rows.num_rows:
             is_of_offsets = pc.is_null(rows["log_topic"])
-            others = self._others.apply(rows.filter(pc.invert(is_of_offsets)), progress)
+            outcomes = self._others.apply(rows.filter(pc.invert(is_of_offsets)), progress)
             rows = rows.filter(is_of_offsets)
         is_first = self._state is None
         state = self._begin(progress) if self._state is None else self._state
@@ -74,14 +74,14 @@ class DriverEngine:
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
         writes.write(applied, ready.from_offsets, is_pending_changed=is_pending_changed)
         state.update(applied)
-        return Outcome(
+        outcomes[progress.topic] = Outcome(
             reports=ready.reports,
-            replaced=frozenset(ready.replaced),
+            replaced=ready.replaced.keys(),
             counts=applied.counts,
             newest_timestamps=applied.newest_timestamps,
             rows=writes.rows,
-            others=others,
         )
+        return outcomes
 
     def _begin(self, progress: LoadProgress) -> TablesState:
         """Read the state of the snapshot where the query continues."""

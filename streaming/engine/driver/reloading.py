@@ -83,8 +83,7 @@ class Reloading:
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         progress.require_no_gap(reports)
         ready = self._hold(rows, reports, progress)
-        bounds = {p: r.next_offset for p, r in progress.rows.items() if p not in ready.replaced}
-        is_applied = is_below(ready.rows, "record_offset", bounds)
+        is_applied = is_below(ready.rows, "record_offset", progress.applied_below)
         if not pc.any(is_applied).as_py():
             return ready
         return replace(ready, rows=ready.rows.filter(pc.invert(is_applied)))

@@ -86,13 +86,14 @@ class BucketPlan:
 
     Attributes:
         context: the rules of the micro-batch.
-        next_offsets: the next offset of each log partition; rows below it are applied already.
+        applied_below: the next offset of each log partition that is not being reloaded; rows below
+            it are applied already.
         replaced: the first record offset that the tables of history lack, for each log partition
             whose reload is complete. It has no state before.
     """
 
     context: ApplyContext
-    next_offsets: Mapping[int, int]
+    applied_below: Mapping[int, int]
     replaced: Mapping[int, int]
 
     def planned(self, keyed: pa.Table, stored: pa.Table) -> pa.Table:
@@ -105,8 +106,7 @@ class BucketPlan:
         if not keyed.num_rows:
             return PLANNED_SCHEMA.empty_table()
         rows = unpack(keyed.select(["rows"]))
-        is_reloaded = pc.is_in(rows["log_partition"], pa.array(list(self.replaced), pa.int32()))
-        is_applied = pc.and_not(is_below(rows, "record_offset", self.next_offsets), is_reloaded)
+        is_applied = is_below(rows, "record_offset", self.applied_below)
         collected = collect(rows.filter(pc.invert(is_applied)))
         before = _state(stored, collected, self.context.release)
         applied = apply_collected(collected, before, self.context)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.log.log_rows import unpack
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, TopicOutcome
+from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, Outcomes
 from streaming.engine.spark.planned_rows import (
     COUNTED,
     COUNTS,
@@ -85,13 +85,13 @@ class SparkEngine:
         """The micro-batch itself (`PACKED_ROW_SCHEMA`)."""
         return batch
 
-    def apply(self, rows: DataFrame, progress: LoadProgress) -> Outcome:
+    def apply(self, rows: DataFrame, progress: LoadProgress) -> Outcomes:
         """Apply packed rows (`PACKED_ROW_SCHEMA`); see `Engine.apply`."""
         configure(rows.sparkSession)
         keyed_folder, planned_folder = self._staging.new(), self._staging.new()
         try:
             keyed = self._keyed(rows, keyed_folder)
-            others = self._apply_others(rows.sparkSession, keyed, progress)
+            outcomes = self._apply_others(rows.sparkSession, keyed, progress)
             ready = self._reloads.ready_rows(rows.sparkSession, keyed_folder, keyed, progress)
             planned, counts = self._planned(ready, progress, planned_folder)
             versions = self._written(ready, counts, planned)
@@ -106,9 +106,9 @@ class SparkEngine:
         self._reloads.delete_unneeded()
         progress.table_versions.update(versions)
         rows_by_table = {t.name: sum(row[t.name] for row in counts) for t in WRITTEN_TABLES}
-        return Outcome(
+        outcomes[progress.topic] = Outcome(
             reports=ready.reports,
-            replaced=frozenset(ready.replaced),
+            replaced=ready.replaced.keys(),
             counts=RecordCounts(
                 **{name: {row["log_partition"]: row[name] for row in counts} for name in COUNTED}
             ),
@@ -118,8 +118,8 @@ class SparkEngine:
                 if row["newest_timestamp"] is not None
             },
             rows={name: rows for name, rows in rows_by_table.items() if rows},
-            others=others,
         )
+        return outcomes
 
     @property
     def _tables(self) -> SparkTables:
@@ -134,7 +134,7 @@ class SparkEngine:
 
     def _apply_others(
         self, session: SparkSession, keyed: StagedRows, progress: LoadProgress
-    ) -> Mapping[str, TopicOutcome]:
+    ) -> Outcomes:
         """Apply the rows of the other internal topics, which the source limits."""
         if not progress.others:
             return {}
@@ -164,7 +164,7 @@ class SparkEngine:
         session = rows.sparkSession
         plan = BucketPlan(
             context=self.rules.context(dict(self._topics.names)),
-            next_offsets={p: row.next_offset for p, row in progress.rows.items()},
+            applied_below=progress.applied_below,
             replaced=ready.replaced,
         )
         pending = sum(

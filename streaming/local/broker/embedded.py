@@ -20,7 +20,7 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from streaming.jvm.java import find_java

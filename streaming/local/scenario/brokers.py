@@ -11,8 +11,7 @@ from coordinator_state.model.group_coordinator import GroupCoordinator, Place
 from coordinator_state.model.log import CoordinatorLog, Written
 from coordinator_state.model.topics import Topic as CoordinatorTopic
 from coordinator_state.model.topics import Topics
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.wire.primitives import uuid_text
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.local.scenario.scenario import Run

@@ -11,8 +11,9 @@ from typing import Any, Final
 from coordinator_state.model.log import Written
 from coordinator_state.model.plain_commits import PARTITIONS_PER_GROUP, PlainCommits
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS, OFFSETS_TOPIC
+from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_note
 

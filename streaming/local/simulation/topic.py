@@ -25,7 +25,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client import KafkaClient
 from streaming.kafka.client_config import kafka_client_config

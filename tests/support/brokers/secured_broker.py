@@ -34,7 +34,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.configuration import HOST

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from coordinator_state.replay.partitioner import partition_for
 from streaming.local.demo.groups import ORDERS, ORDERS_PARTITIONS
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.topic_logs import share_key, share_snapshot

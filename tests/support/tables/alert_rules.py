@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.sample_rows import offset_row, sample
 from tests.support.tables.tables_folder import apply_micro_batch, write_rows

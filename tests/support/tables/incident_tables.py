@@ -23,11 +23,10 @@ from coordinator_state.apply.rows import (
     PENDING_OFFSET_ROW,
 )
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.offsets import OffsetKey, Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.paces import KnownPaces
 from streaming.local.scenario.memory_tables import EMPTY_TABLES, MemoryReader

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 

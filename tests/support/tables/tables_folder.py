@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from coordinator_state.log.log_rows import pack
 from streaming.engine.driver.driver_engine import DriverEngine
-from streaming.engine.engine import ApplyRules, Engine, Outcome
+from streaming.engine.engine import ApplyRules, Engine, Outcomes
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress
 from streaming.engine.spark.spark_engine import SparkEngine
@@ -97,7 +97,7 @@ def start_apply(
 class _OfArrow(SparkEngine):
     """The engine `spark` with rows of this process, in place of those of a source."""
 
-    def apply(self, rows: Any, progress: LoadProgress) -> Outcome:
+    def apply(self, rows: Any, progress: LoadProgress) -> Outcomes:
         packed = [pack(batch) for batch in rows.combine_chunks().to_batches()]
         return super().apply(self.session.createDataFrame(pa.Table.from_batches(packed)), progress)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.alerts.facts import Facts, condition_findings
 from streaming.alerts.replay import findings_of
 from streaming.alerts.rules import Rule

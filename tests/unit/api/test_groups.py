@@ -13,7 +13,7 @@ import requests
 from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.api import groups
 from streaming.api.app import create_app, serving_api
 from streaming.api.cursors import write_cursor

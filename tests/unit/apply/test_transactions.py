@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.apply.columns import columns_of, timestamps
-from coordinator_state.apply.topic_records import AppliedTopic
+from coordinator_state.apply.internal_topic import AppliedTopic
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
-from coordinator_state.apply.transactions import apply_transactions, transactions_of
+from coordinator_state.apply.transactions import TRANSACTION_STATE
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
 from coordinator_state.records.serde import decode_value
@@ -39,7 +39,7 @@ def log_of(*records: KeyAndValue) -> TopicLog:
 
 
 def apply(*records: KeyAndValue, with_history: bool = True) -> AppliedTopic:
-    return apply_transactions(log_of(*records).rows(), {}, with_history=with_history)
+    return TRANSACTION_STATE.apply(log_of(*records).rows(), {}, with_history=with_history)
 
 
 def changes(applied: AppliedTopic) -> list[Row]:
@@ -131,11 +131,11 @@ def test_a_tombstone_deletes_and_ends_no_transaction() -> None:
 
 def test_the_state_before_decides_on_the_event() -> None:
     begun = apply((X, transaction_value()))
-    before = transactions_of(stored(begun))
+    before = TRANSACTION_STATE.states(stored(begun))
     assert before == {(7, "x"): state_of(transaction_value())}
     records = ((X, transaction_value()), (X, transaction_value("PrepareCommit")))
     rows = log_of(*records).rows()
-    assert events(apply_transactions(rows, before, with_history=True)) == ["prepared"]
+    assert events(TRANSACTION_STATE.apply(rows, before, with_history=True)) == ["prepared"]
     assert events(apply(*records)) == ["begun", "prepared"]
     without = apply(*records, with_history=False)
     assert (events(without), changes(without)) == ([], changes(apply(*records)))
@@ -196,10 +196,10 @@ def test_extreme_times_become_the_nearest_time_of_the_tables(
     )
     log = log_of()
     log.append((X, value), timestamp_ms=timestamp_ms)
-    applied = apply_transactions(log.rows(), {}, with_history=True)
+    applied = TRANSACTION_STATE.apply(log.rows(), {}, with_history=True)
     (row,) = changes(applied)
     assert row["start_timestamp_ms"] == row["last_update_timestamp_ms"] == kept_ms
-    assert transactions_of(stored(applied)) == {(7, "x"): state_of(value)}
+    assert TRANSACTION_STATE.states(stored(applied)) == {(7, "x"): state_of(value)}
     event = columns_of(applied.tables["transaction_events"], TRANSACTION_EVENTS.schema)
     (kept,) = timestamps(pa.chunked_array([pa.array([kept_ms])])).to_pylist()
     assert event["record_timestamp"].to_pylist() == event["start_timestamp"].to_pylist() == [kept]
@@ -208,7 +208,7 @@ def test_extreme_times_become_the_nearest_time_of_the_tables(
     # Of an ongoing transaction, the time of its abort is stored, too.
     for timeout_ms in (-(1 << 31), (1 << 31) - 1):
         value = transaction_value(transactionTimeoutMs=timeout_ms, **fields)
-        assert transactions_of(stored(apply((X, value)))) == {(7, "x"): state_of(value)}
+        assert TRANSACTION_STATE.states(stored(apply((X, value)))) == {(7, "x"): state_of(value)}
 
 
 def test_the_longest_duration() -> None:

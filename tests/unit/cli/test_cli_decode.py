@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.records.internal_topics import INTERNAL_TOPICS
 from coordinator_state.records.record_json import record_json
-from streaming.cli.decode import TOPICS
 from streaming.cli.record_json import (
     RECORD_TYPES_OF_TOPIC,
     lines_json,
@@ -57,7 +57,7 @@ def test_a_transaction_is_shown_with_the_name_of_its_state() -> None:
 
 
 def test_the_topics_are_those_whose_records_are_known() -> None:
-    assert tuple(RECORD_TYPES_OF_TOPIC) == TOPICS
+    assert tuple(RECORD_TYPES_OF_TOPIC) == INTERNAL_TOPICS
 
 
 def test_a_tombstone_and_what_cannot_be_decoded_are_lines_too() -> None:

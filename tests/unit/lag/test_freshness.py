@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.insight.group_status import Status, StatusRules
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.freshness import Freshness, freshness_notice
 from streaming.lag.group_lag import tables_known_until

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.group_statuses import group_statuses
 from streaming.lag.group_verdicts import silent_facts

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from coordinator_state.insight.explanation import explain
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.alerts.facts import condition_findings
 from streaming.alerts.rules import rules_without_sinks
 from streaming.lag.evaluation import Evaluation

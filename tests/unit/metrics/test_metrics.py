@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.metrics.collector import TablesCollector

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.kafka.leaders import LogDescription
@@ -156,7 +156,8 @@ class Tables:
         self.apply.apply(table_of([*rows, *reports]), 0, "query")
 
     def reload(self, doubts: dict[int, Doubt], topic: LogDescription = TOPIC) -> None:
-        begin_reload(self.apply.writer, self.apply.progress, doubts, topic)
+        progress = self.apply.progress
+        begin_reload(self.apply.writer, progress, progress, doubts, topic)
 
     def history(self) -> list[tuple[int, int, str]]:
         rows = TableReader(self.tables).read(OFFSET_COMMITS.name).to_pylist()
@@ -191,6 +192,7 @@ def test_a_reload_keeps_the_leader_epochs_of_the_records_that_are_right(
     row = tables.apply.progress.rows[0]
     row.next_offset, row.epoch_entries = 10, "[[4, 0], [5, 8]]"
     tables.reload({0: Doubt(reason="r", kept_below=kept_below)})
+    row = tables.apply.progress.rows[0]
     assert (row.next_offset, row.epoch_entries) == (kept_below, entries)
 
 

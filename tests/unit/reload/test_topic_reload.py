@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from coordinator_state.records.internal_topics import (
     TRANSACTION_STATE_TOPIC,
 )
 from streaming.kafka.leaders import LogDescription
-from streaming.reload.beginning import begin_reload, begin_topic_reload
+from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOST_REASON_PREFIX
+from streaming.tables.topic_progress import Progress, TopicProgress
 from tests.support.logs.log_rows import commit, progress_row, table_of
 from tests.support.logs.topic_logs import (
     OF_TOPIC_ID,
@@ -97,7 +98,7 @@ class Tables:
     def reload(self, doubts: dict[int, Doubt], log: LogDescription = LOG) -> None:
         """Begin a reload, and commit it as the start of a query does."""
         progress, writer = self.apply.progress, self.apply.writer
-        begin_topic_reload(writer, progress, doubts, log)
+        begin_reload(writer, progress, progress.others[log.topic], doubts, log)
         progress.write_others(writer, NOW)
         progress.write(writer)
 
@@ -174,7 +175,8 @@ def test_a_reload_of_offsets_leaves_the_other_topics(tables: Tables) -> None:
     before = {name: tables.rows(name) for name in names}
     others = [place for place in tables.quarantined() if place[0] != "__consumer_offsets"]
     doubts = {0: Doubt(reason="r", kept_below=0)}
-    begin_reload(tables.apply.writer, tables.apply.progress, doubts, OFFSETS)
+    progress = tables.apply.progress
+    begin_reload(tables.apply.writer, progress, progress, doubts, OFFSETS)
     assert {name: tables.rows(name) for name in names} == before
     assert tables.quarantined() == others
     # The end of the reload replaces the quarantine of `__consumer_offsets` only.
@@ -272,3 +274,32 @@ def test_a_reload_of_share_partitions_leaves_transactions(tables: Tables) -> Non
     assert tables.log_partitions("share_partitions") == [0, 1]
     assert tables.progress_row(1, SHARE_STATE_TOPIC)["state"] == "current"
     assert tables.progress_row(1)["state"] == "loading"
+
+
+@pytest.mark.parametrize(
+    ("log", "row", "expected"),
+    [
+        # Deleted before they were read: later snapshots have their state.
+        ({"log_starts": {0: 9}}, {}, ("the log starts at 9", False)),
+        ({"log_starts": {0: 9}}, {"reload_reason": "because"}, ("because", False)),
+        # Read, and then the log was truncated, or it is another one.
+        ({"high_watermarks": {0: 4}}, {}, ("the log was truncated to 4", True)),
+        ({"log_starts": {0: 3}, "description": replace(LOG, topic_id="n")}, {}, ("its id", True)),
+        # It has no tombstones that its cleaner could remove.
+        ({}, {"current_at": NOW - timedelta(days=999)}, None),
+    ],
+)
+def test_unread_records_of_a_topic_that_is_not_compacted_are_not_lost(
+    log: dict[str, Any], row: dict[str, Any], expected: tuple[str, bool] | None
+) -> None:
+    known = Progress(next_offset=7, current_at=NOW)
+    progress = TopicProgress(
+        topic=SHARE_STATE_TOPIC, topic_id=OF_TOPIC_ID, rows={0: replace(known, **row)}
+    )
+    ends = LogEnds(description=LOG, log_starts={0: 0}, high_watermarks={0: 10}, agreed_ends={})
+    doubts = find_doubts(progress, replace(ends, **log), delete_retention_ms=None, now=NOW)
+    assert list(doubts) == ([] if expected is None else [0])
+    if expected is not None:
+        reason, is_lost = expected
+        assert reason in doubts[0].reason
+        assert bool(doubts[0].lost) is is_lost

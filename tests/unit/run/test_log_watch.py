@@ -23,7 +23,7 @@ from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import beat, log_watch
 from streaming.run.beat import beating
 from streaming.run.log_watch import LogWatch, OtherTopicsWatch
-from streaming.run.other_topics import OtherTopic, OtherTopics
+from streaming.run.other_topics import OpenedTopic, OtherTopics
 from streaming.run.start import Start
 from streaming.run.suspension import Suspension
 from streaming.tables.load_progress import LoadProgress
@@ -42,13 +42,13 @@ AT_FIRST = (1, 1, -1)
 """The node of the leader of each log partition; the query reads the two that have one."""
 LEADER_CHANGES = {
     "nothing": [(AT_FIRST, 100, "")] * 100,
-    "a leader is back": [((1, 1, 2), 10, "log partitions have a leader again: 2")],
-    "more partitions": [((1, 1, -1, 1), 10, "now 4 partitions, previously 3")],
+    "a leader is back": [((1, 1, 2), 10, "log partitions of followed have a leader again: 2")],
+    "more partitions": [((1, 1, -1, 1), 10, "followed now has 4 partitions, previously 3")],
     "an election": [
         ((1, -1, -1), ELECTION_S - 1, ""),
         ((1, 2, -1), 10, ""),
         ((1, -1, -1), ELECTION_S - 1, ""),
-        ((1, -1, -1), 1, "log partitions without a leader: 1"),
+        ((1, -1, -1), 1, "log partitions of followed without a leader: 1"),
     ],
 }
 """Leaders, seconds, and the reason to restart by then."""
@@ -231,7 +231,7 @@ class Cluster:
         return answer
 
     def begin(self) -> None:
-        followed = OtherTopic(
+        followed = OpenedTopic(
             log=log_of(FOLLOWED),
             progress=TopicProgress(topic=FOLLOWED, topic_id="id"),
             log_partitions=frozenset({0, 1}),
@@ -259,7 +259,7 @@ def test_leaders_of_another_topic_that_change(
 ) -> None:
     for nodes, seconds, reason in steps:
         cluster.lead(FOLLOWED, *nodes)
-        assert cluster.after(seconds) == ([f"followed: {reason}"] if reason else [])
+        assert cluster.after(seconds) == ([reason] if reason else [])
     assert cluster.opened == {AWAITED: 1, FOLLOWED: 1}
     cluster.watch.close()
     assert cluster.closed == {AWAITED: 1, FOLLOWED: 1}
@@ -267,7 +267,7 @@ def test_leaders_of_another_topic_that_change(
 
 def test_without_any_leader_the_query_goes_on_without_another_topic(cluster: Cluster) -> None:
     cluster.lead(FOLLOWED, -1, -1, -1)
-    assert cluster.after(ELECTION_S) == ["followed: log partitions without a leader: 0, 1"]
+    assert cluster.after(ELECTION_S) == ["log partitions of followed without a leader: 0, 1"]
     cluster.begin()
     assert cluster.after(ELECTION_S - 1) == []
 

@@ -11,8 +11,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from coordinator_state.log.record_batch_writer import write_record_batch
-from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAuthorised
 from streaming.kafka.fetch import FetchedRecords
 from streaming.kafka.leaders import LogDescription

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.seen_log import OffsetAndEpoch
 from streaming.source import MOST_RECORDS_PER_TRIGGER

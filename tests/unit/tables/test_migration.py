@@ -15,9 +15,8 @@ from deltalake.schema import PrimitiveType
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
+from coordinator_state.records.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder

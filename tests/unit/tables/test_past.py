@@ -148,7 +148,8 @@ class Live:
             topic="t", cluster_id="c", topic_id="t", leaders={LOG_PARTITION: (1, 5)}
         )
         doubt = Doubt(reason="truncated", kept_below=KEPT * RECORDS)
-        begin_reload(self.apply.writer, self.apply.progress, {LOG_PARTITION: doubt}, topic)
+        progress = self.apply.progress
+        begin_reload(self.apply.writer, progress, progress, {LOG_PARTITION: doubt}, topic)
         self.apply = start_apply(self.tables)
 
     def reload(self, *, later: int) -> None:

@@ -100,7 +100,7 @@ def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics,
     first, second = keyed_halves(seed)
     assert first.num_rows == second.num_rows == _LOG_PARTITIONS
     # Some rows of one log partition are applied already; another one has been reloaded.
-    plan = plan_of(semantics, next_offsets={1: 5, 2: 7}, replaced={2: 7})
+    plan = plan_of(semantics, applied_below={1: 5}, replaced={2: 7})
     stored = stored_after(plan.planned(first, _NOTHING_STORED))
     of_stored = [of_struct(stored, table.name).num_rows for table in STATE_COLUMNS]
     assert min(of_stored) > 0
@@ -124,7 +124,7 @@ def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics,
 
 def test_without_rows_nothing_is_planned() -> None:
     keyed = keyed_halves(0)[0].slice(0, 0)
-    plan = plan_of(Semantics.COORDINATOR, next_offsets={}, replaced={})
+    plan = plan_of(Semantics.COORDINATOR, applied_below={}, replaced={})
     assert plan.planned(keyed, _NOTHING_STORED).equals(PLANNED_SCHEMA.empty_table())
 
 

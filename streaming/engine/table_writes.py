@@ -62,16 +62,17 @@ class TableWrites:
         """Append rows that the table does not have yet, by their record offset in the column."""
         if self.replaced:
             rows = rows.filter(pc.invert(is_below(rows, column, self.replaced)))
-        self._append(table, rows)
+        self.append(table, rows)
 
     def _quarantine(self, rows: pa.Table, from_offsets: Mapping[int, int]) -> None:
         if self.replaced:
             replaced_from = {p: from_offsets[p] for p in self.replaced}
             version = self.writer.delete_from(QUARANTINE, replaced_from)
             self.progress.table_versions[QUARANTINE.name] = version
-        self._append(QUARANTINE, rows)
+        self.append(QUARANTINE, rows)
 
-    def _append(self, table: Table, rows: pa.Table) -> None:
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Append rows with times in milliseconds."""
         if rows.num_rows:
             version = self.writer.append(table, rows)
             self._wrote(table, version, rows.num_rows)
