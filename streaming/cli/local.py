@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.cli.options import (
+    EXIT_DIFFERENCE,
     Choice,
     Duration,
     kafka_option,
@@ -27,6 +28,9 @@ from streaming.cli.signals import interrupt_on_signals, stop_on_signals
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import warnings_only
 from streaming.views.output import output_of
+
+if TYPE_CHECKING:
+    from streaming.local.demo.report import DemoReport
 
 _POLL_S = 0.5
 
@@ -160,7 +164,6 @@ def demo(
       coordinator-state demo
     """
     options: dict[str, Any] = {
-        "output": output,
         "dashboard": dashboard,
         "seconds": math.inf if seconds is None else seconds,
     }
@@ -172,15 +175,36 @@ def demo(
         from streaming.local.demo.offline import run_offline_demo
 
         # Ctrl-C waits for the end of a step: an interrupted step would make the two sides differ.
-        with stop_on_signals() as stop:
-            ctx.exit(run_offline_demo(stop=stop, **options))
-    from streaming.local.demo.demo import run_demo
+        with stop_on_signals() as stop, run_offline_demo(stop=stop, **options) as report:
+            show_report(report, output)
+    else:
+        from streaming.local.demo.demo import run_demo
 
-    options["folder"] = folder
-    if kafka_version is not None:
-        options["kafka_version"] = kafka_version
-    with interrupt_on_signals():
-        ctx.exit(run_demo(**options))
+        options["folder"] = folder
+        if kafka_version is not None:
+            options["kafka_version"] = kafka_version
+        with interrupt_on_signals(), run_demo(**options) as report:
+            show_report(report, output)
+    ctx.exit(0 if report.is_equal else EXIT_DIFFERENCE)
+
+
+def show_report(report: DemoReport, output: str) -> None:
+    """Print the report of a demo as one JSON object, or as tables and lines."""
+    from streaming.cli.verify import show_differences
+
+    shown = output_of(output)
+    if output == "json":
+        sections = {section.name: section.rows for section in report.sections}
+        fields = {"is_equal": report.is_equal, **sections, **report.facts}
+        shown.result({**fields, "verify": report.verification.to_json()}, "")
+        return
+    for section in report.sections:
+        shown.result({}, f"{section.title}\n")
+        shown.rows(section.rows, section.columns)
+        shown.result({}, "")
+    lines = [*report.lines, f"verify: {report.verification.summary}"]
+    shown.result({}, "\n".join(lines))
+    show_differences(report.verification, shown)
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -139,31 +139,14 @@ def _note_next_command(verification: Verification, tables: str) -> None:
 
 def show_verification(verification: Verification, output: Output, *, is_json: bool) -> None:
     """Print the summary, the differences, and notes about groups that were not fully compared."""
-    differences: list[dict[str, Any]] = [
-        {
-            "answer": str(difference.key),
-            **difference.key._asdict(),
-            "field": difference.field,
-            "broker": difference.broker,
-            "tables": difference.tables,
-        }
-        for difference in verification.differences
-    ]
-    output.result(
-        {
-            "is_equal": verification.is_equal,
-            "is_complete": verification.is_complete,
-            "equal": verification.counts,
-            "differences": differences,
-            "moving": [key._asdict() for key in sorted(verification.moving)],
-            "behind": verification.behind,
-            "notes": verification.notes,
-        },
-        verification.summary,
-    )
-    if is_json:
-        return
-    if differences:
-        output.rows(differences, _COLUMNS)
+    output.result(verification.to_json(), verification.summary)
+    if not is_json:
+        show_differences(verification, output)
+
+
+def show_differences(verification: Verification, output: Output) -> None:
+    """Print the answers that differ as text, and notes about groups not fully compared."""
+    if verification.differing:
+        output.rows(verification.to_json()["differences"], _COLUMNS)
     for note in verification.notes:
         write_note(note)

@@ -121,11 +121,13 @@ def _cell(value: Any) -> str:
 
 
 def _element(value: Any) -> str:
-    """A topic partition as `topic:partition`, a task of a streams group as `active 0_1`."""
+    """A topic partition as `topic:partition`, a task of a streams group as `active 0_1`, or `-`."""
     if isinstance(value, dict) and "subtopology_id" in value:
         return f"{value['task_type']} {value['subtopology_id']}_{value['partition']}"
     if isinstance(value, dict) and "partition" in value:
         return f"{value.get('topic') or value.get('topic_id')}:{value['partition']}"
+    if value is None:
+        return "-"
     return value if isinstance(value, str) else json_line(value)
 
 
