@@ -15,6 +15,7 @@ from streaming.cli.options import (
     kafka_option,
     option,
     optional_bootstrap_servers_option,
+    usage_error,
 )
 from streaming.errors import ConfigurationError
 from streaming.views.output import output_of
@@ -76,7 +77,7 @@ def decode(
     """
     sources = [source for source in (key, file, log_partition) if source is not None]
     if len(sources) != 1:
-        raise click.UsageError("give one of KEY [VALUE], --file and --log-partition")
+        raise usage_error("give one of KEY [VALUE], --file and --log-partition")
     offsets = {"from_offset": from_offset, "to_offset": to_offset}
     set_offsets = {name: offset for name, offset in offsets.items() if offset is not None}
     if log_partition is not None:
@@ -124,6 +125,6 @@ def _from_log(
     from streaming.kafka.fetch import LogClient
 
     if bootstrap_servers is None:
-        raise click.UsageError("--log-partition needs --bootstrap-servers")
+        raise usage_error("--log-partition needs --bootstrap-servers")
     with LogClient(bootstrap_servers, kafka_client_config(kafka), topic) as log:
         yield from log_json(log, log_partition, RECORD_TYPES_OF_TOPIC[topic], **offsets)

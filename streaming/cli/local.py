@@ -15,19 +15,20 @@ import click
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.cli.options import (
-    EXIT_DIFFERENCE,
     Choice,
     Duration,
+    exit_with_difference,
     kafka_option,
     option,
     optional_bootstrap_servers_option,
     output_option,
     require_location,
+    usage_error,
 )
 from streaming.cli.signals import interrupt_on_signals, stop_on_signals
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import warnings_only
-from streaming.views.output import output_of
+from streaming.views.output import Output
 
 if TYPE_CHECKING:
     from streaming.local.demo.report import DemoReport
@@ -62,7 +63,7 @@ def broker(
     folder: str | None,
     port: int | None,
     broker_property: tuple[str, ...],
-    output: str,
+    output: Output,
 ) -> None:
     """Run a local Kafka broker until Ctrl-C, for trials and tests.
 
@@ -84,7 +85,7 @@ def broker(
         options["version"] = kafka_version
     write_note("starting the broker; the first time its jars are fetched ...")
     with interrupt_on_signals(), EmbeddedBroker(**options) as running:
-        output_of(output).result(
+        output.result(
             {
                 "bootstrap_servers": running.bootstrap_servers,
                 "kafka_version": running.version,
@@ -136,16 +137,14 @@ def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
     "temporary, deleted at the end]",
 )
 @output_option
-@click.pass_context
 def demo(
-    ctx: click.Context,
     *,
     seconds: float | None,
     dashboard: bool,
     offline: bool,
     kafka_version: str | None,
     folder: str | None,
-    output: str,
+    output: Output,
 ) -> None:
     """Run a broker and ten consumer groups on this machine, and compare the tables with the broker.
 
@@ -185,26 +184,26 @@ def demo(
             options["kafka_version"] = kafka_version
         with interrupt_on_signals(), run_demo(**options) as report:
             show_report(report, output)
-    ctx.exit(0 if report.is_equal else EXIT_DIFFERENCE)
+    if not report.is_equal:
+        exit_with_difference()
 
 
-def show_report(report: DemoReport, output: str) -> None:
+def show_report(report: DemoReport, output: Output) -> None:
     """Print the report of a demo as one JSON object, or as tables and lines."""
     from streaming.cli.verify import show_differences
 
-    shown = output_of(output)
-    if output == "json":
+    if not output.is_text:
         sections = {section.name: section.rows for section in report.sections}
         fields = {"is_equal": report.is_equal, **sections, **report.facts}
-        shown.result({**fields, "verify": report.verification.to_json()}, "")
+        output.result({**fields, "verify": report.verification.to_json()}, "")
         return
     for section in report.sections:
-        shown.result({}, f"{section.title}\n")
-        shown.rows(section.rows, section.columns)
-        shown.result({}, "")
+        output.result({}, f"{section.title}\n")
+        output.rows(section.rows, section.columns)
+        output.result({}, "")
     lines = [*report.lines, f"verify: {report.verification.summary}"]
-    shown.result({}, "\n".join(lines))
-    show_differences(report.verification, shown)
+    output.result({}, "\n".join(lines))
+    show_differences(report.verification, output)
 
 
 @click.command()
@@ -289,10 +288,7 @@ def show_report(report: DemoReport, output: str) -> None:
 @optional_bootstrap_servers_option
 @kafka_option
 @output_option
-@click.pass_context
 def simulate(
-    ctx: click.Context,
-    /,
     *,
     commit_interval: float,
     transactional: float | None,
@@ -303,7 +299,7 @@ def simulate(
     tables: str | None,
     bootstrap_servers: str | None,
     kafka: Mapping[str, str],
-    output: str,
+    output: Output,
     **simulation: Any,
 ) -> None:
     """Write a realistic __consumer_offsets log without a coordinator.
@@ -324,13 +320,13 @@ def simulate(
     """
     if scenario is not None:
         if tables is None:
-            raise click.UsageError("--scenario needs --tables", ctx)
+            raise usage_error("--scenario needs --tables")
         _play(scenario, tables, output)
         return
     from streaming.local.simulation.simulate import Simulation, simulate
 
     if sum(target is not None for target in (file, tables, bootstrap_servers)) != 1:
-        raise click.UsageError("give exactly one of --file, --tables and --bootstrap-servers", ctx)
+        raise usage_error("give exactly one of --file, --tables and --bootstrap-servers")
     done = simulate(
         Simulation(
             commit_interval_ms=max(1, round(commit_interval * 1000)),
@@ -344,7 +340,7 @@ def simulate(
         bootstrap_servers=bootstrap_servers,
         kafka=kafka,
     )
-    output_of(output).result(
+    output.result(
         done.to_json(),
         f"{done.records:,} records of {done.groups:,} groups in {done.log_partitions} log "
         f"partition{'s' if done.log_partitions > 1 else ''}, {done.bytes:,} bytes, "
@@ -352,7 +348,7 @@ def simulate(
     )
 
 
-def _play(file: str, tables: str, output: str) -> None:
+def _play(file: str, tables: str, output: Output) -> None:
     from datetime import timedelta
 
     from streaming.local.scenario.play import scenario_tables
@@ -364,7 +360,7 @@ def _play(file: str, tables: str, output: str) -> None:
     begin = end - timedelta(seconds=scenario.lasts_s)
     with warnings_only():
         records = scenario_tables(scenario, tables, begin=begin)
-    output_of(output).result(
+    output.result(
         {
             "records": records,
             "groups": len(scenario.groups),

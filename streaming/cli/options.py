@@ -12,9 +12,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -29,7 +30,7 @@ from streaming.tables.durations import (
 )
 from streaming.tables.locations import is_schema_name
 from streaming.tables.status_rules import parse_status_rules
-from streaming.views.output import OUTPUTS
+from streaming.views.output import OUTPUTS, Output
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -131,6 +132,33 @@ class Choice(click.Choice):
         return ""
 
 
+class OutputChoice(Choice):
+    """The name of a format; the command gets its `Output`."""
+
+    def __init__(self, outputs: Mapping[str, type[Output]]) -> None:
+        super().__init__(list(outputs))
+        self._outputs = outputs
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Output:
+        return self._outputs[super().convert(value, param, ctx)]()
+
+
+class LogPartitions(click.ParamType):
+    """Numbers of log partitions, separated by commas."""
+
+    name = "log partitions"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
+        numbers = [number.strip() for number in str(value).split(",")]
+        if not all(number.isdecimal() for number in numbers):
+            self.fail(f"{value!r} is not N[,N…]", param, ctx)
+        return [int(number) for number in numbers]
+
+
 option = partial(click.option, cls=StateOption)
 
 
@@ -205,21 +233,42 @@ consistent_option = option(
     help="Read all tables as of one finished micro-batch, or the newest version of each, which may "
     "include a partly written micro-batch.",
 )
-history_retention_option = option(
+history_retention_option = partial(
+    option,
     "--history-retention",
     metavar="INTERVAL",
     default=DEFAULT_HISTORY_RETENTION,
     help="How long offset_commits, group_events and log_offsets are kept; at least a day.",
 )
 log_partitions_option = option(
-    "--log-partitions", metavar="N[,N…]", help="Log partitions to use. [default: all]"
+    "--log-partitions",
+    type=LogPartitions(),
+    metavar="N[,N…]",
+    help="Log partitions to use. [default: all]",
 )
 output_option = option(
     "--output",
-    type=Choice(list(OUTPUTS)),
+    type=OutputChoice(OUTPUTS),
     default="text",
     help="Aligned text, or JSON with one object per line.",
 )
+
+
+class Interval(click.ParamType):
+    """A duration that a function of `streaming.tables.durations` parses."""
+
+    name = "interval"
+
+    def __init__(self, parse: Callable[[str], timedelta]) -> None:
+        self._parse = parse
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        try:
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Duration(click.ParamType):
@@ -240,6 +289,16 @@ class Duration(click.ParamType):
         if not seconds:
             self.fail(f"{value!r} is not a duration such as {DURATION_FORM}", parameter, context)
         return seconds
+
+
+def usage_error(message: str) -> click.UsageError:
+    """An error about the options of the current command, which names its help."""
+    return click.UsageError(message, click.get_current_context(silent=True))
+
+
+def exit_with_difference() -> NoReturn:
+    """End the command with status 1."""
+    raise click.exceptions.Exit(EXIT_DIFFERENCE)
 
 
 def source_of(ctx: click.Context, name: str) -> str:
@@ -290,20 +349,6 @@ def misspelled_variables(known: Callable[[], Collection[str]]) -> list[str]:
         if name not in variables
         and (hint := did_you_mean(name, variables, ignored=ENVIRONMENT_PREFIX))
     ]
-
-
-def log_partitions_of(text: str | None) -> list[int] | None:
-    """The numbers of `--log-partitions`.
-
-    Raises:
-        ConfigurationError: the text is not a list of numbers.
-    """
-    if text is None:
-        return None
-    numbers = [number.strip() for number in text.split(",")]
-    if not all(number.isdecimal() for number in numbers):
-        raise ConfigurationError(f"--log-partitions: {text!r} is not N[,N…]")
-    return [int(number) for number in numbers]
 
 
 def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:

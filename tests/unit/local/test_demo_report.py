@@ -20,6 +20,7 @@ from streaming.local.demo.report import (
 )
 from streaming.verify.answer import AnswerKey, Answers
 from streaming.verify.verification import Verification, compare
+from streaming.views.output import output_of
 
 STABLE = {"group_type": "classic", "state": "Stable", "protocol_type": "consumer"}
 BILLING = AnswerKey("group", "billing")
@@ -50,7 +51,7 @@ def report_of(verification: Verification) -> DemoReport:
 
 def shown(report: DemoReport, output: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The report; a table without its widths."""
-    show_report(report, output)
+    show_report(report, output_of(output))
     return " ".join(capsys.readouterr().out.split())
 
 
