@@ -14,8 +14,8 @@ from streaming.cli.options import (
     as_of_option,
     exit_with_difference,
     option,
+    optional_tables_option,
     output_option,
-    require_location,
     status_rules_in,
     tables_option,
     usage_error,
@@ -73,12 +73,7 @@ def run(*, rules_file: str, tables: str) -> None:
 @alert.command()
 @click.argument("rule", required=False)
 @rules_file_option(help=f"{_RULES_FILE} [default with --scenario: the rules of docs/scenarios.md]")
-@option(
-    "--tables",
-    metavar="DIR",
-    callback=require_location,
-    help="Tables folder: a path, or the address of an object store.",
-)
+@optional_tables_option()
 @option(
     "--scenario",
     "scenario_files",

@@ -33,7 +33,7 @@ TOPICS = (OFFSETS_TOPIC, *OTHER_TOPICS)
     help="Topic of the records.",
 )
 @option("--file", metavar="FILE", help="Log segment, or lines of hex: KEY [VALUE]; - is stdin.")
-@optional_bootstrap_servers_option
+@optional_bootstrap_servers_option()
 @option("--log-partition", type=click.IntRange(min=0), help="Partition of the topic to read.")
 @option(
     "--from-offset",

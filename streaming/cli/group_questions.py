@@ -180,7 +180,7 @@ def expiring_offsets(
     help=f"Number of partitions of __consumer_offsets. [default: {DEFAULT_LOG_PARTITIONS}, or the "
     "topic's own with --bootstrap-servers]",
 )
-@optional_bootstrap_servers_option
+@optional_bootstrap_servers_option()
 @kafka_option
 @output_option
 def partition_for(

@@ -21,8 +21,8 @@ from streaming.cli.options import (
     kafka_option,
     option,
     optional_bootstrap_servers_option,
+    optional_tables_option,
     output_option,
-    require_location,
     usage_error,
 )
 from streaming.cli.signals import interrupt_on_signals, stop_on_signals
@@ -80,11 +80,13 @@ def broker(
     from streaming.run.stderr import write_note
 
     properties = _pairs(broker_property)
-    options: dict[str, Any] = {"folder": folder, "port": port, "properties": properties}
-    if kafka_version is not None:
-        options["version"] = kafka_version
     write_note("starting the broker; the first time its jars are fetched ...")
-    with interrupt_on_signals(), EmbeddedBroker(**options) as running:
+    with (
+        interrupt_on_signals(),
+        EmbeddedBroker(
+            version=kafka_version, folder=folder, port=port, properties=properties
+        ) as running,
+    ):
         output.result(
             {
                 "bootstrap_servers": running.bootstrap_servers,
@@ -162,10 +164,7 @@ def demo(
       coordinator-state demo --seconds 200 --folder demo
       coordinator-state demo
     """
-    options: dict[str, Any] = {
-        "dashboard": dashboard,
-        "seconds": math.inf if seconds is None else seconds,
-    }
+    seconds = math.inf if seconds is None else seconds
     if offline:
         if kafka_version is not None:
             raise ConfigurationError("--offline starts no broker: remove --kafka-version")
@@ -174,15 +173,18 @@ def demo(
         from streaming.local.demo.offline import run_offline_demo
 
         # Ctrl-C waits for the end of a step: an interrupted step would make the two sides differ.
-        with stop_on_signals() as stop, run_offline_demo(stop=stop, **options) as report:
+        with (
+            stop_on_signals() as stop,
+            run_offline_demo(stop=stop, seconds=seconds, dashboard=dashboard) as report,
+        ):
             show_report(report, output)
     else:
         from streaming.local.demo.demo import run_demo
 
-        options["folder"] = folder
-        if kafka_version is not None:
-            options["kafka_version"] = kafka_version
-        with interrupt_on_signals(), run_demo(**options) as report:
+        live = run_demo(
+            seconds=seconds, folder=folder, dashboard=dashboard, kafka_version=kafka_version
+        )
+        with interrupt_on_signals(), live as report:
             show_report(report, output)
     if not report.is_equal:
         exit_with_difference()
@@ -279,13 +281,8 @@ def show_report(report: DemoReport, output: Output) -> None:
     metavar="FILE",
     help="Write a log segment; with several log partitions, a folder like a broker's.",
 )
-@option(
-    "--tables",
-    metavar="DIR",
-    callback=require_location,
-    help="Write tables, without a broker or Spark.",
-)
-@optional_bootstrap_servers_option
+@optional_tables_option(help="Write tables, without a broker or Spark.")
+@optional_bootstrap_servers_option()
 @kafka_option
 @output_option
 def simulate(

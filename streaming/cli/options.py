@@ -188,24 +188,21 @@ def require_location(
     return tables
 
 
-tables_option = option(
+optional_tables_option = partial(
+    option,
     "--tables",
     metavar="DIR",
-    required=True,
     callback=require_location,
     help="Tables folder: a path, or the address of an object store.",
 )
-bootstrap_servers_option = option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT[,…]",
-    required=True,
-    help="Brokers for the first connection to the cluster.",
-)
-optional_bootstrap_servers_option = option(
+tables_option = optional_tables_option(required=True)
+optional_bootstrap_servers_option = partial(
+    option,
     "--bootstrap-servers",
     metavar="HOST:PORT[,…]",
     help="Brokers for the first connection to the cluster.",
 )
+bootstrap_servers_option = optional_bootstrap_servers_option(required=True)
 kafka_option = click.option(
     "--kafka",
     cls=KafkaPropertiesOption,

@@ -17,6 +17,7 @@ from streaming.cli.options import (
     Duration,
     exit_with_difference,
     option,
+    optional_bootstrap_servers_option,
     options,
     output_option,
     tables_option,
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from streaming.tables.reader import TableReader
 
 
-servers_option = option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT[,…]",
+servers_option = optional_bootstrap_servers_option(
     help="Brokers for the printed commands; plan itself does not connect. [default: a placeholder]",
 )
 topic_option = option(

@@ -19,7 +19,6 @@ from streaming.dashboard.app import serving_page
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import ConfigurationError
 from streaming.http.server import open_browser
-from streaming.jvm.jars import KAFKA_VERSION
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
 from streaming.local.demo.report import DemoReport, read_report
@@ -47,7 +46,7 @@ def run_demo(
     seconds: float = math.inf,
     folder: Path | str | None = None,
     dashboard: bool = True,
-    kafka_version: str = KAFKA_VERSION,
+    kafka_version: str | None = None,
 ) -> Iterator[DemoReport]:
     """Run the demo until its report is read; the end of the block stops everything.
 
@@ -99,7 +98,7 @@ def serve_page(running: ExitStack, tables: str) -> None:
 
 
 def _run(
-    running: ExitStack, work: Path, seconds: float, dashboard: bool, kafka_version: str
+    running: ExitStack, work: Path, seconds: float, dashboard: bool, kafka_version: str | None
 ) -> DemoReport:
     tables = str(work / "tables")
     with ProgressDisplay(is_terminal=is_live()) as display, compiling_loops():
