@@ -174,12 +174,14 @@ class _Query:
         self._on_progress = on_progress
         self._has_spark = threading.Event()
         self._stop_requested = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="query", daemon=True)
+        # Not the thread's join() and is_alive(): if Ctrl-C interrupts a join, CPython up to 3.12
+        # marks the thread as ended although it still runs.
         self._end: Future[None] = Future()
 
     def start(self) -> None:
         """Start the query, and return when Spark has started."""
-        self._end.set_running_or_notify_cancel()
-        threading.Thread(target=self._run, name="query", daemon=True).start()
+        self._thread.start()
         deadline = time.monotonic() + _PATIENCE_S
         while not self._has_spark.is_set():
             self.wait(_POLL_S)
@@ -196,7 +198,7 @@ class _Query:
     def close(self) -> None:
         """Finish the current micro-batch, and stop the query and Spark."""
         self._stop_requested.set()
-        if self._end.running():
+        if self._thread.ident is not None:
             wait([self._end])
 
     def _run(self) -> None:
@@ -213,7 +215,7 @@ class _Query:
                     )
             finally:
                 session.stop()
-        except Exception as error:  # noqa: BLE001 - `wait` raises it
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
             self._end.set_exception(error)
         else:
             self._end.set_result(None)
