@@ -10,7 +10,7 @@ import click
 
 from streaming.cli.opened_tables import opened_tables
 from streaming.cli.options import (
-    Duration,
+    DURATION,
     as_of_option,
     exit_with_difference,
     option,
@@ -90,7 +90,7 @@ def run(*, rules_file: str, tables: str) -> None:
 )
 @option(
     "--step",
-    type=Duration(),
+    type=DURATION,
     help="Time between two evaluations. [default: at most 60 evaluations]",
 )
 @click.option(

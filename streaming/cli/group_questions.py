@@ -21,7 +21,7 @@ from streaming.cli.opened_tables import (
     opened_tables,
 )
 from streaming.cli.options import (
-    Duration,
+    DURATION,
     as_of_option,
     exit_with_difference,
     kafka_option,
@@ -127,12 +127,12 @@ _COLUMNS = (
 @tables_option
 @option(
     "--retention",
-    type=Duration(),
+    type=DURATION,
     help="Offsets retention, such as 7d. [default: the cluster's value at the last run]",
 )
 @option(
     "--within",
-    type=Duration(),
+    type=DURATION,
     help="Only offsets that expire within this time: 60s, 5m, 1h or 7d.",
 )
 @option("--group", help="Only this group.")

@@ -15,8 +15,8 @@ import click
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.cli.options import (
+    DURATION,
     Choice,
-    Duration,
     exit_with_difference,
     kafka_option,
     option,
@@ -235,7 +235,7 @@ def show_report(report: DemoReport, output: Output) -> None:
 )
 @option(
     "--commit-interval",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     help="Simulated time between two commits of a group; a longer interval gives a larger share of "
     "other record types.",

@@ -12,10 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
-from datetime import timedelta
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -145,18 +144,36 @@ class OutputChoice(Choice):
         return self._outputs[super().convert(value, param, ctx)]()
 
 
-class LogPartitions(click.ParamType):
-    """Numbers of log partitions, separated by commas."""
+class Parsed(click.ParamType):
+    """A value that a function parses; its `ValueError` refuses the text."""
 
-    name = "log partitions"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        numbers = [number.strip() for number in str(value).split(",")]
-        if not all(number.isdecimal() for number in numbers):
-            self.fail(f"{value!r} is not N[,N…]", param, ctx)
-        return [int(number) for number in numbers]
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _duration_s(text: str) -> float:
+    seconds = parse_duration(text).total_seconds()
+    if not seconds:
+        raise ValueError(f"{text!r} is not a duration such as {DURATION_FORM}")
+    return seconds
+
+
+def _log_partitions(text: str) -> list[int]:
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        raise ValueError(f"{text!r} is not N[,N…]")
+    return [int(number) for number in numbers]
+
+
+DURATION: Final = Parsed("duration", _duration_s)
+"""Seconds, from a duration such as 5s or "5 seconds"."""
 
 
 option = partial(click.option, cls=StateOption)
@@ -239,7 +256,7 @@ history_retention_option = partial(
 )
 log_partitions_option = option(
     "--log-partitions",
-    type=LogPartitions(),
+    type=Parsed("log partitions", _log_partitions),
     metavar="N[,N…]",
     help="Log partitions to use. [default: all]",
 )
@@ -249,43 +266,6 @@ output_option = option(
     default="text",
     help="Aligned text, or JSON with one object per line.",
 )
-
-
-class Interval(click.ParamType):
-    """A duration that a function of `streaming.tables.durations` parses."""
-
-    name = "interval"
-
-    def __init__(self, parse: Callable[[str], timedelta]) -> None:
-        self._parse = parse
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        try:
-            return self._parse(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Duration(click.ParamType):
-    """Seconds, from a duration such as 5s or "5 seconds"."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> float:
-        """The duration in seconds, from a text or from a number of seconds."""
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_duration(str(value)).total_seconds()
-        except ValueError as error:
-            self.fail(str(error), parameter, context)
-        if not seconds:
-            self.fail(f"{value!r} is not a duration such as {DURATION_FORM}", parameter, context)
-        return seconds
 
 
 def usage_error(message: str) -> click.UsageError:

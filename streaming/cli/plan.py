@@ -14,7 +14,7 @@ from streaming.cli.opened_tables import (
     opened_tables,
 )
 from streaming.cli.options import (
-    Duration,
+    DURATION,
     exit_with_difference,
     option,
     optional_bootstrap_servers_option,
@@ -80,7 +80,7 @@ def plan() -> None:
     help="Restore the committed offsets that the group had at this time.",
 )
 @option("--to-time", metavar="TIME", help="Start at the records produced after this time.")
-@option("--back", type=Duration(), help="Start at the records of the last 15m, 2h or 1d.")
+@option("--back", type=DURATION, help="Start at the records of the last 15m, 2h or 1d.")
 @option(
     "--to-earliest-kept",
     is_flag=True,
@@ -186,7 +186,7 @@ def clone(
 @plan.command()
 @option(
     "--unused-for",
-    type=Duration(),
+    type=DURATION,
     default="7d",
     help="Minimum time since the last activity of a group without members.",
 )

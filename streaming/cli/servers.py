@@ -16,9 +16,9 @@ import click
 from click.core import ParameterSource
 
 from streaming.cli.options import (
+    DURATION,
     Choice,
     Command,
-    Duration,
     option,
     options,
     port_option,
@@ -215,7 +215,7 @@ def api(*, tables: dict[str, str], port: int, **access: Any) -> None:
 @serving_options(default=DASHBOARD_PORT)
 @option(
     "--refresh",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     help="Time between two refreshes of an open page.",
 )
@@ -327,7 +327,7 @@ def mcp(ctx: click.Context, /, *, tables: dict[str, str], port: int | None, **ac
 )
 @option(
     "--collect-interval",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     help="Time between two reads of the tables while scrapes arrive. After a slow read, the pause "
     "is as long as the read.",

@@ -11,7 +11,7 @@ from datetime import timedelta
 import click
 
 from streaming.cli.options import (
-    Interval,
+    Parsed,
     history_retention_option,
     option,
     output_option,
@@ -24,10 +24,10 @@ from streaming.views.output import Output
 
 @click.command()
 @tables_option
-@history_retention_option(type=Interval(parse_history_retention))
+@history_retention_option(type=Parsed("interval", parse_history_retention))
 @option(
     "--snapshot-retention",
-    type=Interval(parse_duration),
+    type=Parsed("interval", parse_duration),
     metavar="INTERVAL",
     help="How long snapshots are kept. [default: the setting of the last run]",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming.cli.options import (
-    Duration,
+    DURATION,
     bootstrap_servers_option,
     exit_with_difference,
     kafka_option,
@@ -43,7 +43,7 @@ _COLUMNS = ("answer", "field", "broker", "tables")
 )
 @option(
     "--settle-timeout",
-    type=Duration(),
+    type=DURATION,
     default="30s",
     help="How long to repeat the comparison of answers that change meanwhile.",
 )
@@ -54,7 +54,7 @@ _COLUMNS = ("answer", "field", "broker", "tables")
 )
 @option(
     "--every",
-    type=Duration(),
+    type=DURATION,
     help="Repeat the comparison at this interval (60s, 5m, 1h) until Ctrl-C.",
 )
 @kafka_option
