@@ -12,7 +12,7 @@ import click
 
 from docsite.markdown import code
 from streaming.cli.main import COMMANDS, SHARED_OPTIONS, cli
-from streaming.cli.options import Duration
+from streaming.cli.options import DURATION
 
 PROGRAM: Final = "coordinator-state"
 _DEFAULT: Final = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
@@ -127,8 +127,8 @@ def _values(option: click.Option) -> str:
         case click.IntRange() | click.FloatRange():
             name = "integer" if isinstance(kind, click.IntRange) else "number"
             return f"{name}{_range(kind.min, kind.max)}"
-        case Duration():
-            return f"duration, such as {code('5s')}"
+    if kind is DURATION:
+        return f"duration, such as {code('5s')}"
     if option.metavar:
         is_plain = "[" not in option.metavar
         return " or ".join(map(code, option.metavar.split("|") if is_plain else [option.metavar]))

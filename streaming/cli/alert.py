@@ -10,19 +10,20 @@ import click
 
 from streaming.cli.opened_tables import opened_tables
 from streaming.cli.options import (
-    EXIT_DIFFERENCE,
-    Duration,
+    DURATION,
     as_of_option,
+    exit_with_difference,
     option,
+    optional_tables_option,
     output_option,
-    require_location,
     status_rules_in,
     tables_option,
+    usage_error,
 )
 from streaming.cli.signals import stop_on_signals
 from streaming.run.progress_display import LiveLine
 from streaming.run.stderr import is_live, warnings_only, write_dated_note
-from streaming.views.output import output_of
+from streaming.views.output import Output
 
 rules_file_option = partial(option, "--rules-file", metavar="FILE", type=click.Path(dir_okay=False))
 _RULES_FILE = "YAML file with the alert rules, see docs/alerts.md."
@@ -72,12 +73,7 @@ def run(*, rules_file: str, tables: str) -> None:
 @alert.command()
 @click.argument("rule", required=False)
 @rules_file_option(help=f"{_RULES_FILE} [default with --scenario: the rules of docs/scenarios.md]")
-@option(
-    "--tables",
-    metavar="DIR",
-    callback=require_location,
-    help="Tables folder: a path, or the address of an object store.",
-)
+@optional_tables_option()
 @option(
     "--scenario",
     "scenario_files",
@@ -94,7 +90,7 @@ def run(*, rules_file: str, tables: str) -> None:
 )
 @option(
     "--step",
-    type=Duration(),
+    type=DURATION,
     help="Time between two evaluations. [default: at most 60 evaluations]",
 )
 @click.option(
@@ -107,10 +103,7 @@ def run(*, rules_file: str, tables: str) -> None:
     "`run`]",
 )
 @output_option
-@click.pass_context
 def test(
-    ctx: click.Context,
-    /,
     *,
     rule: str | None,
     rules_file: str | None,
@@ -120,7 +113,7 @@ def test(
     since: str | None,
     step: float | None,
     status_rules_file: Path | None,
-    output: str,
+    output: Output,
 ) -> None:
     """Evaluate RULE, or every rule, over past snapshots, without notices and without writes.
 
@@ -142,12 +135,12 @@ def test(
     """
     if scenario_files:
         if tables is not None or rule is not None:
-            raise click.UsageError("--scenario plays its own tables, and tests all rules", ctx)
+            raise usage_error("--scenario plays its own tables, and tests all rules")
         if _test_scenarios(scenario_files, rules_file, output):
-            ctx.exit(EXIT_DIFFERENCE)
+            exit_with_difference()
         return
     if tables is None or rules_file is None:
-        raise click.UsageError("give --tables and --rules-file, or --scenario", ctx)
+        raise usage_error("give --tables and --rules-file, or --scenario")
     from datetime import timedelta
 
     from streaming.alerts.alert import AlertKey, AlertState
@@ -195,13 +188,13 @@ def test(
         for change in changes
     ]
     columns = ("at", "state", "severity", *AlertKey._fields, "value", "reason", "muted_by")
-    output_of(output).rows(rows, columns)
+    output.rows(rows, columns)
     last = {change.alert.key: change.alert for change in changes}
     if any(alert.state is AlertState.FIRING for alert in last.values()):
-        ctx.exit(EXIT_DIFFERENCE)
+        exit_with_difference()
 
 
-def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -> bool:
+def _test_scenarios(files: Sequence[str], rules_file: str | None, output: Output) -> bool:
     """Play scenarios and show the expectations that fail; returns whether any does."""
     from streaming.alerts.rules import default_rules, load_rules
     from streaming.errors import ConfigurationError
@@ -222,7 +215,7 @@ def _test_scenarios(files: Sequence[str], rules_file: str | None, output: str) -
     right = sum(not each.failures for each in judged)
     rows = [failure._asdict() for failure in failures]
     text = [failure.line for failure in failures]
-    output_of(output).result(
+    output.result(
         {"scenarios": len(judged), "right": right, "failures": rows},
         "\n".join([*text, f"{right} of {len(judged)} scenarios are right"]),
     )

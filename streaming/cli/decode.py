@@ -14,6 +14,7 @@ from streaming.cli.options import (
     kafka_option,
     option,
     optional_bootstrap_servers_option,
+    usage_error,
 )
 from streaming.errors import ConfigurationError
 from streaming.views.output import output_of
@@ -29,7 +30,7 @@ from streaming.views.output import output_of
     help="Topic of the records.",
 )
 @option("--file", metavar="FILE", help="Log segment, or lines of hex: KEY [VALUE]; - is stdin.")
-@optional_bootstrap_servers_option
+@optional_bootstrap_servers_option()
 @option("--log-partition", type=click.IntRange(min=0), help="Partition of the topic to read.")
 @option(
     "--from-offset",
@@ -73,7 +74,7 @@ def decode(
     """
     sources = [source for source in (key, file, log_partition) if source is not None]
     if len(sources) != 1:
-        raise click.UsageError("give one of KEY [VALUE], --file and --log-partition")
+        raise usage_error("give one of KEY [VALUE], --file and --log-partition")
     offsets = {"from_offset": from_offset, "to_offset": to_offset}
     set_offsets = {name: offset for name, offset in offsets.items() if offset is not None}
     if log_partition is not None:
@@ -121,6 +122,6 @@ def _from_log(
     from streaming.kafka.fetch import LogClient
 
     if bootstrap_servers is None:
-        raise click.UsageError("--log-partition needs --bootstrap-servers")
+        raise usage_error("--log-partition needs --bootstrap-servers")
     with LogClient(bootstrap_servers, kafka_client_config(kafka), topic) as log:
         yield from log_json(log, log_partition, RECORD_TYPES_OF_TOPIC[topic], **offsets)

@@ -21,19 +21,20 @@ from streaming.cli.opened_tables import (
     opened_tables,
 )
 from streaming.cli.options import (
-    EXIT_DIFFERENCE,
-    Duration,
+    DURATION,
     as_of_option,
+    exit_with_difference,
     kafka_option,
     option,
     optional_bootstrap_servers_option,
     output_option,
     tables_option,
+    usage_error,
 )
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_note
 from streaming.tables.clock import utc_now
-from streaming.views.output import output_of
+from streaming.views.output import Output
 
 
 @click.command()
@@ -45,16 +46,14 @@ from streaming.views.output import output_of
 )
 @as_of_option
 @output_option
-@click.pass_context
 def offsets(
-    ctx: click.Context,
     *,
     group: str,
     partitions: tuple[str, ...],
     tables: str,
     require_stable: bool,
     as_of: str | None,
-    output: str,
+    output: Output,
 ) -> None:
     """Answer OffsetFetch for a group, including error codes.
 
@@ -77,10 +76,10 @@ def offsets(
     reader = opened_tables(tables, as_of, warns_if_stale=True)
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]
-    output_of(output).rows((asdict(answer) for answer in answers), columns)
-    exit_if_nothing_is_current(ctx, reader)
+    output.rows((asdict(answer) for answer in answers), columns)
+    exit_if_nothing_is_current(reader)
     if all(answer.error == NO_ERROR for answer in answers):
-        exit_if_unknown(ctx, reader, group)
+        exit_if_unknown(reader, group)
 
 
 def _topic_partition(text: str) -> tuple[str, int]:
@@ -95,8 +94,7 @@ def _topic_partition(text: str) -> tuple[str, int]:
 @tables_option
 @as_of_option
 @output_option
-@click.pass_context
-def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, output: str) -> None:
+def explain(*, group: str, tables: str, as_of: str | None, output: Output) -> None:
     """Explain why GROUP is behind, since when, and what changed just before.
 
     Prints up to six lines of evidence, the most direct cause first. Each names the records in
@@ -115,8 +113,8 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
     reader = opened_tables(tables, as_of, warns_if_stale=True)
     explanation = explained(reader, group)
     if explanation is None:
-        exit_without_rows(ctx, reader, group, f"the tables have no data about group {group}")
-    output_of(output).result(explanation_fields(explanation), explanation_text(explanation))
+        exit_without_rows(reader, group, f"the tables have no data about group {group}")
+    output.result(explanation_fields(explanation), explanation_text(explanation))
 
 
 _COLUMNS = (
@@ -129,27 +127,25 @@ _COLUMNS = (
 @tables_option
 @option(
     "--retention",
-    type=Duration(),
+    type=DURATION,
     help="Offsets retention, such as 7d. [default: the cluster's value at the last run]",
 )
 @option(
     "--within",
-    type=Duration(),
+    type=DURATION,
     help="Only offsets that expire within this time: 60s, 5m, 1h or 7d.",
 )
 @option("--group", help="Only this group.")
 @as_of_option
 @output_option
-@click.pass_context
 def expiring_offsets(
-    ctx: click.Context,
     *,
     tables: str,
     retention: float | None,
     within: float | None,
     group: str | None,
     as_of: str | None,
-    output: str,
+    output: Output,
 ) -> None:
     """Show when each committed offset expires and why, soonest first.
 
@@ -171,9 +167,9 @@ def expiring_offsets(
     if within is not None:
         last = utc_now() + timedelta(seconds=within)
         rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]
-    output_of(output).rows(rows, _COLUMNS)
+    output.rows(rows, _COLUMNS)
     if group is not None and not rows:
-        exit_if_unknown(ctx, reader, group)
+        exit_if_unknown(reader, group)
 
 
 @click.command()
@@ -184,18 +180,16 @@ def expiring_offsets(
     help=f"Number of partitions of __consumer_offsets. [default: {DEFAULT_LOG_PARTITIONS}, or the "
     "topic's own with --bootstrap-servers]",
 )
-@optional_bootstrap_servers_option
+@optional_bootstrap_servers_option()
 @kafka_option
 @output_option
-@click.pass_context
 def partition_for(
-    ctx: click.Context,
     *,
     group: str,
     partitions: int | None,
     bootstrap_servers: str | None,
     kafka: Mapping[str, str],
-    output: str,
+    output: Output,
 ) -> None:
     """Show the log partition and the coordinator of a group.
 
@@ -212,17 +206,17 @@ def partition_for(
     if bootstrap_servers is None:
         count = partitions or DEFAULT_LOG_PARTITIONS
         log_partition = partition_of(group, count)
-        output_of(output).result(
+        output.result(
             {"group_id": group, "log_partition": log_partition, "log_partitions": count},
             str(log_partition),
         )
         return
     if partitions is not None:
-        raise click.UsageError("--partitions and --bootstrap-servers exclude each other")
+        raise usage_error("--partitions and --bootstrap-servers exclude each other")
     from streaming.kafka.group_admin import locate_group
 
     location = locate_group(group, bootstrap_servers, kafka)
-    output_of(output).result(
+    output.result(
         {"group_id": group, **asdict(location)},
         f"{location.log_partition}\n"
         f"coordinator: broker {location.coordinator} at {location.host}:{location.port}",
@@ -232,4 +226,4 @@ def partition_for(
             f"broker {location.coordinator} is not the leader of log partition "
             f"{location.log_partition}: the leader is broker {location.leader}"
         )
-        ctx.exit(EXIT_DIFFERENCE)
+        exit_with_difference()

@@ -9,24 +9,29 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.cli.options import (
+    DURATION,
     Choice,
-    Duration,
+    exit_with_difference,
     kafka_option,
     option,
     optional_bootstrap_servers_option,
+    optional_tables_option,
     output_option,
-    require_location,
+    usage_error,
 )
 from streaming.cli.signals import interrupt_on_signals, stop_on_signals
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import warnings_only
-from streaming.views.output import output_of
+from streaming.views.output import Output
+
+if TYPE_CHECKING:
+    from streaming.local.demo.report import DemoReport
 
 _POLL_S = 0.5
 
@@ -58,7 +63,7 @@ def broker(
     folder: str | None,
     port: int | None,
     broker_property: tuple[str, ...],
-    output: str,
+    output: Output,
 ) -> None:
     """Run a local Kafka broker until Ctrl-C, for trials and tests.
 
@@ -75,12 +80,14 @@ def broker(
     from streaming.run.stderr import write_note
 
     properties = _pairs(broker_property)
-    options: dict[str, Any] = {"folder": folder, "port": port, "properties": properties}
-    if kafka_version is not None:
-        options["version"] = kafka_version
     write_note("starting the broker; the first time its jars are fetched ...")
-    with interrupt_on_signals(), EmbeddedBroker(**options) as running:
-        output_of(output).result(
+    with (
+        interrupt_on_signals(),
+        EmbeddedBroker(
+            version=kafka_version, folder=folder, port=port, properties=properties
+        ) as running,
+    ):
+        output.result(
             {
                 "bootstrap_servers": running.bootstrap_servers,
                 "kafka_version": running.version,
@@ -132,16 +139,14 @@ def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
     "temporary, deleted at the end]",
 )
 @output_option
-@click.pass_context
 def demo(
-    ctx: click.Context,
     *,
     seconds: float | None,
     dashboard: bool,
     offline: bool,
     kafka_version: str | None,
     folder: str | None,
-    output: str,
+    output: Output,
 ) -> None:
     """Run a broker and ten consumer groups on this machine, and compare the tables with the broker.
 
@@ -159,11 +164,7 @@ def demo(
       coordinator-state demo --seconds 200 --folder demo
       coordinator-state demo
     """
-    options: dict[str, Any] = {
-        "output": output,
-        "dashboard": dashboard,
-        "seconds": math.inf if seconds is None else seconds,
-    }
+    seconds = math.inf if seconds is None else seconds
     if offline:
         if kafka_version is not None:
             raise ConfigurationError("--offline starts no broker: remove --kafka-version")
@@ -172,15 +173,39 @@ def demo(
         from streaming.local.demo.offline import run_offline_demo
 
         # Ctrl-C waits for the end of a step: an interrupted step would make the two sides differ.
-        with stop_on_signals() as stop:
-            ctx.exit(run_offline_demo(stop=stop, **options))
-    from streaming.local.demo.demo import run_demo
+        with (
+            stop_on_signals() as stop,
+            run_offline_demo(stop=stop, seconds=seconds, dashboard=dashboard) as report,
+        ):
+            show_report(report, output)
+    else:
+        from streaming.local.demo.demo import run_demo
 
-    options["folder"] = folder
-    if kafka_version is not None:
-        options["kafka_version"] = kafka_version
-    with interrupt_on_signals():
-        ctx.exit(run_demo(**options))
+        live = run_demo(
+            seconds=seconds, folder=folder, dashboard=dashboard, kafka_version=kafka_version
+        )
+        with interrupt_on_signals(), live as report:
+            show_report(report, output)
+    if not report.is_equal:
+        exit_with_difference()
+
+
+def show_report(report: DemoReport, output: Output) -> None:
+    """Print the report of a demo as one JSON object, or as tables and lines."""
+    from streaming.cli.verify import show_differences
+
+    if not output.is_text:
+        sections = {section.name: section.rows for section in report.sections}
+        fields = {"is_equal": report.is_equal, **sections, **report.facts}
+        output.result({**fields, "verify": report.verification.to_json()}, "")
+        return
+    for section in report.sections:
+        output.result({}, f"{section.title}\n")
+        output.rows(section.rows, section.columns)
+        output.result({}, "")
+    lines = [*report.lines, f"verify: {report.verification.summary}"]
+    output.result({}, "\n".join(lines))
+    show_differences(report.verification, output)
 
 
 @click.command()
@@ -210,7 +235,7 @@ def demo(
 )
 @option(
     "--commit-interval",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     help="Simulated time between two commits of a group; a longer interval gives a larger share of "
     "other record types.",
@@ -256,19 +281,11 @@ def demo(
     metavar="FILE",
     help="Write a log segment; with several log partitions, a folder like a broker's.",
 )
-@option(
-    "--tables",
-    metavar="DIR",
-    callback=require_location,
-    help="Write tables, without a broker or Spark.",
-)
-@optional_bootstrap_servers_option
+@optional_tables_option(help="Write tables, without a broker or Spark.")
+@optional_bootstrap_servers_option()
 @kafka_option
 @output_option
-@click.pass_context
 def simulate(
-    ctx: click.Context,
-    /,
     *,
     commit_interval: float,
     transactional: float | None,
@@ -279,7 +296,7 @@ def simulate(
     tables: str | None,
     bootstrap_servers: str | None,
     kafka: Mapping[str, str],
-    output: str,
+    output: Output,
     **simulation: Any,
 ) -> None:
     """Write a realistic __consumer_offsets log without a coordinator.
@@ -300,13 +317,13 @@ def simulate(
     """
     if scenario is not None:
         if tables is None:
-            raise click.UsageError("--scenario needs --tables", ctx)
+            raise usage_error("--scenario needs --tables")
         _play(scenario, tables, output)
         return
     from streaming.local.simulation.simulate import Simulation, simulate
 
     if sum(target is not None for target in (file, tables, bootstrap_servers)) != 1:
-        raise click.UsageError("give exactly one of --file, --tables and --bootstrap-servers", ctx)
+        raise usage_error("give exactly one of --file, --tables and --bootstrap-servers")
     done = simulate(
         Simulation(
             commit_interval_ms=max(1, round(commit_interval * 1000)),
@@ -320,7 +337,7 @@ def simulate(
         bootstrap_servers=bootstrap_servers,
         kafka=kafka,
     )
-    output_of(output).result(
+    output.result(
         done.to_json(),
         f"{done.records:,} records of {done.groups:,} groups in {done.log_partitions} log "
         f"partition{'s' if done.log_partitions > 1 else ''}, {done.bytes:,} bytes, "
@@ -328,7 +345,7 @@ def simulate(
     )
 
 
-def _play(file: str, tables: str, output: str) -> None:
+def _play(file: str, tables: str, output: Output) -> None:
     from datetime import timedelta
 
     from streaming.local.scenario.play import scenario_tables
@@ -340,7 +357,7 @@ def _play(file: str, tables: str, output: str) -> None:
     begin = end - timedelta(seconds=scenario.lasts_s)
     with warnings_only():
         records = scenario_tables(scenario, tables, begin=begin)
-    output_of(output).result(
+    output.result(
         {
             "records": records,
             "groups": len(scenario.groups),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, NoReturn
 
-import click
-
-from streaming.cli.options import EXIT_DIFFERENCE
+from streaming.cli.options import exit_with_difference
 from streaming.run.stderr import write_note, write_warning
 
 if TYPE_CHECKING:
@@ -55,25 +53,23 @@ def warn_if_loading(reader: TableReader) -> bool:
     return current_count(reader.load_states) == 0
 
 
-def exit_if_nothing_is_current(ctx: click.Context, reader: TableReader) -> None:
+def exit_if_nothing_is_current(reader: TableReader) -> None:
     """Warn if log partitions are not current; exit with status 1 if none is."""
     if warn_if_loading(reader):
-        ctx.exit(EXIT_DIFFERENCE)
+        exit_with_difference()
 
 
-def exit_if_unknown(ctx: click.Context, reader: TableReader, group: str) -> None:
+def exit_if_unknown(reader: TableReader, group: str) -> None:
     """Exit with status 1 and a warning with similar names if a group does not exist."""
     from streaming.views.unknown_group import unknown_group
 
     if warning := unknown_group(reader, group):
         write_warning(warning)
-        ctx.exit(EXIT_DIFFERENCE)
+        exit_with_difference()
 
 
-def exit_without_rows(
-    ctx: click.Context, reader: TableReader, group: str, otherwise: str
-) -> NoReturn:
+def exit_without_rows(reader: TableReader, group: str, otherwise: str) -> NoReturn:
     """Exit with status 1; the warning is `otherwise` if the group exists."""
-    exit_if_unknown(ctx, reader, group)
+    exit_if_unknown(reader, group)
     write_warning(otherwise)
-    ctx.exit(EXIT_DIFFERENCE)
+    exit_with_difference()

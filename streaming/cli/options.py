@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -29,7 +29,7 @@ from streaming.tables.durations import (
 )
 from streaming.tables.locations import is_schema_name
 from streaming.tables.status_rules import parse_status_rules
-from streaming.views.output import OUTPUTS
+from streaming.views.output import OUTPUTS, Output
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -131,6 +131,51 @@ class Choice(click.Choice):
         return ""
 
 
+class OutputChoice(Choice):
+    """The name of a format; the command gets its `Output`."""
+
+    def __init__(self, outputs: Mapping[str, type[Output]]) -> None:
+        super().__init__(list(outputs))
+        self._outputs = outputs
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Output:
+        return self._outputs[super().convert(value, param, ctx)]()
+
+
+class Parsed(click.ParamType):
+    """A value that a function parses; its `ValueError` refuses the text."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _duration_s(text: str) -> float:
+    seconds = parse_duration(text).total_seconds()
+    if not seconds:
+        raise ValueError(f"{text!r} is not a duration such as {DURATION_FORM}")
+    return seconds
+
+
+def _log_partitions(text: str) -> list[int]:
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        raise ValueError(f"{text!r} is not N[,N…]")
+    return [int(number) for number in numbers]
+
+
+DURATION: Final = Parsed("duration", _duration_s)
+"""Seconds, from a duration such as 5s or "5 seconds"."""
+
+
 option = partial(click.option, cls=StateOption)
 
 
@@ -160,24 +205,21 @@ def require_location(
     return tables
 
 
-tables_option = option(
+optional_tables_option = partial(
+    option,
     "--tables",
     metavar="DIR",
-    required=True,
     callback=require_location,
     help="Tables folder: a path, or the address of an object store.",
 )
-bootstrap_servers_option = option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT[,…]",
-    required=True,
-    help="Brokers for the first connection to the cluster.",
-)
-optional_bootstrap_servers_option = option(
+tables_option = optional_tables_option(required=True)
+optional_bootstrap_servers_option = partial(
+    option,
     "--bootstrap-servers",
     metavar="HOST:PORT[,…]",
     help="Brokers for the first connection to the cluster.",
 )
+bootstrap_servers_option = optional_bootstrap_servers_option(required=True)
 kafka_option = click.option(
     "--kafka",
     cls=KafkaPropertiesOption,
@@ -205,41 +247,35 @@ consistent_option = option(
     help="Read all tables as of one finished micro-batch, or the newest version of each, which may "
     "include a partly written micro-batch.",
 )
-history_retention_option = option(
+history_retention_option = partial(
+    option,
     "--history-retention",
     metavar="INTERVAL",
     default=DEFAULT_HISTORY_RETENTION,
     help="How long offset_commits, group_events and log_offsets are kept; at least a day.",
 )
 log_partitions_option = option(
-    "--log-partitions", metavar="N[,N…]", help="Log partitions to use. [default: all]"
+    "--log-partitions",
+    type=Parsed("log partitions", _log_partitions),
+    metavar="N[,N…]",
+    help="Log partitions to use. [default: all]",
 )
 output_option = option(
     "--output",
-    type=Choice(list(OUTPUTS)),
+    type=OutputChoice(OUTPUTS),
     default="text",
     help="Aligned text, or JSON with one object per line.",
 )
 
 
-class Duration(click.ParamType):
-    """Seconds, from a duration such as 5s or "5 seconds"."""
+def usage_error(message: str) -> click.UsageError:
+    """An error about the options of the current command, which names its help."""
+    return click.UsageError(message, click.get_current_context(silent=True))
 
-    name = "duration"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> float:
-        """The duration in seconds, from a text or from a number of seconds."""
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_duration(str(value)).total_seconds()
-        except ValueError as error:
-            self.fail(str(error), parameter, context)
-        if not seconds:
-            self.fail(f"{value!r} is not a duration such as {DURATION_FORM}", parameter, context)
-        return seconds
+def exit_with_difference() -> NoReturn:
+    """End the command with status 1."""
+    raise click.exceptions.Exit(EXIT_DIFFERENCE)
 
 
 def source_of(ctx: click.Context, name: str) -> str:
@@ -290,20 +326,6 @@ def misspelled_variables(known: Callable[[], Collection[str]]) -> list[str]:
         if name not in variables
         and (hint := did_you_mean(name, variables, ignored=ENVIRONMENT_PREFIX))
     ]
-
-
-def log_partitions_of(text: str | None) -> list[int] | None:
-    """The numbers of `--log-partitions`.
-
-    Raises:
-        ConfigurationError: the text is not a list of numbers.
-    """
-    if text is None:
-        return None
-    numbers = [number.strip() for number in text.split(",")]
-    if not all(number.isdecimal() for number in numbers):
-        raise ConfigurationError(f"--log-partitions: {text!r} is not N[,N…]")
-    return [int(number) for number in numbers]
 
 
 def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:

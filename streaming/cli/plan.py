@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -15,26 +14,26 @@ from streaming.cli.opened_tables import (
     opened_tables,
 )
 from streaming.cli.options import (
-    EXIT_DIFFERENCE,
-    Duration,
+    DURATION,
+    exit_with_difference,
     option,
+    optional_bootstrap_servers_option,
     options,
     output_option,
     tables_option,
+    usage_error,
 )
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_note, write_warning
 from streaming.tables.clock import utc_now
-from streaming.views.output import output_of
+from streaming.views.output import Output
 
 if TYPE_CHECKING:
     from streaming.plans.group_plan import GroupPlan
     from streaming.tables.reader import TableReader
 
 
-servers_option = option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT[,…]",
+servers_option = optional_bootstrap_servers_option(
     help="Brokers for the printed commands; plan itself does not connect. [default: a placeholder]",
 )
 topic_option = option(
@@ -81,7 +80,7 @@ def plan() -> None:
     help="Restore the committed offsets that the group had at this time.",
 )
 @option("--to-time", metavar="TIME", help="Start at the records produced after this time.")
-@option("--back", type=Duration(), help="Start at the records of the last 15m, 2h or 1d.")
+@option("--back", type=DURATION, help="Start at the records of the last 15m, 2h or 1d.")
 @option(
     "--to-earliest-kept",
     is_flag=True,
@@ -90,10 +89,7 @@ def plan() -> None:
 @topic_option
 @tables_option
 @written_options
-@click.pass_context
 def reset(
-    ctx: click.Context,
-    /,
     *,
     group: str,
     to_state_at: str | None,
@@ -128,9 +124,7 @@ def reset(
     )
 
     if sum((to_state_at is not None, to_time is not None, back is not None, to_earliest_kept)) != 1:
-        raise click.UsageError(
-            "pass one of --to-state-at, --to-time, --back and --to-earliest-kept"
-        )
+        raise usage_error("pass one of --to-state-at, --to-time, --back and --to-earliest-kept")
     selection = TopicSelection.of(topics)
     reader = opened_tables(tables, warns_if_stale=True)
     if to_state_at is not None:
@@ -145,7 +139,7 @@ def reset(
     else:
         group_plan = reset_to_earliest_kept(reader, group, selection)
     if group_plan is None:
-        exit_without_rows(ctx, reader, group, f"{group} has no committed offsets")
+        exit_without_rows(reader, group, f"{group} has no committed offsets")
     show_group_plan(group_plan, **written)
 
 
@@ -156,10 +150,7 @@ def reset(
 @topic_option
 @tables_option
 @written_options
-@click.pass_context
 def clone(
-    ctx: click.Context,
-    /,
     *,
     group: str,
     new: str,
@@ -182,34 +173,32 @@ def clone(
     from streaming.plans.reset import clone as plan_clone
 
     if group == new:
-        raise click.UsageError("NEW and GROUP must be different groups")
+        raise usage_error("NEW and GROUP must be different groups")
     selection = TopicSelection.of(topics)
     reader = opened_tables(tables, warns_if_stale=True)
     source = reader if at is None else _past(tables, at)
     group_plan = plan_clone(reader, source, group, new, selection)
     if group_plan is None:
-        exit_without_rows(ctx, source, group, f"{group} has no committed offsets")
+        exit_without_rows(source, group, f"{group} has no committed offsets")
     show_group_plan(group_plan, **written)
 
 
 @plan.command()
 @option(
     "--unused-for",
-    type=Duration(),
+    type=DURATION,
     default="7d",
     help="Minimum time since the last activity of a group without members.",
 )
 @tables_option
 @servers_option
 @output_option
-@click.pass_context
 def cleanup(
-    ctx: click.Context,
     *,
     unused_for: float,
     tables: str,
     bootstrap_servers: str | None,
-    output: str,
+    output: Output,
 ) -> None:
     """List dead groups, offsets of deleted topics, and orphans, with the commands to delete them.
 
@@ -231,12 +220,11 @@ def cleanup(
     leftovers = plan_cleanup(reader, timedelta(seconds=unused_for), bootstrap_servers)
     # The commands are below the table: they are long, and to be copied.
     columns = [field.name for field in fields(Leftover) if field.name != "command"]
-    output_of(output).rows(map(asdict, leftovers), columns)
+    output.rows(map(asdict, leftovers), columns)
     if not leftovers:
         write_note("nothing to clean up")
-    if output == "text":
-        show_commands([row.command for row in leftovers if row.command is not None])
-    exit_if_nothing_is_current(ctx, reader)
+    output.commands([row.command for row in leftovers if row.command is not None])
+    exit_if_nothing_is_current(reader)
 
 
 @plan.command()
@@ -246,16 +234,14 @@ def cleanup(
 @force_option
 @servers_option
 @output_option
-@click.pass_context
 def backup(
-    ctx: click.Context,
     *,
     at: str | None,
     tables: str,
     file: str,
     force: bool,
     bootstrap_servers: str | None,
-    output: str,
+    output: Output,
 ) -> None:
     """Write the committed offsets of all groups to a file that Kafka's tool can restore.
 
@@ -274,7 +260,7 @@ def backup(
 
     newest = opened_tables(tables, warns_if_stale=True)
     reader = newest if at is None else _past(tables, at)
-    exit_if_nothing_is_current(ctx, reader)
+    exit_if_nothing_is_current(reader)
     offset_backup = plan_backup(reader, newest)
     for sentence in offset_backup.left_out:
         write_note(sentence)
@@ -287,7 +273,7 @@ def backup(
         for line in pair
     ]
     offsets, groups = len(offset_backup.offsets), len(offset_backup.group_ids)
-    output_of(output).result(
+    output.result(
         {
             "at": reader.moment,
             "file": file,
@@ -299,8 +285,7 @@ def backup(
         f"{file}: {count_text(offsets, 'committed offset')} of {count_text(groups, 'group')} as of "
         f"{reader.moment:%Y-%m-%d %H:%M:%S} UTC",
     )
-    if output == "text":
-        show_commands(commands)
+    output.commands(commands)
 
 
 @plan.command()
@@ -308,8 +293,7 @@ def backup(
 @option("--group", metavar="GROUP", help="Group of FILE, if FILE has no column with the group.")
 @tables_option
 @output_option
-@click.pass_context
-def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, output: str) -> None:
+def diff(*, file: str, group: str | None, tables: str, output: Output) -> None:
     """Compare the newest committed offsets with those of a plan or backup FILE.
 
     Shows offsets that differ, offsets that are missing in the tables and, for a backup, extra ones.
@@ -328,15 +312,14 @@ def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, outpu
     reader = opened_tables(tables, warns_if_stale=True)
     difference = plan_difference(reader, offsets, group)
     rows = [asdict(row) for row in difference.rows if row.outcome != Outcome.EQUAL]
-    shown = output_of(output)
-    shown.result(
+    output.result(
         {"is_equal": difference.is_equal, **difference.counts, "differences": rows},
         difference.summary,
     )
-    if output == "text" and rows:
-        shown.rows(rows, [field.name for field in fields(OffsetDifference)])
-    exit_if_nothing_is_current(ctx, reader)
-    ctx.exit(0 if difference.is_equal else EXIT_DIFFERENCE)
+    output.details(rows, [field.name for field in fields(OffsetDifference)])
+    exit_if_nothing_is_current(reader)
+    if not difference.is_equal:
+        exit_with_difference()
 
 
 def _past(tables: str, text: str) -> TableReader:
@@ -360,7 +343,7 @@ _COLUMNS: Final = (
 
 
 def show_group_plan(
-    plan: GroupPlan, *, output: str, file: str | None, force: bool, bootstrap_servers: str | None
+    plan: GroupPlan, *, output: Output, file: str | None, force: bool, bootstrap_servers: str | None
 ) -> None:
     """Print the plan for a group, write it to a file if one is named, and print its commands.
 
@@ -379,12 +362,12 @@ def show_group_plan(
             f"({'; '.join(sorted({row.note for row in plan.offsets})) or 'it has no partitions'})"
         )
     warnings = [*plan.obstacles.warnings, *plan.warnings]
-    shown = output_of(output)
-    shown.result(
+    offsets = [asdict(planned) for planned in plan.offsets]
+    output.result(
         {
             "group_id": plan.group_id,
             "goal": plan.goal,
-            "offsets": [asdict(planned) for planned in plan.offsets],
+            "offsets": offsets,
             "members": [member._asdict() for member in plan.obstacles.members],
             "warnings": warnings,
             "file": file if commands else None,
@@ -392,18 +375,11 @@ def show_group_plan(
         },
         plan.summary,
     )
-    if output == "text":
-        shown.rows(map(asdict, plan.offsets), _COLUMNS)
-        show_commands(commands)
+    output.details(offsets, _COLUMNS)
+    output.commands(commands)
     for warning in warnings:
         write_warning(warning)
     if not plan.to_offsets:
         write_note("No partition can be planned; the notes say why.")
     elif file is None:
         write_note("Not written: --file FILE writes this plan and prints the commands for it.")
-
-
-def show_commands(commands: Sequence[str]) -> None:
-    """Print command lines as they are, to be copied; their words are quoted for a terminal, too."""
-    for line in ["", *commands] if commands else []:
-        click.echo(line)

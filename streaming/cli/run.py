@@ -17,11 +17,11 @@ from streaming.cli.options import (
     bootstrap_servers_option,
     history_retention_option,
     kafka_option,
-    log_partitions_of,
     log_partitions_option,
     option,
     options,
     source_of,
+    usage_error,
 )
 from streaming.cli.signals import stop_on_signals
 from streaming.run.settings import RunSettings
@@ -37,7 +37,7 @@ _tables_option = option(
 _OPTIONS_OF_OTHER_COMMANDS = {
     "bootstrap_servers": bootstrap_servers_option,
     "tables": _tables_option,
-    "history_retention": history_retention_option,
+    "history_retention": history_retention_option(),
     "log_partitions": log_partitions_option,
     "kafka": kafka_option,
 }
@@ -89,7 +89,7 @@ def _option(
 @setting_options
 @option("--silent", is_flag=True, help="Do not show progress.")
 @click.pass_context
-def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **given: Any) -> None:
+def run(ctx: click.Context, /, *, silent: bool, **given: Any) -> None:
     """Replay __consumer_offsets into Delta tables continuously.
 
     The first run starts at the log start. Later runs continue where the tables end. On Ctrl-C or
@@ -109,10 +109,8 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **gi
 
     sources = {name: ctx.get_parameter_source(name) for name in ("trigger", "available_now")}
     if set(sources.values()) == {ParameterSource.COMMANDLINE}:
-        raise click.UsageError("--trigger and --available-now exclude each other", ctx)
-    settings = RunSettings.checked(
-        named=partial(source_of, ctx), log_partitions=log_partitions_of(log_partitions), **given
-    )
+        raise usage_error("--trigger and --available-now exclude each other")
+    settings = RunSettings.checked(named=partial(source_of, ctx), **given)
     display = nullcontext() if silent else ProgressDisplay(is_terminal=is_live())
     with stop_on_signals() as stop, display as on_progress:
         run_query(settings, on_progress=on_progress, stop=stop)

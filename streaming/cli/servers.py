@@ -8,26 +8,30 @@ are `streaming.api.app`, `streaming.dashboard.app`, `streaming.agents.server` an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from streaming.cli.options import (
+    DURATION,
     Choice,
-    Duration,
+    Command,
     option,
     options,
     port_option,
     require_location,
     tables_option,
+    usage_error,
 )
 from streaming.cli.signals import end_process, stop_on_signals
 from streaming.run.stderr import write_note
 from streaming.tables.locations import local_path
+
+if TYPE_CHECKING:
+    from streaming.http.access import Access
 
 API_PORT = 8060
 DASHBOARD_PORT = 8050
@@ -35,27 +39,29 @@ METRICS_PORT = 8000
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 
 
-class AccessOptions(NamedTuple):
-    """The arguments of `Access`."""
-
-    host: str
-    token: str | None
-    auth_header: str | None
-    allowed_hosts: tuple[str, ...]
-
-
-def _require_locations(
+def _clusters(
     ctx: click.Context, parameter: click.Parameter, folders: tuple[str, ...]
-) -> tuple[str, ...]:
-    for given in folders:
-        named = _NAMED.fullmatch(given)
-        require_location(ctx, parameter, named[2] if named else given)
-    return folders
+) -> dict[str, str]:
+    clusters = clusters_of(folders)
+    for folder in clusters.values():
+        require_location(ctx, parameter, folder)
+    return clusters
+
+
+def _refuse_on_command_line(
+    ctx: click.Context, _parameter: click.Parameter, token: str | None
+) -> str | None:
+    if ctx.get_parameter_source("token") is ParameterSource.COMMANDLINE:
+        raise usage_error(
+            "--token on the command line is visible to other users of this machine: set "
+            "COORDINATOR_STATE_TOKEN instead"
+        )
+    return token
 
 
 _clusters_option = option(
     "--tables",
-    callback=_require_locations,
+    callback=_clusters,
     type=click.Path(),
     multiple=True,
     required=True,
@@ -71,6 +77,7 @@ _access_options = options(
     ),
     option(
         "--token",
+        callback=_refuse_on_command_line,
         help="Token that clients must send; at least 16 characters. Set it in "
         "COORDINATOR_STATE_TOKEN or in the config file. It is refused on the command line, which "
         "other users of this machine can read.",
@@ -90,45 +97,21 @@ _access_options = options(
 )
 
 
-def serving_options(**port: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the arguments `tables`, `port` and `access`.
+def serving_options(**port: Any) -> Callable[[Command], Command]:
+    """Give a command the argument `tables`, with clusters by name, `port`, and those of `_access`.
 
     Args:
-        port: attributes of the option `--port`. Without a default, the server is one on stdin and
-            stdout if it is not given.
+        port: attributes of the option `--port`.
     """
+    return options(_clusters_option, port_option(**port), _access_options)
 
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def checked(
-            *,
-            host: str,
-            token: str | None,
-            auth_header: str | None,
-            allowed_host: tuple[str, ...],
-            **own: Any,
-        ) -> None:
-            ctx = click.get_current_context()
-            given = {
-                name
-                for name in ("token", "host", "auth_header", "allowed_host")
-                if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-            }
-            if "token" in given:
-                raise click.UsageError(
-                    "--token on the command line is visible to other users of this machine: set "
-                    "COORDINATOR_STATE_TOKEN instead"
-                )
-            for name in ("host", "auth_header", "allowed_host"):
-                if own["port"] is None and name in given:
-                    raise click.UsageError(
-                        f"--{name.replace('_', '-')} works only with HTTP: add --port"
-                    )
-            command(access=AccessOptions(host, token, auth_header, allowed_host), **own)
 
-        return options(_clusters_option, port_option(**port), _access_options)(checked)
+def _access(
+    *, host: str, token: str | None, auth_header: str | None, allowed_host: tuple[str, ...]
+) -> Access:
+    from streaming.http.access import Access
 
-    return add
+    return Access(host, token, auth_header, allowed_host)
 
 
 def serve(
@@ -150,19 +133,16 @@ def serve(
     end_process()
 
 
-def opened_clusters(folders: Sequence[str]) -> dict[str, str]:
-    """Tables folders by cluster name; each of them can be read.
+def require_tables(clusters: Mapping[str, str]) -> None:
+    """Check that the tables of each cluster can be read.
 
     Raises:
         ConfigurationError: a folder cannot be read.
-        click.UsageError: two folders have the same name.
     """
     from streaming.tables.reader import TableReader
 
-    clusters = clusters_of(folders)
     for folder in clusters.values():
         TableReader(folder)
-    return clusters
 
 
 def clusters_of(folders: Sequence[str]) -> dict[str, str]:
@@ -183,7 +163,7 @@ def clusters_of(folders: Sequence[str]) -> dict[str, str]:
         named = _NAMED.fullmatch(given)
         name, folder = named.groups() if named else (_name_of(_path_of(given), paths), given)
         if name in folder_by_name:
-            raise click.UsageError(
+            raise usage_error(
                 f"two --tables folders have the name {name}: give each another name with NAME=DIR"
             )
         folder_by_name[name] = folder
@@ -206,7 +186,7 @@ def _name_of(path: list[str], paths: Sequence[list[str]]) -> str:
 
 @click.command()
 @serving_options(default=API_PORT)
-def api(*, tables: tuple[str, ...], port: int, access: AccessOptions) -> None:
+def api(*, tables: dict[str, str], port: int, **access: Any) -> None:
     """Serve the HTTP API: JSON about groups, lag, events, transactions and alerts.
 
     /api/v1/openapi.json describes the endpoints. The endpoints below /v3/kafka answer as Burrow
@@ -222,11 +202,11 @@ def api(*, tables: tuple[str, ...], port: int, access: AccessOptions) -> None:
       coordinator-state api --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
     from streaming.api.app import serving_api
-    from streaming.http.access import Access
 
-    allowed = Access(*access)
+    allowed = _access(**access)
+    require_tables(tables)
     serve(
-        serving_api(opened_clusters(tables), access=allowed, port=port),
+        serving_api(tables, access=allowed, port=port),
         "the API is at {address}api/v1; description: {address}api/v1/openapi.json",
     )
 
@@ -235,7 +215,7 @@ def api(*, tables: tuple[str, ...], port: int, access: AccessOptions) -> None:
 @serving_options(default=DASHBOARD_PORT)
 @option(
     "--refresh",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     help="Time between two refreshes of an open page.",
 )
@@ -245,7 +225,7 @@ def api(*, tables: tuple[str, ...], port: int, access: AccessOptions) -> None:
     help="Open the page in a browser if there is a display.",
 )
 def dashboard(
-    *, tables: tuple[str, ...], port: int, access: AccessOptions, refresh: float, browser: bool
+    *, tables: dict[str, str], port: int, refresh: float, browser: bool, **access: Any
 ) -> None:
     """Serve a web page with the unhealthy groups, the reasons and the start times.
 
@@ -262,12 +242,12 @@ def dashboard(
       coordinator-state dashboard --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
     from streaming.dashboard.app import serving_page
-    from streaming.http.access import Access
     from streaming.http.server import open_browser
 
-    allowed = Access(*access)
+    allowed = _access(**access)
+    require_tables(tables)
     serve(
-        serving_page(opened_clusters(tables), access=allowed, refresh_s=refresh, port=port),
+        serving_page(tables, access=allowed, refresh_s=refresh, port=port),
         "the page is at {address}",
         open_browser if browser else lambda _address: None,
     )
@@ -277,7 +257,8 @@ def dashboard(
 @serving_options(
     help="Serve HTTP on this port; 0 takes any free port. [default: serve stdin and stdout]"
 )
-def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> None:
+@click.pass_context
+def mcp(ctx: click.Context, /, *, tables: dict[str, str], port: int | None, **access: Any) -> None:
     """Serve the tables to AI agents, read-only (Model Context Protocol).
 
     Its tools find unhealthy consumer groups and explain the cause. As evidence they name the
@@ -295,18 +276,20 @@ def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> 
     """
     from streaming.agents.http import serving_agents
     from streaming.agents.server import opened_server, serve_on_stdio
-    from streaming.http.access import Access
 
-    clusters = opened_clusters(tables)
+    for name in access if port is None else ():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise usage_error(f"--{name.replace('_', '-')} works only with HTTP: add --port")
+    require_tables(tables)
     if port is None:
-        with opened_server(clusters) as server:
+        with opened_server(tables) as server:
             serve_on_stdio(server)
         return
-    allowed = Access(*access)
+    allowed = _access(**access)
 
     @contextmanager
     def serving_clusters() -> Iterator[str]:
-        with opened_server(clusters) as server, serving_agents(server, allowed, port) as address:
+        with opened_server(tables) as server, serving_agents(server, allowed, port) as address:
             yield address
 
     serve(serving_clusters(), "the MCP server is at {address}")
@@ -344,7 +327,7 @@ def mcp(*, tables: tuple[str, ...], port: int | None, access: AccessOptions) -> 
 )
 @option(
     "--collect-interval",
-    type=Duration(),
+    type=DURATION,
     default="5s",
     help="Time between two reads of the tables while scrapes arrive. After a slow read, the pause "
     "is as long as the read.",

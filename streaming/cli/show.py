@@ -23,9 +23,10 @@ from streaming.cli.options import (
     output_option,
     parse_toml,
     tables_option,
+    usage_error,
 )
 from streaming.run.stderr import write_note, write_warning
-from streaming.views.output import output_of
+from streaming.views.output import Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,7 +132,7 @@ class HistoryOptions:
     limit: int | None
     folded: bool
 
-    def check(self, view: str, output: str) -> None:
+    def check(self, view: str, output: Output) -> None:
         """Refuse options that do not work with a view.
 
         Raises:
@@ -140,14 +141,14 @@ class HistoryOptions:
         period = {"--since": self.since, "--until": self.until, "--limit": self.limit}
         given = [name for name, value in period.items() if value is not None]
         if given and view not in HISTORIES:
-            raise click.UsageError(
+            raise usage_error(
                 f"{given[0]} works only with events, history and group-records, not with {view}"
             )
         for name, value in (("--event", self.events), ("--folded", self.folded)):
             if value and view != "events":
-                raise click.UsageError(f"{name} works only with events, not with {view}")
-        if self.folded and output == "json":
-            raise click.UsageError("--folded works only with text: JSON has one object per event")
+                raise usage_error(f"{name} works only with events, not with {view}")
+        if self.folded and not output.is_text:
+            raise usage_error("--folded works only with text: JSON has one object per event")
 
     @property
     def most(self) -> int | None:
@@ -245,10 +246,7 @@ def with_member_labels(rows: pa.Table, reader: TableReader) -> pa.Table:
 @as_of_option
 @consistent_option
 @output_option
-@click.pass_context
 def show(
-    ctx: click.Context,
-    /,
     *,
     what: str,
     tables: str,
@@ -257,7 +255,7 @@ def show(
     rules: str,
     as_of: str | None,
     consistent: bool,
-    output: str,
+    output: Output,
     **history: Any,
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
@@ -301,7 +299,7 @@ def show(
     options = HistoryOptions(**history)
     options.check(what, output)
     if rules != "default" and what != STATUS:
-        raise click.UsageError(f"--rules works only with status, not with {what}")
+        raise usage_error(f"--rules works only with status, not with {what}")
     reader = opened_tables(
         tables, as_of, consistent=consistent, warns_if_stale=what in (LAG, STATUS)
     )
@@ -311,18 +309,18 @@ def show(
     elif what == STATUS:
         rows, columns = _status(reader, group_ids, by or "group", rules)
     elif by is not None:
-        raise click.UsageError(f"--by works only with lag and status, not with {what}")
+        raise usage_error(f"--by works only with lag and status, not with {what}")
     else:
         rows, columns = _table(reader, what, group, options)
-    if output == "text" and MEMBER in columns:
+    if output.is_text and MEMBER in columns:
         rows = with_member_labels(rows, reader)
-    output_of(output).table(rows, columns)
-    if what == PROGRESS and output == "text":
+    output.table(rows, columns)
+    if what == PROGRESS and output.is_text:
         _write_evaluation_note(reader)
     if what not in _OF_ANY_LOAD:
-        exit_if_nothing_is_current(ctx, reader)
+        exit_if_nothing_is_current(reader)
     if group is not None and not rows.num_rows:
-        exit_if_unknown(ctx, reader, group)
+        exit_if_unknown(reader, group)
 
 
 def _write_evaluation_note(reader: TableReader) -> None:
@@ -346,7 +344,7 @@ def _table(
     """The rows of a table, and the columns of its text output."""
     view = VIEWS[view_name]
     if group is not None and not view.has_groups:
-        raise click.UsageError(f"--group does not work with {view_name}: its rows have no groups")
+        raise usage_error(f"--group does not work with {view_name}: its rows have no groups")
     if options.folded:
         return folded_rows(reader, group, options)
     if view_name in HISTORIES:
@@ -386,7 +384,7 @@ def _status(
     from streaming.views.definitions import VIEWS
 
     if by == "topic":
-        raise click.UsageError("--by must be group or partition for status")
+        raise usage_error("--by must be group or partition for status")
     statuses: pa.Table
     if rules == "burrow" and by == "group":
         statuses = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)

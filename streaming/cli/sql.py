@@ -7,7 +7,13 @@ import sys
 import click
 
 from streaming.cli.opened_tables import note_if_rebuilt, warn_if_loading
-from streaming.cli.options import Choice, as_of_option, consistent_option, option, tables_option
+from streaming.cli.options import (
+    OutputChoice,
+    as_of_option,
+    consistent_option,
+    option,
+    tables_option,
+)
 from streaming.views.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
 
 _OUTPUTS: dict[str, type[Output]] = {
@@ -24,7 +30,7 @@ _OUTPUTS: dict[str, type[Output]] = {
 @consistent_option
 @option(
     "--output",
-    type=Choice(list(_OUTPUTS)),
+    type=OutputChoice(_OUTPUTS),
     default="text",
     help="Aligned text, one JSON object per line, CSV with unchanged values, or CSV whose values a "
     "spreadsheet does not run as formulas.",
@@ -40,7 +46,7 @@ def sql(
     tables: str,
     as_of: str | None,
     consistent: bool,
-    output: str,
+    output: Output,
     parquet: str | None,
 ) -> None:
     """Run a SELECT over all tables and views, as of one micro-batch.
@@ -65,7 +71,7 @@ def sql(
     warn_if_loading(opened.reader)
     rows = opened.sql(text)
     if parquet is None:
-        _OUTPUTS[output]().table(rows.arrow, rows.arrow.column_names)
+        output.table(rows.arrow, rows.arrow.column_names)
     else:
         import pyarrow.parquet as pq
 

@@ -5,41 +5,39 @@ Their Python APIs are `streaming.run.maintenance` and `streaming.reload.requests
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, fields
 from datetime import timedelta
 
 import click
 
 from streaming.cli.options import (
+    Parsed,
     history_retention_option,
     option,
     output_option,
-    source_of,
     tables_option,
+    usage_error,
 )
-from streaming.errors import ConfigurationError
 from streaming.tables.durations import parse_duration, parse_history_retention
-from streaming.views.output import output_of
+from streaming.views.output import Output
 
 
 @click.command()
 @tables_option
-@history_retention_option
+@history_retention_option(type=Parsed("interval", parse_history_retention))
 @option(
     "--snapshot-retention",
+    type=Parsed("interval", parse_duration),
     metavar="INTERVAL",
     help="How long snapshots are kept. [default: the setting of the last run]",
 )
 @output_option
-@click.pass_context
 def maintain(
-    ctx: click.Context,
     *,
     tables: str,
-    history_retention: str,
-    snapshot_retention: str | None,
-    output: str,
+    history_retention: timedelta,
+    snapshot_retention: timedelta | None,
+    output: Output,
 ) -> None:
     """Delete files that no snapshot needs, and compact small files.
 
@@ -58,25 +56,10 @@ def maintain(
     from streaming.tables.maintenance import TableMaintenance
 
     done = maintain_folder(
-        tables,
-        history_retention=_parsed(
-            source_of(ctx, "history_retention"), history_retention, parse_history_retention
-        ),
-        snapshot_retention=(
-            None
-            if snapshot_retention is None
-            else _parsed(source_of(ctx, "snapshot_retention"), snapshot_retention, parse_duration)
-        ),
+        tables, history_retention=history_retention, snapshot_retention=snapshot_retention
     )
     columns = [field.name for field in fields(TableMaintenance)]
-    output_of(output).rows((asdict(maintenance) for maintenance in done), columns)
-
-
-def _parsed(source: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{source}: {error}") from error
+    output.rows((asdict(maintenance) for maintenance in done), columns)
 
 
 @click.command()
@@ -90,15 +73,12 @@ def _parsed(source: str, text: str, parse: Callable[[str], timedelta]) -> timede
 )
 @option("--all", is_flag=True, help="Reload all log partitions of the tables.")
 @output_option
-@click.pass_context
 def reload(
-    ctx: click.Context,
-    /,
     *,
     tables: str,
     log_partition: tuple[int, ...],
     all: bool,
-    output: str,
+    output: Output,
 ) -> None:
     """Request a reload of log partitions from their log start.
 
@@ -116,9 +96,9 @@ def reload(
     from streaming.reload.requests import request_reload
 
     if all == bool(log_partition):
-        raise click.UsageError("give either --log-partition N or --all", ctx)
+        raise usage_error("give either --log-partition N or --all")
     asked = request_reload(tables, None if all else log_partition)
-    output_of(output).result(
+    output.result(
         {"log_partitions": asked},
         f"{len(asked)} log partition{'s' if len(asked) > 1 else ''} "
         f"({', '.join(map(str, asked))}) will be reloaded by the current `run`, or by the next one",

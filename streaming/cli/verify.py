@@ -5,16 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from streaming.cli.options import (
-    EXIT_DIFFERENCE,
-    Duration,
+    DURATION,
     bootstrap_servers_option,
+    exit_with_difference,
     kafka_option,
-    log_partitions_of,
     log_partitions_option,
     option,
     output_option,
@@ -24,7 +23,7 @@ from streaming.cli.signals import stop_on_signals
 from streaming.errors import ConfigurationError
 from streaming.run.progress_display import LiveLine
 from streaming.run.stderr import write_note
-from streaming.views.output import Output, output_of
+from streaming.views.output import Output
 
 if TYPE_CHECKING:
     from streaming.verify.verification import Verification
@@ -44,7 +43,7 @@ _COLUMNS = ("answer", "field", "broker", "tables")
 )
 @option(
     "--settle-timeout",
-    type=Duration(),
+    type=DURATION,
     default="30s",
     help="How long to repeat the comparison of answers that change meanwhile.",
 )
@@ -55,24 +54,22 @@ _COLUMNS = ("answer", "field", "broker", "tables")
 )
 @option(
     "--every",
-    type=Duration(),
+    type=DURATION,
     help="Repeat the comparison at this interval (60s, 5m, 1h) until Ctrl-C.",
 )
 @kafka_option
 @output_option
-@click.pass_context
 def verify(
-    ctx: click.Context,
     *,
     bootstrap_servers: str,
     tables: str,
-    log_partitions: str | None,
+    log_partitions: list[int] | None,
     timeout: float,
     settle_timeout: float,
     groups: int | None,
     every: float | None,
     kafka: Mapping[str, str],
-    output: str,
+    output: Output,
 ) -> None:
     """Compare the tables with the broker's own answers.
 
@@ -99,13 +96,14 @@ def verify(
                 kafka=kafka,
                 timeout_s=timeout,
                 settle_timeout_s=settle_timeout,
-                log_partitions=log_partitions_of(log_partitions),
+                log_partitions=log_partitions,
                 group_count=groups,
                 on_behind=lambda behind: line.show(_waiting(behind, timeout)),
             )
-        if every is not None and output != "json":
+        if every is not None and output.is_text:
             click.echo(datetime.now().astimezone().isoformat(" ", "seconds"))
-        show_verification(verification, output_of(output), is_json=output == "json")
+        output.result(verification.to_json(), verification.summary)
+        show_differences(verification, output)
         _note_next_command(verification, tables)
         return verification.is_equal and verification.is_complete
 
@@ -118,7 +116,8 @@ def verify(
                 except (ConfigurationError, TimeoutError) as error:
                     # A transient failure, such as a broker restart, does not end the loop.
                     write_note(f"not compared: {error}")
-    ctx.exit(0 if is_verified else EXIT_DIFFERENCE)
+    if not is_verified:
+        exit_with_difference()
 
 
 def _waiting(behind: Mapping[int, int], timeout_s: float) -> str:
@@ -137,33 +136,8 @@ def _note_next_command(verification: Verification, tables: str) -> None:
         )
 
 
-def show_verification(verification: Verification, output: Output, *, is_json: bool) -> None:
-    """Print the summary, the differences, and notes about groups that were not fully compared."""
-    differences: list[dict[str, Any]] = [
-        {
-            "answer": str(difference.key),
-            **difference.key._asdict(),
-            "field": difference.field,
-            "broker": difference.broker,
-            "tables": difference.tables,
-        }
-        for difference in verification.differences
-    ]
-    output.result(
-        {
-            "is_equal": verification.is_equal,
-            "is_complete": verification.is_complete,
-            "equal": verification.counts,
-            "differences": differences,
-            "moving": [key._asdict() for key in sorted(verification.moving)],
-            "behind": verification.behind,
-            "notes": verification.notes,
-        },
-        verification.summary,
-    )
-    if is_json:
-        return
-    if differences:
-        output.rows(differences, _COLUMNS)
-    for note in verification.notes:
+def show_differences(verification: Verification, output: Output) -> None:
+    """Print the answers that differ in a text, and notes about groups not fully compared."""
+    output.details(verification.to_json()["differences"], _COLUMNS)
+    for note in verification.notes if output.is_text else ():
         write_note(note)

@@ -1,7 +1,9 @@
 """Sends the events to the catalogue beside a query, in rounds.
 
 A round sends the events that are due, and ends at the first failure; the next round is the retry.
-Failures are logged as those of brokers are: once, and then once a minute.
+No event is queued: the next round makes it from the tables. So memory is bounded by the number of
+groups, however long the catalogue is away. Failures are logged as those of brokers are: once, and
+then once a minute.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from openlineage.client.event_v2 import JobEvent, RunEvent, RunState
@@ -25,15 +28,24 @@ from streaming.errors import first_line
 from streaming.kafka.outage import Outage
 from streaming.kafka.secrets import read_file
 from streaming.lineage.events import group_event, run_event
-from streaming.lineage.relations import REPEAT_S, Relations, SentGroups
+from streaming.lineage.relations import GroupTopics, Relations
 from streaming.tables.clock import utc_now
 
 API_KEY: Final = "OPENLINEAGE_API_KEY"
 """The environment variable that OpenLineage's own clients read, too."""
+REPEAT_S: Final = 24 * 60 * 60.0
+"""A new catalogue knows every group after a day."""
+REFUSED_S: Final = 10 * 60.0
+"""When an event that the catalogue refused is sent again."""
 
 _PATH: Final = "/api/v1/lineage"
 _TIMEOUT_S: Final = (3.0, 5.0)
 """To connect, and to be answered. The end of `run` waits for a POST that has begun."""
+
+
+Event: TypeAlias = JobEvent | RunEvent
+Key: TypeAlias = RunState | str
+"""A state of the run, or a group id."""
 
 
 class Catalogue:
@@ -57,7 +69,7 @@ class Catalogue:
         self._key_file = key_file
         self._headers()
 
-    def post(self, event: JobEvent | RunEvent) -> None:
+    def post(self, event: Event) -> None:
         """Send an event.
 
         Raises:
@@ -109,14 +121,15 @@ class LineageReporter:
         self.round_s = round_s
         self._clock = clock
         self._run_id = str(generate_new_uuid())
-        self._run_events: dict[RunState, RunEvent] = {}
-        self._running_due = clock()
         self._relations = Relations(tables)
-        self._sent_groups = SentGroups()
+        self._start: RunEvent | None = None
+        self._answered: dict[Key, tuple[GroupTopics | None, float]] = {}
+        """The last event that was accepted or refused, and when it is due again."""
+        self._refused: set[Key] = set()
         self._outage: Outage | None = None
 
     def __enter__(self) -> LineageReporter:
-        self._add(RunState.START)
+        self._start = self._run_event(RunState.START)
         return self
 
     def __exit__(
@@ -126,12 +139,12 @@ class LineageReporter:
         _traceback: TracebackType | None,
     ) -> None:
         """Send the end of the run, in one attempt: nothing may hold up the end."""
-        if error is None:
-            self._add(RunState.COMPLETE)
-        else:
-            self._add(RunState.FAIL, first_line(error) or type(error).__name__)
+        state = RunState.COMPLETE if error is None else RunState.FAIL
+        message = "" if error is None else first_line(error) or type(error).__name__
         try:
-            self._send_run(self._clock() + self.round_s)
+            if self._start is not None:
+                self._catalogue.post(self._start)
+            self._catalogue.post(self._run_event(state, message))
         except Exception as failure:
             logger.warning(
                 "%(catalogue)s: cannot send the end of the run: %(error)s",
@@ -151,13 +164,12 @@ class LineageReporter:
             self._outage.failed(DeliveryError(first_line(error)), self._interval_s)
             logger.debug("traceback of the failure above", exc_info=True)
         else:
-            if self._outage is not None and not self._sent_groups.is_refused:
+            if self._outage is not None and not self._refused:
                 self._outage.ended()
                 self._outage = None
 
-    def _add(self, state: RunState, error: str = "") -> None:
-        """Keep an event of the run until it is sent; a later one of its state replaces it."""
-        self._run_events[state] = run_event(
+    def _run_event(self, state: RunState, error: str = "") -> RunEvent:
+        return run_event(
             state,
             self._run_id,
             tables=self._tables,
@@ -168,39 +180,43 @@ class LineageReporter:
         )
 
     def _send(self, until: float) -> None:
-        refusal = None
-        try:
-            self._send_run(until)
-        except TransientDeliveryError:
-            raise
-        except DeliveryError as error:
-            # The catalogue may accept groups.
-            refusal = error
-        self._relations.refresh()
-        if self._relations.is_loaded and self._running_due <= self._clock():
-            self._add(RunState.RUNNING)
-            self._running_due = self._clock() + REPEAT_S
-        self._send_groups(until)
-        if refusal is not None:
-            raise refusal
-
-    def _send_run(self, until: float) -> None:
-        for state, event in list(self._run_events.items()):
-            if self._clock() > until:
+        for key, group, event in self._events():
+            now = self._clock()
+            answered, due_at = self._answered.get(key, (None, now))
+            if answered == group and now < due_at:
+                continue
+            if now > until:
                 return
-            self._catalogue.post(event)
-            del self._run_events[state]
-
-    def _send_groups(self, until: float) -> None:
-        for group in self._sent_groups.due(self._relations, self._clock()):
-            if self._clock() > until:
-                return
-            now = utc_now()
             try:
-                self._catalogue.post(group_event(group, self._bootstrap_servers, now))
+                self._catalogue.post(event())
             except TransientDeliveryError:
                 raise
             except DeliveryError:
-                self._sent_groups.refused(group, self._clock())
+                # It waits, so that it does not hold back the others.
+                self._answered[key] = group, now + REFUSED_S
+                self._refused.add(key)
                 raise
-            self._sent_groups.sent(group, self._clock())
+            self._answered[key] = group, now + REPEAT_S
+            self._refused.discard(key)
+            if key is RunState.START:
+                self._start = None
+            if group is not None and not group.topics:
+                del self._answered[key]
+
+    def _events(self) -> Iterator[tuple[Key, GroupTopics | None, Callable[[], Event]]]:
+        """The events by key, in their order; those of groups have the group."""
+        if (start := self._start) is not None:
+            yield RunState.START, None, lambda: start
+        self._relations.refresh()
+        if self._relations.is_loaded:
+            yield RunState.RUNNING, None, partial(self._run_event, RunState.RUNNING)
+        gone = [
+            GroupTopics(group.group_id, group.group_type)
+            for group, _ in self._answered.values()
+            if group is not None and self._relations.is_gone(group.group_id)
+        ]
+        for group in [*self._relations.groups.values(), *gone]:
+            yield group.group_id, group, partial(self._group_event, group)
+
+    def _group_event(self, group: GroupTopics) -> JobEvent:
+        return group_event(group, self._bootstrap_servers, utc_now())

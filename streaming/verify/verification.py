@@ -91,6 +91,27 @@ class Verification:
             for reason, count in sorted(reasons.items())
         ]
 
+    def to_json(self) -> dict[str, Any]:
+        """The results, with one entry for each field that differs."""
+        return {
+            "is_equal": self.is_equal,
+            "is_complete": self.is_complete,
+            "equal": self.counts,
+            "differences": [
+                {
+                    "answer": str(difference.key),
+                    **difference.key._asdict(),
+                    "field": difference.field,
+                    "broker": difference.broker,
+                    "tables": difference.tables,
+                }
+                for difference in self.differences
+            ],
+            "moving": [key._asdict() for key in sorted(self.moving)],
+            "behind": self.behind,
+            "notes": self.notes,
+        }
+
     @property
     def summary(self) -> str:
         """The verdict in one line."""

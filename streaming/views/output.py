@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Output(ABC):
     """Writes the data of a command to stdout in one format."""
 
+    is_text = False
+
     @abstractmethod
     def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
         """Write a table; text shows only `columns`, JSON all fields."""
@@ -38,6 +40,17 @@ class Output(ABC):
     @abstractmethod
     def result(self, fields: Row, text: str, /) -> None:
         """Write one result: `fields` as JSON, or `text`."""
+
+    def details(self, rows: Sequence[Row], columns: Sequence[str], /) -> None:
+        """Write a table below the text of a result, unless it has no rows."""
+        if self.is_text and rows:
+            self.rows(rows, columns)
+
+    def commands(self, lines: Sequence[str], /) -> None:
+        """Write command lines below the text of a result, to be copied."""
+        # Their words are quoted for a terminal already.
+        for line in ["", *lines] if self.is_text and lines else []:
+            click.echo(line)
 
 
 class JsonOutput(Output):
@@ -53,6 +66,8 @@ class JsonOutput(Output):
 
 class TextOutput(Output):
     """Aligned columns and sentences."""
+
+    is_text = True
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
         cells = [[_cell(row.get(column)) for column in columns] for row in rows]
@@ -121,11 +136,13 @@ def _cell(value: Any) -> str:
 
 
 def _element(value: Any) -> str:
-    """A topic partition as `topic:partition`, a task of a streams group as `active 0_1`."""
+    """A topic partition as `topic:partition`, a task of a streams group as `active 0_1`, or `-`."""
     if isinstance(value, dict) and "subtopology_id" in value:
         return f"{value['task_type']} {value['subtopology_id']}_{value['partition']}"
     if isinstance(value, dict) and "partition" in value:
         return f"{value.get('topic') or value.get('topic_id')}:{value['partition']}"
+    if value is None:
+        return "-"
     return value if isinstance(value, str) else json_line(value)
 
 

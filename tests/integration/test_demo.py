@@ -21,6 +21,7 @@ from coordinator_state.insight.evidence import Cause
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.local.demo.groups import DEMO_GROUPS, HANGING
+from streaming.local.demo.report import is_accounted_for
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.eventually import Eventually
 
@@ -63,7 +64,7 @@ class Finished(NamedTuple):
         return report
 
     def group(self, group_id: str) -> dict[str, Any]:
-        (row,) = (row for row in self.report["groups"] if row["group_id"] == group_id)
+        (row,) = (row for row in self.report["groups"] if row["group"] == group_id)
         group: dict[str, Any] = row
         return group
 
@@ -158,26 +159,26 @@ def test_the_tables_say_what_the_broker_says(demo: Finished) -> None:
     report = demo.report
     assert report["is_equal"]
     assert report["verify"]["is_equal"], report["verify"]
-    assert report["verify"]["moving"] == []
-    assert [row["group_id"] for row in report["groups"]] == [g.group_id for g in DEMO_GROUPS]
+    assert report["verify"]["is_complete"]
+    assert all(row["equal"] for row in report["groups"])
+    assert [row["group"] for row in report["groups"]] == [g.group_id for g in DEMO_GROUPS]
     records = report["records"]
-    assert records["is_accounted_for"]
+    assert is_accounted_for(records)
     assert records["read"] > records["quarantined"] == 0
     assert records["pending"] == len(report["pending"])
-    kept, deleted = demo.group("returns")["offsets"]
-    assert kept["tables"]["committed_offset"] > 0
-    assert deleted["tables"] is None
-    assert demo.group("trial")["tables"] is None
-    aborted, committed = (
-        demo.group(group_id)["offsets"][0]["tables"] for group_id in ("refunds", "payments")
-    )
-    assert 0 < aborted["committed_offset"] < committed["committed_offset"]
+    assert all(row["tables"] == row["broker"] for row in report["groups"])
+    kept, deleted = demo.group("returns")["tables"]
+    assert kept > 0
+    assert deleted is None
+    assert demo.group("trial")["type"] is None
+    aborted, committed = (demo.group(group_id)["tables"][0] for group_id in ("refunds", "payments"))
+    assert 0 < aborted < committed
 
 
 def test_an_open_transaction_is_pending_and_holds_up_no_other_group(demo: Finished) -> None:
     pending = demo.report["pending"]
     assert {row["broker"] for row in pending} == {"UNSTABLE_OFFSET_COMMIT"}
-    assert all(row["committed_offset"] < row["pending_offset"] for row in pending)
+    assert all(row["committed"] < row["pending"] for row in pending)
     neighbour = demo.report["neighbour"]
     assert neighbour["log_partition"] == partition_for(HANGING.group_id)
     assert neighbour["record_offset"] > neighbour["pending_record_offset"]

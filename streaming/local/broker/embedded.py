@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -67,7 +66,8 @@ class EmbeddedBroker:
     """A broker in its own JVM; as a context manager it runs during the `with` block.
 
     Args:
-        version: the Kafka version; jars that are not cached are downloaded.
+        version: the Kafka version, `KAFKA_VERSION` by default; jars that are not cached are
+            downloaded.
         folder: the folder of all files of the broker; the folder of an earlier broker can be
             reused. The default is a temporary folder that `close` removes.
         port: the port to listen on; the default is a free port, which stays the same at restarts.
@@ -79,14 +79,14 @@ class EmbeddedBroker:
 
     def __init__(
         self,
-        version: str = KAFKA_VERSION,
+        version: str | None = None,
         folder: Path | str | None = None,
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
         node: ClusterNode | None = None,
         features: Mapping[str, int] | None = None,
     ) -> None:
-        self.version = version
+        self.version = version or KAFKA_VERSION
         self._temporary = (
             tempfile.TemporaryDirectory(prefix="kafka-broker-", ignore_cleanup_errors=True)
             if folder is None
@@ -110,12 +110,7 @@ class EmbeddedBroker:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     @property

@@ -10,17 +10,18 @@ import math
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from streaming.dashboard.app import serving_page
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import ConfigurationError
 from streaming.http.server import open_browser
-from streaming.jvm.jars import KAFKA_VERSION
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
-from streaming.local.demo.report import DemoReport, read_report, show_report
+from streaming.local.demo.report import DemoReport, read_report
 from streaming.local.demo.traffic import Traffic
 from streaming.run.loop_compilation import compiling_loops
 from streaming.run.progress_display import ProgressDisplay
@@ -33,29 +34,25 @@ from streaming.tables.reader import TableReader
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
-from streaming.views.output import output_of
-
-EXIT_DIFFERENT = 1
 
 _POLL_S = 0.2
 _PATIENCE_S = 600.0
 """Timeout of each stage; a busy machine must only slow the demo down."""
 
 
+@contextmanager
 def run_demo(
     *,
     seconds: float = math.inf,
-    output: str = "text",
     folder: Path | str | None = None,
     dashboard: bool = True,
-    kafka_version: str = KAFKA_VERSION,
-) -> int:
-    """Run the demo and print its report; return the exit status, 0 if both sides are equal.
+    kafka_version: str | None = None,
+) -> Iterator[DemoReport]:
+    """Run the demo until its report is read; the end of the block stops everything.
 
     Args:
         seconds: the minimum duration of the traffic. It continues until each group has shown its
             behaviour. If infinite, Ctrl-C ends the traffic.
-        output: `text` or `json`.
         folder: a new or empty folder for broker data, tables and checkpoint, which is kept. The
             default is a temporary folder that is removed.
         dashboard: whether to serve the page while the traffic runs.
@@ -66,19 +63,42 @@ def run_demo(
         TimeoutError: the query or a group did not start in time.
     """
     with ExitStack() as running:
-        work = _work_folder(running, folder)
-        until = "" if folder is not None else " (`demo` deletes them at its end)"
-        write_note(f"the tables will be in {work / 'tables'}{until}")
+        work = enter_work_folder(running, folder)
         try:
-            report = _run(running, work, seconds, dashboard, kafka_version)
-            show_report(report, output_of(output), is_json=output == "json")
+            yield _run(running, work, seconds, dashboard, kafka_version)
         finally:
             write_note("stopping the query, the groups and the broker ...")
-    return 0 if report.is_equal else EXIT_DIFFERENT
+
+
+def enter_work_folder(running: ExitStack, folder: Path | str | None = None) -> Path:
+    """The folder of a demo; by default a temporary one, which the end of `running` removes.
+
+    Raises:
+        ConfigurationError: `folder` is not empty.
+    """
+    if folder is None:
+        temporary = tempfile.TemporaryDirectory(
+            prefix="coordinator-state-demo-", ignore_cleanup_errors=True
+        )
+        work = Path(running.enter_context(temporary))
+    else:
+        work = Path(folder).absolute()
+        if work.exists() and (not work.is_dir() or any(work.iterdir())):
+            raise ConfigurationError(f"{folder} is not an empty folder: name a new or empty one")
+    until = "" if folder is not None else " (`demo` deletes them at its end)"
+    write_note(f"the tables are in {work / 'tables'}{until}")
+    return work
+
+
+def serve_page(running: ExitStack, tables: str) -> None:
+    """Serve the page until the end of `running`, and open it if there is a display."""
+    address = running.enter_context(serving_page({"demo": tables}))
+    write_note(f"the page is at {address}")
+    open_browser(address)
 
 
 def _run(
-    running: ExitStack, work: Path, seconds: float, dashboard: bool, kafka_version: str
+    running: ExitStack, work: Path, seconds: float, dashboard: bool, kafka_version: str | None
 ) -> DemoReport:
     tables = str(work / "tables")
     with ProgressDisplay(is_terminal=is_live()) as display, compiling_loops():
@@ -90,13 +110,10 @@ def _run(
         create_topics(Clients(servers))
         write_note(f"Kafka {broker.version} at {servers}; starting Spark ...")
         traffic = running.enter_context(closing(Traffic(servers)))
-        query = running.enter_context(closing(_QueryThread(servers, work, display)))
+        query = running.enter_context(closing(_Query(servers, work, display)))
         query.start()
-        query.wait_until_ready()
         if dashboard:
-            address = running.enter_context(serving_page({"demo": tables}))
-            write_note(f"the page is at {address}")
-            open_browser(address)
+            serve_page(running, tables)
         _let_run(traffic, query, seconds)
         write_note("stopping the traffic; one transaction stays ongoing ...")
         traffic.stop(_PATIENCE_S)
@@ -104,7 +121,7 @@ def _run(
         return _compare(servers, tables, query)
 
 
-def _let_run(traffic: Traffic, query: _QueryThread, seconds: float) -> None:
+def _let_run(traffic: Traffic, query: _Query, seconds: float) -> None:
     """Run the traffic for `seconds`, or longer until every group has shown its behaviour."""
     started_at = time.monotonic()
     try:
@@ -130,9 +147,9 @@ def _let_run(traffic: Traffic, query: _QueryThread, seconds: float) -> None:
             raise
 
 
-def _compare(servers: str, tables: str, query: _QueryThread) -> DemoReport:
+def _compare(servers: str, tables: str, query: _Query) -> DemoReport:
     def snapshot() -> TableAnswers:
-        query.raise_if_ended()
+        query.wait(0)
         return TableAnswers(TableReader(tables))
 
     with BrokerAnswers(servers) as broker:
@@ -140,15 +157,13 @@ def _compare(servers: str, tables: str, query: _QueryThread) -> DemoReport:
         return read_report(broker, TableReader(tables), verification)
 
 
-class _QueryThread(threading.Thread):
-    """Runs Spark and the query.
+class _Query:
+    """The query with its Spark session, in a thread.
 
-    It needs its own thread for another reason too: in the main thread Spark would replace the
-    handler of Ctrl-C.
+    In the main thread Spark would replace the handler of Ctrl-C.
     """
 
     def __init__(self, bootstrap_servers: str, work: Path, on_progress: OnProgress) -> None:
-        super().__init__(name="query", daemon=True)
         self.has_applied = threading.Event()
         self._settings = RunSettings(
             bootstrap_servers=bootstrap_servers,
@@ -157,17 +172,39 @@ class _QueryThread(threading.Thread):
         )
         self._warehouse = work / "spark-warehouse"
         self._on_progress = on_progress
-        self._is_ready = threading.Event()
+        self._has_spark = threading.Event()
         self._stop_requested = threading.Event()
-        # Not join() and is_alive(): if Ctrl-C interrupts a join, CPython up to 3.12 marks the
-        # thread as ended although it still runs.
-        self._has_ended = threading.Event()
-        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="query", daemon=True)
+        # Not the thread's join() and is_alive(): if Ctrl-C interrupts a join, CPython up to 3.12
+        # marks the thread as ended although it still runs.
+        self._end: Future[None] = Future()
 
-    def run(self) -> None:
+    def start(self) -> None:
+        """Start the query, and return when Spark has started."""
+        self._thread.start()
+        deadline = time.monotonic() + _PATIENCE_S
+        while not self._has_spark.is_set():
+            self.wait(_POLL_S)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Spark did not start within {_PATIENCE_S:.0f} s")
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait while the query runs; raise if it ends."""
+        wait([self._end], timeout_s)
+        if self._end.done():
+            self._end.result()
+            raise RuntimeError("the query ended unexpectedly")
+
+    def close(self) -> None:
+        """Finish the current micro-batch, and stop the query and Spark."""
+        self._stop_requested.set()
+        if self._thread.ident is not None:
+            wait([self._end])
+
+    def _run(self) -> None:
         try:
             session = build_session(master=self._settings.master, warehouse=self._warehouse)
-            self._is_ready.set()
+            self._has_spark.set()
             try:
                 if not self._stop_requested.is_set():
                     run_query(
@@ -178,49 +215,11 @@ class _QueryThread(threading.Thread):
                     )
             finally:
                 session.stop()
-        except Exception as error:  # noqa: BLE001 - the main thread raises it
-            self._error = error
-        finally:
-            self._has_ended.set()
-
-    def wait_until_ready(self) -> None:
-        """Wait until Spark has started."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while not self._is_ready.wait(_POLL_S):
-            self.raise_if_ended()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"Spark did not start within {_PATIENCE_S:.0f} s")
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait while the query runs; raise if it ends."""
-        self._has_ended.wait(timeout_s)
-        self.raise_if_ended()
-
-    def raise_if_ended(self) -> None:
-        """Raise the error of the query if it ended before `close`."""
-        if self._error is not None:
-            raise self._error
-        if self._has_ended.is_set():
-            raise RuntimeError("the query ended unexpectedly")
-
-    def close(self) -> None:
-        """Finish the current micro-batch, and stop the query and Spark."""
-        self._stop_requested.set()
-        if self.ident is not None:
-            self._has_ended.wait()
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
+            self._end.set_exception(error)
+        else:
+            self._end.set_result(None)
 
     def _take_progress(self, event: ProgressEvent) -> None:
         self.has_applied.set()
         self._on_progress(event)
-
-
-def _work_folder(running: ExitStack, folder: Path | str | None) -> Path:
-    if folder is None:
-        temporary = tempfile.TemporaryDirectory(
-            prefix="coordinator-state-demo-", ignore_cleanup_errors=True
-        )
-        return Path(running.enter_context(temporary))
-    work = Path(folder).absolute()
-    if work.exists() and (not work.is_dir() or any(work.iterdir())):
-        raise ConfigurationError(f"{folder} is not an empty folder: name a new or empty one")
-    return work

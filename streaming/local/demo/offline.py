@@ -6,23 +6,20 @@ The simulation runs in real time, so lag, status and the page look as in product
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
-from pathlib import Path
 from threading import Event
-from typing import Any, Final
+from typing import Final
 
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.model.workload import Workload, WorkloadSettings
-from streaming.dashboard.app import serving_page
-from streaming.http.server import open_browser
 from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
-from streaming.local.demo.demo import EXIT_DIFFERENT
+from streaming.local.demo.demo import enter_work_folder, serve_page
+from streaming.local.demo.report import DemoReport, Section, group_row
 from streaming.local.simulation.tables import SimulatedTables, simulated_tables
 from streaming.run.loop_compilation import await_loops, compiling_loops
 from streaming.run.progress_display import ProgressDisplay
@@ -32,29 +29,23 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
-from streaming.verify.verification import Verification, compare
-from streaming.views.output import output_of
+from streaming.verify.verification import compare
 
 _GROUPS: Final = 20
 _STEP_S: Final = 1.0
 _STEPS_PER_SAMPLE: Final = 5
-_MAX_ROWS: Final = 12
 _COLUMNS: Final = ("group", "type", "state", "members", "offsets", "pending", "equal")
 
 
+@contextmanager
 def run_offline_demo(
-    *,
-    stop: Event,
-    seconds: float = math.inf,
-    output: str = "text",
-    dashboard: bool = True,
-) -> int:
-    """Run simulated groups and compare both sides; return the exit status, 0 if they are equal.
+    *, stop: Event, seconds: float = math.inf, dashboard: bool = True
+) -> Iterator[DemoReport]:
+    """Run simulated groups until the report is read; the end of the block removes the tables.
 
     Args:
         stop: ends it sooner, after a step; the comparison still runs.
         seconds: the duration.
-        output: `text` or `json`.
         dashboard: whether to serve the page while the groups run.
     """
     settings = WorkloadSettings(
@@ -69,23 +60,15 @@ def run_offline_demo(
     )
     workload = Workload(settings)
     with ExitStack() as running:
-        work = Path(
-            running.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-demo-"))
-        )
-        tables = str(work / "tables")
+        write_note(f"{_GROUPS} simulated groups, no broker")
+        tables = str(enter_work_folder(running) / "tables")
         target = running.enter_context(
             simulated_tables(
                 tables, settings.semantics, log_partitions=settings.log_partitions, history="all"
             )
         )
-        write_note(
-            f"{_GROUPS} simulated groups, no broker; the tables are in {tables} (`demo` "
-            "deletes them at its end)"
-        )
         if dashboard:
-            address = running.enter_context(serving_page({"demo": tables}))
-            write_note(f"the page is at {address}")
-            open_browser(address)
+            serve_page(running, tables)
         with ProgressDisplay(is_terminal=is_live()):
             with compiling_loops():
                 await_loops(stop)
@@ -93,20 +76,25 @@ def run_offline_demo(
             _advance(workload, target)
         _let_run(workload, target, seconds, stop)
         write_note("comparing the tables with the simulated coordinators ...")
-        expected = model_answers(workload.coordinators.values())
-        names = topic_names(workload.topics)
-        answers = TableAnswers(TableReader(tables)).answers(topic_names=names)
-        verification = compare(expected, answers, expected)
-        rows = _rows(expected, verification)
-        shown = output_of(output)
-        if output == "json":
-            shown.result(
-                {"groups": rows, "records": workload.records, "verify": verification.summary}, ""
-            )
-        else:
-            shown.rows(rows[:_MAX_ROWS], _COLUMNS)
-            shown.result({}, f"\n{workload.records:,} records; verify: {verification.summary}")
-    return 0 if verification.is_equal else EXIT_DIFFERENT
+        yield _read_report(workload, tables)
+
+
+def _read_report(workload: Workload, tables: str) -> DemoReport:
+    expected = model_answers(workload.coordinators.values())
+    replayed = TableAnswers(TableReader(tables))
+    answers = replayed.answers(topic_names=topic_names(workload.topics))
+    verification = compare(expected, answers, expected)
+    groups = [
+        group_row(key.group_id, expected, verification)
+        for key in sorted(expected)
+        if key.kind == "group"
+    ]
+    return DemoReport(
+        sections=[Section("groups", "Groups of the simulated coordinators:", _COLUMNS, groups)],
+        facts={"records": workload.records},
+        lines=[f"{workload.records:,} records"],
+        verification=verification,
+    )
 
 
 def _let_run(workload: Workload, target: SimulatedTables, seconds: float, stop: Event) -> None:
@@ -145,24 +133,3 @@ def _samples(workload: Workload) -> Iterator[Sample]:
                 end_markers=0,
             ),
         )
-
-
-def _rows(expected: Any, verification: Verification) -> list[dict[str, Any]]:
-    rows = []
-    for key, fields in sorted(expected.items()):
-        if key.kind != "group":
-            continue
-        mine = [other for other in expected if other.group_id == key.group_id]
-        rows.append(
-            {
-                "group": key.group_id,
-                "type": fields["group_type"],
-                "state": fields["state"],
-                **{
-                    f"{kind}s" if kind != "pending" else kind: sum(k.kind == kind for k in mine)
-                    for kind in ("member", "offset", "pending")
-                },
-                "equal": not any(k.group_id == key.group_id for k in verification.differing),
-            }
-        )
-    return rows

@@ -162,12 +162,11 @@ def _play(
     begin: datetime,
     on_look: Callable[[Look, Cluster], None],
 ) -> None:
-    clusters: list[Cluster] = []
-    alarms = Alarms(rules)
-    for look in play(scenarios, begin=begin, on_cluster=clusters.append):
+    cluster, alarms = Cluster(scenarios, begin), Alarms(rules)
+    for look in play(cluster):
         rows = {row["group_id"]: row for row in look.evaluation.statuses.to_pylist()}
         firing, notices = alarms.at(look)
-        for (scenario, group), name in clusters[0].names.items():
+        for (scenario, group), name in cluster.names.items():
             row = rows.get(name)
             judged[scenario].looks[group].append(
                 GroupLook(
@@ -180,8 +179,8 @@ def _play(
                 )
             )
         for played in scenarios:
-            _explain(judged[played.name], look, clusters[0])
-        on_look(look, clusters[0])
+            _explain(judged[played.name], look, cluster)
+        on_look(look, cluster)
 
 
 def _explain(judged: Judged, look: Look, cluster: Cluster) -> None:

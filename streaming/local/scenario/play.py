@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -28,11 +28,10 @@ from streaming.lag.unwritten_samples import rows_of
 from streaming.local.scenario.brokers import LOG_PARTITIONS, Brokers
 from streaming.local.scenario.group_clients import GroupClients
 from streaming.local.scenario.memory_tables import MemorySnapshots, MemoryWriter
-from streaming.local.scenario.scenario import BEGIN, LOOK_S, TICK_S, Scenario
+from streaming.local.scenario.scenario import LOOK_S, TICK_S, Scenario
 from streaming.local.scenario.topic_logs import TopicLogs
 from streaming.local.simulation.tables import (
     CLUSTER_ID,
-    SimulatedTables,
     simulated_progress,
     simulated_tables,
 )
@@ -57,12 +56,14 @@ class Cluster:
 
     Attributes:
         brokers: the brokers.
+        lasts_s: how long the longest scenario lasts.
         names: the name in the cluster of each group, by scenario and group. The names of several
             scenarios are made distinct by a prefix.
     """
 
     def __init__(self, scenarios: Sequence[Scenario], begin: datetime) -> None:
         self.brokers = Brokers(scenarios[0].run, begin)
+        self.lasts_s = max(scenario.lasts_s for scenario in scenarios)
         self.names: dict[tuple[str, str], str] = {}
         self._groups: list[GroupClients] = []
         for scenario in scenarios:
@@ -116,45 +117,21 @@ class Look:
     evaluation: Evaluation
 
 
-@dataclass(slots=True)
-class DeltaTables:
-    """Delta tables that get the same micro-batches, samples and evaluations as those in memory."""
-
-    tables: SimulatedTables
-    evaluations: StatusEvaluation
-
-    def write(self, written: Sequence[Written], samples: pa.Table, evaluation: Evaluation) -> None:
-        """Write what a look at the cluster has written."""
-        if samples.num_rows:
-            self.tables.writer.append(LOG_OFFSETS, samples)
-        self.tables.take(written)
-        self.evaluations.keep(evaluation)
+OnWrite: TypeAlias = Callable[[Sequence[Written], pa.Table, Evaluation], None]
+"""Called with the records and offset samples that `run` writes, and with their evaluation."""
 
 
 def play(
-    scenarios: Sequence[Scenario],
-    *,
-    begin: datetime = BEGIN,
-    on_cluster: Callable[[Cluster], None] = lambda _cluster: None,
-    also: DeltaTables | None = None,
+    cluster: Cluster, on_write: OnWrite = lambda _written, _samples, _evaluation: None
 ) -> Iterator[Look]:
-    """Play scenarios with the same `run` as one cluster; yields each look.
-
-    Args:
-        scenarios: the scenarios. It is played for as long as the longest lasts.
-        begin: the first moment.
-        on_cluster: called with the cluster before anything happens.
-        also: Delta tables to write, too.
+    """Play the scenarios of a cluster, for as long as the longest lasts; yields each look.
 
     Raises:
         ConfigurationError: an administrator of a scenario asks for what no broker does.
     """
-    cluster = Cluster(scenarios, begin)
-    on_cluster(cluster)
     run = _Run(cluster)
-    lasts_s = max(scenario.lasts_s for scenario in scenarios)
     known = KnownPaces()
-    for t in range(0, lasts_s + 1, TICK_S):
+    for t in range(0, cluster.lasts_s + 1, TICK_S):
         cluster.tick(t)
         if cluster.is_run_up:
             run.sample()
@@ -165,8 +142,8 @@ def play(
         if reader is None:
             continue
         evaluation = Evaluation.of(reader, at=cluster.now, known=known)
-        if also is not None and written is not None:
-            also.write(*written, evaluation)
+        if written is not None:
+            on_write(*written, evaluation)
         # At the begin nothing has happened yet.
         if t:
             yield Look(t=t, at=cluster.now, reader=reader, evaluation=evaluation)
@@ -232,22 +209,28 @@ def scenario_tables(scenario: Scenario, tables: str, *, begin: datetime) -> int:
         ConfigurationError: the folder has tables already, or cannot be written, or the scenario
             cannot be played.
     """
-    clusters: list[Cluster] = []
+    cluster = Cluster([scenario], begin)
     with simulated_tables(
         tables,
         Semantics.COORDINATOR,
         log_partitions=LOG_PARTITIONS,
         history=HISTORY_ALL,
         snapshot_retention=timedelta(seconds=scenario.lasts_s) + timedelta(days=7),
-        topic_names=lambda ids: clusters[0].brokers.topic_names(ids),
-        clock=lambda: clusters[0].now,
+        topic_names=cluster.brokers.topic_names,
+        clock=lambda: cluster.now,
         others=[SHARE_STATE_TOPIC],
     ) as target:
         evaluations = StatusEvaluation(target.writer, interval_s=LOOK_S)
-        also = DeltaTables(target, evaluations)
-        for _ in play([scenario], begin=begin, on_cluster=clusters.append, also=also):
+
+        def write(written: Sequence[Written], samples: pa.Table, evaluation: Evaluation) -> None:
+            if samples.num_rows:
+                target.writer.append(LOG_OFFSETS, samples)
+            target.take(written)
+            evaluations.keep(evaluation)
+
+        for _ in play(cluster, write):
             pass
-    return clusters[0].brokers.coordinator.log.next_offset
+    return cluster.brokers.coordinator.log.next_offset
 
 
 _PROPERTIES: Final[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""The topics that groups read, from the tables, and when their events are due."""
+"""The topics that groups read, from the tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.lineage.relations import REPEAT_S, GroupTopics, Relations, SentGroups
+from streaming.lineage.relations import GroupTopics, Relations
 from streaming.tables.reader import TableReader
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
@@ -95,36 +95,3 @@ def test_the_same_tables_are_read_once(tmp_path: Path, monkeypatch: pytest.Monke
     apply_micro_batch(tables, progress=[{}], group_offsets=[offset("g", "t")])
     relations.refresh()
     assert set(relations.groups) == {"g"}
-
-
-# --- when the event of a group is due
-
-G = GroupTopics("g", "classic", ("t",))
-GONE = GroupTopics("g", "classic")
-
-
-def reading(*groups: GroupTopics, loaded: bool = True) -> Relations:
-    relations = Relations("tables", {group.group_id: group for group in groups})
-    relations._loaded = frozenset({0} if loaded else ())
-    return relations
-
-
-def test_the_event_of_a_group_is_sent_again_after_a_day_and_once_if_it_is_gone() -> None:
-    groups = SentGroups()
-    groups.sent(G, 0)
-    assert groups.due(reading(G), REPEAT_S) == [G]
-    groups.sent(G, REPEAT_S)
-    assert groups.due(reading(G), REPEAT_S + 1) == []
-    assert groups.due(reading(loaded=False), REPEAT_S + 1) == []
-    assert groups.due(reading(), REPEAT_S + 1) == [GONE]
-    groups.sent(GONE, REPEAT_S + 1)
-    assert groups.due(reading(), REPEAT_S + 2) == []
-    assert groups.due(reading(G), REPEAT_S + 3) == [G]
-
-
-def test_refused_groups_that_are_gone_are_forgotten() -> None:
-    groups = SentGroups()
-    groups.refused(G, 0)
-    assert groups.is_refused
-    assert groups.due(reading(), 1) == []
-    assert not groups.is_refused

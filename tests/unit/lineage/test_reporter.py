@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.lineage.relations import REFUSED_S
-from streaming.lineage.reporter import API_KEY, Catalogue, LineageReporter
+from streaming.lineage.reporter import API_KEY, REFUSED_S, REPEAT_S, Catalogue, LineageReporter
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -77,7 +76,7 @@ def test_a_run_and_its_groups(tables: str, receiver: HttpReceiver, clock: Clock)
         reporter.report()
         read_topics(tables, h=["t"])
         reporter.report()
-    assert events_of(receiver) == ["START", "g:t", "RUNNING", "g:t,u", "h:t", "g:", "COMPLETE"]
+    assert events_of(receiver) == ["START", "RUNNING", "g:t", "g:t,u", "h:t", "g:", "COMPLETE"]
     assert {posted.path for posted in receiver.posted} == {"/api/v1/lineage"}
     bodies = [posted.body for posted in receiver.posted]
     assert len({body["run"]["runId"] for body in bodies if "run" in body}) == 1
@@ -141,19 +140,64 @@ def test_unreadable_tables_are_a_failure_like_others(
 
 
 def test_a_refused_event_does_not_hold_back_others(
-    tables: str, receiver: HttpReceiver, clock: Clock
+    tables: str, receiver: HttpReceiver, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     read_topics(tables, g=["t"], h=["t"])
-    receiver.answers = [400, 422]
+    receiver.answers = [400, 200, 422]
     with reporter_of(tables, receiver.url, clock) as reporter:
         # START and one group are refused.
-        reporter.report()
-        reporter.report()
+        for _ in range(4):
+            reporter.report()
         first, *_ = {"g:t", "h:t"}.intersection(events_of(receiver))
-        assert events_of(receiver) == ["START", "RUNNING", first]
+        assert events_of(receiver) == ["RUNNING", first]
+        assert "reachable again" not in caplog.text
         clock.now = REFUSED_S
         reporter.report()
         assert set(events_of(receiver)) == {"START", "RUNNING", "g:t", "h:t"}
+        assert "reachable again" in caplog.text
+
+
+def test_a_run_that_was_refused_begins_at_its_end(
+    tables: str, receiver: HttpReceiver, clock: Clock
+) -> None:
+    receiver.answers = [400]
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        reporter.report()
+    assert events_of(receiver) == ["START", "COMPLETE"]
+
+
+def test_a_group_is_sent_again_after_a_day_and_once_if_it_is_gone(
+    tables: str, receiver: HttpReceiver, clock: Clock
+) -> None:
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        for clock.now in (0, REPEAT_S - 1, REPEAT_S, REPEAT_S + 1):
+            reporter.report()
+        assert events_of(receiver) == ["START", *["RUNNING", "g:t"] * 2]
+        apply_micro_batch(tables, progress=[{"state": "loading"}], groups=[], group_offsets=[])
+        reporter.report()
+        read_topics(tables)
+        reporter.report()
+        reporter.report()
+        read_topics(tables, g=["t"])
+        reporter.report()
+    assert events_of(receiver)[5:] == ["g:", "g:t", "COMPLETE"]
+
+
+def test_a_refused_group_that_is_gone_or_changes_is_not_waited_for(
+    tables: str, receiver: HttpReceiver, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answers = [200, 200, 422, 422]
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        reporter.report()
+        reporter.report()
+        read_topics(tables, g=["u"])
+        reporter.report()
+        assert events_of(receiver) == ["START", "RUNNING"]
+        read_topics(tables)
+        reporter.report()
+        reporter.report()
+    assert events_of(receiver) == ["START", "RUNNING", "g:", "COMPLETE"]
+    assert "reachable again after 0 s and 2 failed attempts" in caplog.text
 
 
 def test_a_round_ends_in_time(tables: str, receiver: HttpReceiver) -> None:

@@ -9,82 +9,101 @@ from typing import Any
 
 import pytest
 
+from streaming.cli.local import show_report
 from streaming.local.demo import demo
-from streaming.local.demo.report import DemoReport, show_report
-from streaming.verify.verification import Verification
+from streaming.local.demo.report import (
+    DemoReport,
+    Section,
+    group_row,
+    is_accounted_for,
+    records_line,
+)
+from streaming.verify.answer import AnswerKey, Answers
+from streaming.verify.verification import Verification, compare
 from streaming.views.output import output_of
 
-STABLE = {"group_type": "classic", "state": "Stable", "protocol_type": "consumer", "members": 1}
-OFFSET = {"committed_offset": 7, "leader_epoch": 0, "metadata": ""}
+STABLE = {"group_type": "classic", "state": "Stable", "protocol_type": "consumer"}
+BILLING = AnswerKey("group", "billing")
+BROKER: Answers = {
+    BILLING: STABLE,
+    AnswerKey("member", "billing", member_id="m"): {},
+    AnswerKey("offset", "billing", "orders", 0): {"committed_offset": 7},
+    AnswerKey("pending", "billing", "orders", 0): {},
+    AnswerKey("group", "shipping"): STABLE,
+}
+EQUAL = compare(BROKER, BROKER, BROKER)
+DIFFERENT = compare(BROKER, {**BROKER, BILLING: {**STABLE, "state": "Empty"}}, BROKER)
+RECORDS = {
+    **{"read": 1_015, "applied": 1_000, "superseded": 5},
+    **{"ignored": 4, "quarantined": 3, "pending": 3},
+}
 
 
-def group(**changes: Any) -> dict[str, Any]:
-    return {
-        **{"group_id": "billing", "traffic": "commits", "log_partition": 9},
-        **{"tables": STABLE, "broker": STABLE},
-        "offsets": [{"topic": "orders", "partition": 0, "tables": OFFSET, "broker": OFFSET}],
-        **{"is_equal": True, **changes},
-    }
-
-
-def pending(**changes: Any) -> dict[str, Any]:
-    return {
-        **{"group_id": "fraud-check", "topic": "orders", "partition": 0, "producer_id": 3},
-        **{"committed_offset": 7, "pending_offset": 9, "record_offset": 11},
-        **{"broker": "UNSTABLE_OFFSET_COMMIT", "is_equal": True, **changes},
-    }
-
-
-EQUAL = DemoReport(
-    groups=[group()],
-    pending=[pending()],
-    neighbour={
-        **{"log_partition": 9, "group_id": "billing", "record_offset": 20},
-        **{"pending_group_id": "fraud-check", "pending_record_offset": 11},
-    },
-    records={
-        **{"read": 1_015, "applied": 1_000, "superseded": 5},
-        **{"ignored": 4, "quarantined": 3, "pending": 3},
-    },
-    verification=Verification(),
-)
-OTHER = {**STABLE, "state": "Empty", "members": 0}
-UNKNOWN = {"topic": "orders", "partition": 0, "tables": None, "broker": OFFSET}
-RECORDS = " read {} 1,000 applied + 5 superseded + 4 ignored + 3 quarantined + 3 pending"
+def report_of(verification: Verification) -> DemoReport:
+    rows = [group_row(group_id, BROKER, verification) for group_id in ("billing", "shipping")]
+    return DemoReport(
+        sections=[Section("groups", "Groups:", ("group", "state", "members", "equal"), rows)],
+        facts={"records": RECORDS},
+        lines=[records_line(RECORDS)],
+        verification=verification,
+    )
 
 
 def shown(report: DemoReport, output: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The report; a table without its widths."""
-    show_report(report, output_of(output), is_json=output == "json")
+    show_report(report, output_of(output))
     return " ".join(capsys.readouterr().out.split())
 
 
+def test_a_group_has_the_answers_of_its_coordinator() -> None:
+    assert group_row("billing", BROKER, EQUAL) == {
+        **{"group": "billing", "type": "classic", "state": "Stable"},
+        **{"members": 1, "offsets": 1, "pending": 1, "equal": True},
+    }
+    gone = group_row("trial", BROKER, EQUAL)
+    assert (gone["type"], gone["state"], gone["members"]) == (None, None, None)
+
+
 def test_equal_sides(capsys: pytest.CaptureFixture[str]) -> None:
-    assert EQUAL.is_equal
-    text = shown(EQUAL, "text", capsys)
-    assert f"1,015 records{RECORDS.format('=')}" in text
-    assert "verify: equal" in text
+    report = report_of(EQUAL)
+    assert report.is_equal
+    text = shown(report, "text", capsys)
+    assert "Groups: group state members equal billing Stable 1 true shipping Stable 0 true" in text
+    assert text.endswith(
+        "verify: equal: 2 groups, 1 committed offsets, 1 pending offsets, 1 members"
+    )
+
+
+def test_every_record_has_an_outcome() -> None:
+    outcomes = "1,000 applied + 5 superseded + 4 ignored + 3 quarantined + 3 pending"
+    assert is_accounted_for(RECORDS)
+    assert records_line(RECORDS) == f"load_progress: 1,015 records read = {outcomes}"
+    one_more = {**RECORDS, "read": 1_016}
+    assert not is_accounted_for(one_more)
+    assert records_line(one_more) == f"load_progress: 1,016 records read ≠ {outcomes}"
 
 
 @pytest.mark.parametrize(
-    ("changes", "part"),
+    ("verification", "changes", "part"),
     [
-        (
-            {"groups": [group(broker=OTHER, offsets=[UNKNOWN], is_equal=False)]},
-            "Stable ≠ Empty 1 ≠ 0 - 7 false",
-        ),
-        ({"pending": [pending(broker=None, is_equal=False)]}, ""),
-        ({"records": {**EQUAL.records, "read": 1_016}}, f"1,016 records{RECORDS.format('≠')}"),
-        ({"verification": Verification(behind={9: 1})}, ""),
+        (DIFFERENT, {}, "billing Stable 1 false"),
+        (DIFFERENT, {}, "answer field broker tables group billing state Stable Empty"),
+        (Verification(behind={9: 1}), {}, "verify: behind: the tables lack 1 record offsets"),
+        (EQUAL, {"is_accounted_for": False}, ""),
     ],
 )
 def test_any_difference_counts_and_is_shown(
-    changes: dict[str, Any], part: str, capsys: pytest.CaptureFixture[str]
+    verification: Verification,
+    changes: dict[str, Any],
+    part: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report = replace(EQUAL, **changes)
+    report = replace(report_of(verification), **changes)
     assert not report.is_equal
-    assert not json.loads(shown(report, "json", capsys))["is_equal"]
     assert part in shown(report, "text", capsys)
+    document = json.loads(shown(report, "json", capsys))
+    assert not document["is_equal"]
+    assert document["verify"]["is_equal"] == verification.is_equal
 
 
 def test_ctrl_c_says_what_is_stopped(
@@ -94,6 +113,6 @@ def test_ctrl_c_says_what_is_stopped(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "_run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        demo.run_demo(seconds=40, folder=tmp_path)
+    with pytest.raises(KeyboardInterrupt), demo.run_demo(seconds=40, folder=tmp_path):
+        pass
     assert "stopping the query, the groups and the broker ..." in capsys.readouterr().err

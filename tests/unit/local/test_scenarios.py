@@ -271,7 +271,7 @@ def test_delta_tables_have_the_statuses_of_the_tables_in_memory(tmp_path: Path) 
     scenario_tables(scenario, tables, begin=BEGIN)
     columns = ["group_id", "status", "reason", "lag", "max_time_lag_ms"]
     moments = 0
-    for look in play([scenario], begin=BEGIN):
+    for look in play(Cluster([scenario], BEGIN)):
         if look.t not in {210, 390, 420, 480, 600}:
             continue
         reader = TableReader(tables, as_of=look.at)

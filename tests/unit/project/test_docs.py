@@ -187,12 +187,13 @@ def test_what_texts_name_is_there() -> None:
 
 def test_tests_that_contributors_are_told_of_exist() -> None:
     contributing = (REPOSITORY / "CONTRIBUTING.md").read_text()
-    files = {file.name: file.read_text() for file in (REPOSITORY / "tests").rglob("test_*.py")}
+    files = list((REPOSITORY / "tests").rglob("test_*.py"))
+    file_names = {file.name for file in files}
     named = re.findall(r"`(test_\w+)(\.py)?(?:\[.*?\])?`", contributing)
     assert len(named) >= 8
-    tests = "\n".join(files.values())
+    tests = "\n".join(file.read_text() for file in files)
     for name, is_file in named:
-        assert f"{name}.py" in files if is_file else f"def {name}(" in tests, name
+        assert f"{name}.py" in file_names if is_file else f"def {name}(" in tests, name
 
 
 # --- messages ------------------------------------------------------------------------------------

@@ -66,12 +66,26 @@ def test_a_table_in_a_pipe_is_whole_and_has_a_header(capsys: pytest.CaptureFixtu
 def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
     task = {"task_type": "active", "subtopology_id": "0", "partition": 1}
     partition = {"topic": None, "topic_id": "T", "partition": 1}
-    values = [None, "", True, b"\x01\xff", 5, {"a": 1}, ["t", partition], [task]]
+    values = [None, "", True, b"\x01\xff", 5, {"a": 1}, ["t", partition], [task], [7, None]]
     for value in values:
         output_of("text").rows([{"v": value}], ["v"])
     lines = capsys.readouterr().out.splitlines()[1::2]
 
-    assert lines == ["-", "", "true", "01ff", "5", '{"a":1}', "t, T:1", "active 0_1"]
+    assert lines == ["-", "", "true", "01ff", "5", '{"a":1}', "t, T:1", "active 0_1", "7, -"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("text", "v\n7\n\nkafka --group '\\e'\n"), ("json", "")]
+)
+def test_only_text_has_details_and_commands_below_a_result(
+    name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = output_of(name)
+    output.details([], ["v"])
+    output.commands([])
+    output.details([{"v": 7}], ["v"])
+    output.commands([r"kafka --group '\e'"])
+    assert capsys.readouterr().out == text
 
 
 def test_values_without_a_json_form_of_their_own() -> None:
