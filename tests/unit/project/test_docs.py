@@ -187,12 +187,12 @@ def test_what_texts_name_is_there() -> None:
 
 def test_tests_that_contributors_are_told_of_exist() -> None:
     contributing = (REPOSITORY / "CONTRIBUTING.md").read_text()
-    files = {file.name: file.read_text() for file in (REPOSITORY / "tests").rglob("test_*.py")}
+    files = list((REPOSITORY / "tests").rglob("test_*.py"))
     named = re.findall(r"`(test_\w+)(\.py)?(?:\[.*?\])?`", contributing)
     assert len(named) >= 8
-    tests = "\n".join(files.values())
+    names, tests = {file.name for file in files}, "\n".join(file.read_text() for file in files)
     for name, is_file in named:
-        assert f"{name}.py" in files if is_file else f"def {name}(" in tests, name
+        assert f"{name}.py" in names if is_file else f"def {name}(" in tests, name
 
 
 # --- messages ------------------------------------------------------------------------------------
