@@ -12,7 +12,6 @@ from coordinator_state.insight.event_digest import FoldedEvents, folded_events
 from coordinator_state.insight.event_text import span_of
 from coordinator_state.insight.evidence import (
     MOST_RECORDS,
-    Cause,
     Evidence,
     Partition,
     commits_sql,
@@ -34,7 +33,7 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
     Row,
 )
-from coordinator_state.insight.group_status import Status, count_text, time_text
+from coordinator_state.insight.group_status import Cause, Status, count_text, time_text
 from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.lag_text import behind_text

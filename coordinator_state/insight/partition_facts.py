@@ -63,6 +63,7 @@ class PartitionFacts:
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
         rewound_from: the greatest offset that a recent rewind or reset left; None without one.
         rewind_from, rewind_to, rewind_ago_ms: the last such rewind or reset.
+        is_reset: whether it was a reset, of a group without members.
         aborted: the number of recent commits after the last commit, if all of them were aborted.
         aborted_from_ms, aborted_ago_ms: the ages of the first and last of them.
         usual_hold_ms, holds: how long open transactions usually hold the last stable offset of the
@@ -130,6 +131,7 @@ class PartitionFacts:
     rewind_from: int | None
     rewind_to: int | None
     rewind_ago_ms: int | None
+    is_reset: bool = False
     aborted: int
     aborted_from_ms: int | None
     aborted_ago_ms: int | None

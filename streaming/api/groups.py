@@ -64,6 +64,7 @@ class GroupStatus(Part):
     """Time of the evaluation of `run` that first had this status; null if there was none."""
     is_status_older: bool | None
     """Whether the status may have begun before `status_since`; null if `run` did not evaluate."""
+    cause: str | None
 
 
 class Group(GroupStatus):

@@ -109,6 +109,9 @@ def partition_facts(
         "rewind_ago_ms": pc.max_element_wise(
             pc.subtract(now_ms, to_ms(lag_rows["rewind_at"])), 0, skip_nulls=False
         ),
+        "is_reset": pc.equal(lag_rows["rewind_event"], EventName.OFFSET_RESET.value).fill_null(
+            False
+        ),
         # The owner, if Kafka did not record who committed.
         "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
         "expires_in_ms": pc.subtract(lag_rows["expires_at_ms"], moment_ms(now + reader.clock_skew)),
@@ -418,6 +421,7 @@ _REWINDS: Final = pa.schema(
         ("rewind_from", pa.int64()),
         ("rewind_to", pa.int64()),
         ("rewind_at", TIMESTAMP),
+        ("rewind_event", pa.string()),
     ]
 )
 
@@ -437,8 +441,8 @@ def _rewinds(
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
         *(("record_timestamp", "<=", until), ("event", "in", names)),
     ]
-    columns = [*KEY, "record_offset", "offset_before", "offset_after", "record_timestamp"]
-    events = reader.read(GROUP_EVENTS.name, columns, during)
+    of_moves = ("offset_before", "offset_after", "record_timestamp", "event")
+    events = reader.read(GROUP_EVENTS.name, [*KEY, "record_offset", *of_moves], during)
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
@@ -446,7 +450,7 @@ def _rewinds(
     rewinds = events.group_by(KEY, use_threads=False).aggregate(
         [
             *(("offset_before", function) for function in ("max", "last")),
-            *((name, "last") for name in ("offset_after", "record_timestamp")),
+            *((name, "last") for name in of_moves[1:]),
         ]
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import Explanation, explain
 from coordinator_state.insight.group_facts import (
     Commit,
@@ -18,7 +17,7 @@ from coordinator_state.insight.group_facts import (
     OpenTransaction,
     PartitionHistory,
 )
-from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.group_status import Cause, moment_text
 from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag_onset import Onset, lag_onset
 from coordinator_state.insight.story import Part, story_of

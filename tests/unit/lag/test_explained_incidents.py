@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
+from coordinator_state.insight.group_status import Cause
 from coordinator_state.insight.lag_onset import Onset
 from streaming.lag import freshness
 from streaming.lag.gathered_facts import group_facts
