@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from coordinator_state.insight.group_status import Cause, StatusRules
 from coordinator_state.insight.transaction_owner import TransactionOwner
 
 Row = Mapping[str, Any]
@@ -38,7 +39,8 @@ class PartitionHistory:
     time between two commits. The last `same` commits have its committed offset; `same_since` is the
     first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
     to `last_aborted`. `pause` is the longest time between two applied commits. `recreated_at` is
-    when the topic was created again after the last commit.
+    when the topic was created again after the last commit. `cause` is that of the status in the
+    partition.
     """
 
     topic: str
@@ -60,6 +62,7 @@ class PartitionHistory:
     first_aborted: Commit | None = None
     last_aborted: Commit | None = None
     recreated_at: datetime | None = None
+    cause: Cause | None = None
 
     @property
     def place(self) -> str:
@@ -80,6 +83,7 @@ class UncommittedPartition:
     uncommitted_since: datetime
     recreated_at: datetime | None
     owner: tuple[str, str] | None
+    cause: Cause | None
 
     @property
     def place(self) -> str:
@@ -143,10 +147,12 @@ class GroupFacts:
     """All facts about a group at a moment.
 
     `group_type` is None if the group does not exist (any more). `is_simple` is true for a group
-    known only from its offsets. The tables have the commits up to `known_until`. `deleted` is its
-    last tombstone since `since`, also if it exists again. `events` are rows of `group_events` since
+    known only from its offsets. `status`, `reason` and `cause` are the verdict of the evaluation,
+    by the limits `rules`. The tables have the commits up to `known_until`. `deleted` is its last
+    tombstone since `since`, also if it exists again. `events` are rows of `group_events` since
     `since`, and `members` are rows of `group_members`. The committed offsets are within their logs
-    since `in_range_since`; None if they were so all the time, as far as is known.
+    since `in_range_since`, and the last loop of rebalances ended at `loop_ended_at`; both None if
+    no change of status since `since` shows it.
     """
 
     group_id: str
@@ -167,3 +173,6 @@ class GroupFacts:
     events: Sequence[Row]
     series: LagHistory
     in_range_since: datetime | None = None
+    loop_ended_at: datetime | None = None
+    cause: Cause | None = None
+    rules: StatusRules = field(default_factory=StatusRules)

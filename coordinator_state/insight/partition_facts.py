@@ -23,6 +23,7 @@ class PartitionFacts:
     Attributes:
         at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
             and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
+        is_simple: whether the group is known only from its offsets, so that it has no members.
         has_member: whether a member has the partition assigned.
         is_left_out: whether none has, although members have other partitions of the group.
         uncommitted_ms: the time for which the group has read the partition without a committed
@@ -82,6 +83,7 @@ class PartitionFacts:
     at_ms: int
     behind_ms: int | None
     has_members: bool
+    is_simple: bool = False
     has_member: bool
     is_left_out: bool
     uncommitted_ms: int | None

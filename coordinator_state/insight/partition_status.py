@@ -106,10 +106,12 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         )
     if facts.lag:
         text = "" if facts.uncommitted_ms is None else "no commit yet"
-        if facts.rest_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
+        waited_ms = _waited_ms(facts)
+        is_late = waited_ms > _usual_stop_ms(facts, rules)
+        if is_late and waited_ms <= (facts.rest_ms or 0):
             silent = f"no commit for {time_text(_silent_ms(facts))}"
             text = f"{silent}; it usually rests for up to {time_text(facts.rest_ms)}"
-        elif facts.usual_return_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
+        elif is_late and facts.usual_return_ms is not None:
             usual = time_text(facts.usual_return_ms)
             text = f"the group has no members; they usually come back within {usual}"
         if facts.recreated_at_ms is not None:
@@ -358,7 +360,9 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     if facts.held_ms is not None:
         text += f"; {_held_text(facts)}"
     if not facts.has_members:
-        text, cause = f"the group has no members; {text}", Cause.NO_MEMBERS
+        text = f"the group has no members; {text}"
+        # A consumer with assign() is no member.
+        cause = cause if facts.is_simple else Cause.NO_MEMBERS
     elif facts.is_left_out:
         text, cause = f"no member has the partition; {text}", Cause.NO_OWNER
     rewind = _rewind(facts, rules)

@@ -21,7 +21,7 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
     UncommittedPartition,
 )
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import Cause, Status
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import MODERN_GROUPS
 from coordinator_state.replay.groups import EXTERNAL, NO_RECORD_OFFSET
@@ -87,6 +87,7 @@ def group_facts(
     evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
     lags, statuses = evaluation.lags, evaluation.statuses.to_pylist()
     status = statuses[0] if statuses else _deleted()
+    ends = _ends_of_statuses(reader, group_id, since, now)
     offsets = reader.read(GROUP_OFFSETS.name, filters=own)
     offsets = _earlier(offsets, "commit_timestamp", skew).to_pylist()
     return GroupFacts(
@@ -101,6 +102,8 @@ def group_facts(
         is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,
         status=status["status"],
         reason=status["reason"],
+        cause=_cause(status),
+        rules=evaluation.rules,
         is_healthy=Status(status["status"]) in HEALTHY,
         lag=status["lag"],
         partitions=_partitions(offsets, lags.to_pylist(), commits),
@@ -110,7 +113,8 @@ def group_facts(
         members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
         events=sorted(events, key=lambda row: (row["record_offset"], row["event_number"])),
         series=lag_histories(reader, [group_id], since=since, until=now, every=EVERY)[group_id],
-        in_range_since=_in_range_since(reader, group_id, since, now),
+        in_range_since=ends.get(Status.OUT_OF_RANGE),
+        loop_ended_at=ends.get(Status.REBALANCING_LOOP),
     )
 
 
@@ -127,18 +131,21 @@ def _events(
 _MOVES: Final = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
 
 
-def _in_range_since(
+def _ends_of_statuses(
     reader: TableReader, group_id: str, since: datetime, now: datetime
-) -> datetime | None:
-    """The time of the last recorded change from `OUT_OF_RANGE`; None without one."""
+) -> dict[str, datetime]:
+    """The time of the last recorded change from each status, also in a partition."""
     during: list[tuple[str, str, Any]] = [
         *(("day", ">=", since.date()), ("changed_at", ">=", since), ("changed_at", "<=", now)),
-        *(("group_id", "=", group_id), ("status_before", "=", Status.OUT_OF_RANGE.value)),
+        ("group_id", "=", group_id),
     ]
-    changed_at: datetime | None = pc.max(
-        reader.read(STATUS_CHANGES.name, ["changed_at"], during)["changed_at"]
-    ).as_py()
-    return changed_at
+    changes = reader.read(STATUS_CHANGES.name, ["status_before", "changed_at"], during)
+    rows = changes.sort_by("changed_at").to_pylist()
+    return {row["status_before"]: row["changed_at"] for row in rows}
+
+
+def _cause(verdict: Row) -> Cause | None:
+    return None if verdict["cause"] is None else Cause(verdict["cause"])
 
 
 def _earlier(rows: pa.Table, name: str, skew: timedelta) -> pa.Table:
@@ -184,7 +191,8 @@ _GROUP_RECORD_TYPES: Final = [
 
 
 def _deleted() -> Row:
-    return {"status": Status.IDLE.value, "reason": "the group does not exist any more", "lag": None}
+    reason = "the group does not exist any more"
+    return {"status": Status.IDLE.value, "reason": reason, "cause": None, "lag": None}
 
 
 # --- partitions
@@ -234,6 +242,7 @@ def _history(offset: Row, lag: Row, commits: Iterable[Row]) -> PartitionHistory:
         partition=offset["partition"],
         **{name: lag[name] for name in _OF_LAG},
         waiting_ms=lag["time_lag_at_least_ms"],
+        cause=_cause(lag),
         owner=None if lag["member_id"] is None else (lag["client_id"], lag["client_host"]),
         last=last,
         same=same,
@@ -259,6 +268,7 @@ def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
     return [
         UncommittedPartition(
             **{name: row[name] for name in _OF_UNCOMMITTED},
+            cause=_cause(row),
             owner=None if row["member_id"] is None else (row["client_id"], row["client_host"]),
         )
         for row in lags.filter(is_uncommitted).to_pylist()

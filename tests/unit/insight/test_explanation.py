@@ -163,7 +163,8 @@ def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
 
 def test_a_transaction_of_a_producer_in_the_log_is_the_cause() -> None:
     reason = "a transaction in the log has been open for 35 s: last stable offset 5, log end 9"
-    held = facts(status="PENDING", reason=reason, is_healthy=False, lag=4)
+    cause = Cause.OPEN_TRANSACTION
+    held = facts(status="PENDING", reason=reason, cause=cause, is_healthy=False, lag=4)
     assert evidence_of(explain(held))[0] == (Cause.OPEN_TRANSACTION, reason)
 
 
@@ -190,9 +191,11 @@ def test_a_partition_that_is_read_in_turn_is_not_stuck() -> None:
     (partition,) = facts().partitions
     first, last = Commit(0, 50, 900, minute(50)), Commit(0, 90, 900, minute(59))
     rests = replace(partition, lag=500, same=40, same_since=first, last=last)
-    behind = {"lag": 9_000, "is_healthy": False, "partitions": [rests]}
+    stuck = replace(rests, cause=Cause.SAME_OFFSET)
+    behind = {"lag": 9_000, "is_healthy": False}
     causes_by_status = {
-        status: causes_of(explain(facts(**behind, status=status))) for status in ("STALL", "WARN")
+        status: causes_of(explain(facts(**behind, status=status, partitions=[partition])))
+        for status, partition in (("STALL", stuck), ("WARN", rests))
     }
     assert Cause.SAME_OFFSET in causes_by_status["STALL"]
     assert Cause.SAME_OFFSET not in causes_by_status["WARN"]

@@ -62,6 +62,17 @@ def test_the_cause_of_an_incident_is_the_first_evidence(
         assert evidence.sql is None or len(tables.sql(evidence.sql)), evidence.sql
 
 
+@pytest.mark.parametrize("case", [case for case, _ in CASES])
+def test_the_cause_of_the_status_is_among_the_evidence(
+    explained_case: ExplainedCase, case: Case
+) -> None:
+    explanation, tables = explained_case(case)
+    facts = group_facts(tables.reader, GROUP, at=explanation.at)
+    assert facts is not None
+    causes = [evidence.cause for evidence in explanation.evidence]
+    assert facts.cause is None or facts.cause in causes, explanation_text(explanation)
+
+
 def record_ids(tables: CoordinatorTables) -> set[tuple[int, int]]:
     """The log partition and record offset of every record that the tables know."""
     names = ["log_partition", "record_offset"]
