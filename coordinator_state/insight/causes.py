@@ -18,7 +18,6 @@ from coordinator_state.insight.event_text import span_of
 from coordinator_state.insight.evidence import (
     MOST_RECORDS,
     Evidence,
-    Partition,
     commits_sql,
     dated,
     group_sql,
@@ -31,10 +30,10 @@ from coordinator_state.insight.evidence import (
 )
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_facts import (
-    Commit,
     GroupDeletion,
     GroupFacts,
     OpenTransaction,
+    Partition,
     PartitionHistory,
     Row,
 )
@@ -74,27 +73,19 @@ def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
         behind = [partition for partition in facts.partitions if partition.lag]
         sql = samples_sql(behind) if behind else None
         yield Evidence(cause=Cause.OPEN_TRANSACTION, text=facts.reason, sql=sql)
-    aborted = [partition for partition in facts.partitions if partition.aborted > 1]
-    firsts = [
-        partition.first_aborted for partition in aborted if partition.first_aborted is not None
-    ]
-    lasts = [partition.last_aborted for partition in aborted if partition.last_aborted is not None]
-    if aborted:
-        first, last = min(firsts, key=_place), max(lasts, key=_place)
-        commits = count_text(sum(partition.aborted for partition in aborted), "commit")
+    aborting = [partition for partition in facts.partitions if len(partition.aborted) > 1]
+    if aborting:
+        aborted = sorted(commit for partition in aborting for commit in partition.aborted)
+        first, last = aborted[0], aborted[-1]
         yield Evidence(
             cause=Cause.ABORTED_TRANSACTIONS,
-            text=f"all {commits} since {when(first.at, facts)} were aborted, the last at "
-            f"{when(last.at, facts)}; {_stands(aborted)}",
+            text=f"all {count_text(len(aborted), 'commit')} since {when(first.at, facts)} were "
+            f"aborted, the last at {when(last.at, facts)}; {_stands(aborting)}",
             at=first.at,
             last_at=last.at,
             record_ids=[first.record_id, last.record_id],
             sql=commits_sql(facts, "outcome = 'aborted'"),
         )
-
-
-def _place(commit: Commit) -> int:
-    return commit.record_offset
 
 
 def _stands(partitions: Sequence[PartitionHistory]) -> str:

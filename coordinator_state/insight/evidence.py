@@ -9,16 +9,13 @@ from typing import Final
 
 from coordinator_state.insight.group_facts import (
     GroupFacts,
-    PartitionHistory,
+    Partition,
     RecordId,
     Row,
-    UncommittedPartition,
 )
 from coordinator_state.insight.group_status import Cause, moment_text
 from coordinator_state.insight.sql_literal import sql_literal
 from coordinator_state.replay.groups import EXTERNAL
-
-Partition = PartitionHistory | UncommittedPartition
 
 MOST_RECORDS: Final = 3
 """Evidence names at most this many places."""
@@ -135,7 +132,7 @@ def around_sql(facts: GroupFacts, moment: datetime, margin: timedelta) -> str:
     return _select("*", "offset_commits", where, "record_offset LIMIT 1000")
 
 
-def partition_sql(partition: PartitionHistory) -> str:
+def partition_sql(partition: Partition) -> str:
     """The condition for the rows of a partition."""
     return f"topic = {sql_literal(partition.topic)} AND partition = {partition.partition}"
 

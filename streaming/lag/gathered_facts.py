@@ -54,7 +54,7 @@ Row = dict[str, Any]
 Place = tuple[str, int]
 _COMMITS: Final = (
     *("log_partition", "record_offset", "topic", "partition", "committed_offset", "outcome"),
-    *("commit_timestamp", "is_tombstone"),
+    "commit_timestamp",
 )
 
 
@@ -82,7 +82,8 @@ def group_facts(
     events = _events(reader, now, [*during, *own], skew)
     if group is None and not events:
         return None
-    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
+    of_commits = [*during, *own, ("is_tombstone", "=", False)]
+    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, of_commits)
     commits = _earlier(commits, "commit_timestamp", skew)
     evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
     lags, statuses = evaluation.lags, evaluation.statuses.to_pylist()
@@ -199,66 +200,44 @@ def _deleted() -> Row:
 
 
 def _partitions(
-    offsets: Sequence[Row],
-    lags: Sequence[Row],
-    commits: pa.Table,
+    offsets: Sequence[Row], lags: Sequence[Row], commits: pa.Table
 ) -> list[PartitionHistory]:
-    of_place: dict[Place, list[Row]] = defaultdict(list)
+    commits_by_place: dict[Place, list[Row]] = defaultdict(list)
     for row in commits.sort_by("record_offset").to_pylist():
-        of_place[row["topic"], row["partition"]].append(row)
-    lag_of = {(row["topic"], row["partition"]): row for row in lags}
+        commits_by_place[row["topic"], row["partition"]].append(row)
+    lag_by_place = {(row["topic"], row["partition"]): row for row in lags}
     histories = []
     for row in sorted(offsets, key=lambda row: (row["topic"], row["partition"])):
         place = row["topic"], row["partition"]
-        if place in lag_of:
-            histories.append(_history(row, lag_of[place], of_place[place]))
+        if place in lag_by_place:
+            histories.append(_history(row, lag_by_place[place], commits_by_place[place]))
     return histories
 
 
 def _history(offset: Row, lag: Row, commits: Iterable[Row]) -> PartitionHistory:
     last = _commit(offset)
-    applied, aborted = [last], []
+    by_outcome: dict[str, list[Commit]] = defaultdict(list)
     for row in commits:
-        if row["is_tombstone"]:
-            continue
-        commit = _commit(row)
-        if row["outcome"] == Outcome.ABORTED.value and commit.record_offset > last.record_offset:
-            aborted.append(commit)
-        elif row["outcome"] == Outcome.COMMITTED.value:
-            applied.append(commit)
-    applied = sorted(set(applied), key=lambda commit: commit.record_offset)
+        by_outcome[row["outcome"]].append(_commit(row))
+    applied = sorted({last, *by_outcome[Outcome.COMMITTED.value]})
     same = 1
     while same < len(applied) and applied[-same - 1].committed_offset == last.committed_offset:
         same += 1
-    intervals = [
-        (applied[number].at - applied[number - 1].at).total_seconds() * 1000
-        for number in range(1, len(applied))
-    ]
+    intervals = [(after.at - before.at).total_seconds() for before, after in pairwise(applied)]
     # The evaluation measures the pace where a status depends on it; of the others it is not known.
     usual_ms = lag["usual_commit_ms"]
     is_unmeasured = usual_ms is None and Status(lag["status"]) in HEALTHY
     return PartitionHistory(
-        topic=offset["topic"],
-        partition=offset["partition"],
-        **{name: lag[name] for name in _OF_LAG},
+        **_partition(lag),
+        **{name: lag[name] for name in ("log_end_offset", "data_lost", "retention_margin_ms")},
         waiting_ms=lag["time_lag_at_least_ms"],
-        cause=_cause(lag),
-        owner=None if lag["member_id"] is None else (lag["client_id"], lag["client_host"]),
         last=last,
         same=same,
         same_since=applied[-same],
-        usual_commit_ms=median(intervals) if is_unmeasured and intervals else usual_ms,
+        usual_commit_ms=1000 * median(intervals) if is_unmeasured and intervals else usual_ms,
         pause=max(pairwise(applied), key=lambda pair: pair[1].at - pair[0].at, default=None),
-        aborted=len(aborted),
-        first_aborted=aborted[0] if aborted else None,
-        last_aborted=aborted[-1] if aborted else None,
+        aborted=[commit for commit in by_outcome[Outcome.ABORTED.value] if commit > last],
     )
-
-
-_OF_LAG: Final = (
-    *("lag", "log_end_offset", "topic_state", "data_lost", "retention_margin_ms", "recreated_at"),
-    "gone_since",
-)
 
 
 def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
@@ -267,18 +246,20 @@ def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
     )
     return [
         UncommittedPartition(
-            **{name: row[name] for name in _OF_UNCOMMITTED},
-            cause=_cause(row),
-            owner=None if row["member_id"] is None else (row["client_id"], row["client_host"]),
+            **_partition(row),
+            **{name: row[name] for name in ("is_lag_lower_bound", "uncommitted_since")},
         )
         for row in lags.filter(is_uncommitted).to_pylist()
     ]
 
 
-_OF_UNCOMMITTED: Final = (
-    *("topic", "partition", "lag", "is_lag_lower_bound", "topic_state", "uncommitted_since"),
-    *("recreated_at", "gone_since"),
-)
+def _partition(lag: Row) -> Row:
+    """The fields of `Partition` from a row of `group_lag`."""
+    owner = None if lag["member_id"] is None else (lag["client_id"], lag["client_host"])
+    return {**{name: lag[name] for name in _OF_LAG}, "owner": owner, "cause": _cause(lag)}
+
+
+_OF_LAG: Final = ("topic", "partition", "lag", "topic_state", "gone_since", "recreated_at")
 
 
 def _commit(row: Row) -> Commit:
