@@ -44,6 +44,8 @@ class Status(str, Enum):
 
 
 _RANKS: Final = {status: rank for rank, status in enumerate(Status)}
+HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
+UNHEALTHY: Final = [status.value for status in Status if status not in HEALTHY]
 
 
 class Cause(str, Enum):

@@ -21,7 +21,7 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
     UncommittedPartition,
 )
-from coordinator_state.insight.group_status import Cause, Status
+from coordinator_state.insight.group_status import HEALTHY, Cause, Status
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import MODERN_GROUPS
 from coordinator_state.replay.groups import EXTERNAL, NO_RECORD_OFFSET
@@ -47,8 +47,6 @@ from streaming.tables.schemas import (
 WINDOW: Final = timedelta(hours=1)
 """The time before the moment in which causes are looked for."""
 EVERY: Final = timedelta(seconds=30)
-HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
-UNHEALTHY: Final = [status.value for status in Status if status not in HEALTHY]
 
 Row = dict[str, Any]
 Place = tuple[str, int]

@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import floats_of, rows_of, with_columns
-from coordinator_state.insight.group_status import Status, StatusRules, Verdict, reason_of
+from coordinator_state.insight.group_status import (
+    HEALTHY,
+    Status,
+    StatusRules,
+    Verdict,
+    reason_of,
+)
 from coordinator_state.insight.lag_text import behind_text, details_text
 from coordinator_state.insight.lag_trend import without_noise
 from streaming.lag.group_verdicts import group_verdicts
@@ -20,8 +26,7 @@ from streaming.tables.reader import TableReader
 
 Row = dict[str, Any]
 
-_OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
-_OK_NAMES: Final = pa.array([status.value for status in _OK_STATUSES])
+_OK_NAMES: Final = pa.array([status.value for status in HEALTHY])
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
     ("is_not_ok", "sum", "partitions_not_ok"),
@@ -198,7 +203,7 @@ def _reason_of_several(row: Row) -> str:
     """The reason of the worst partition under its name, then the lag of the whole group."""
     reason: str = row["reason"]
     status = Status(row["status"])
-    is_ok = status in _OK_STATUSES
+    is_ok = status in HEALTHY
     if status is Status.UNKNOWN or (is_ok and not row["has_lag_text"]):
         return reason
     at_least_ms = row["of_group_max_time_lag_at_least_ms"]
