@@ -236,7 +236,9 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
     if not is_behind:
         return
     if not facts.members and facts.group_type is not None and not facts.is_simple:
-        yield _no_members(facts)
+        # By the evaluation, those of a healthy group come back.
+        if not facts.is_healthy or overdue(facts):
+            yield _no_members(facts)
     elif not deploy and changes.gone > 0:
         gone = {row["client_id"] for row in changes.left}
         names = ", ".join(sorted(name or "a client without an id" for name in gone)[:MOST_RECORDS])

@@ -201,6 +201,23 @@ def test_a_partition_that_is_read_in_turn_is_not_stuck() -> None:
     assert Cause.SAME_OFFSET not in causes_by_status["WARN"]
 
 
+def test_a_group_that_usually_rests_has_the_reason_of_its_status() -> None:
+    (partition,) = facts().partitions
+    silent = replace(
+        partition, lag=9_000, last=Commit(0, 90, 1_000, minute(45)), usual_commit_ms=5_000.0
+    )
+    lags = [0.0] * 45 + [600.0 * n for n in range(1, 16)]
+    behind: dict[str, Any] = {"lag": 9_000, "members": [], "series": series(lags)}
+    reason = "no commit for 15 min; it usually rests for up to 31 min"
+    rests = explain(facts(**behind, partitions=[silent], reason=reason))
+    assert evidence_of(rests) == [(Cause.STATUS, reason)]
+    cause = Cause.NO_MEMBERS
+    stopped = {"status": "STOP", "is_healthy": False, "cause": cause}
+    partitions = [replace(silent, cause=cause)]
+    causes = causes_of(explain(facts(**behind, **stopped, partitions=partitions)))
+    assert causes == [cause, Cause.NO_COMMITS]
+
+
 def test_an_open_transaction_does_not_age_with_the_tables() -> None:
     opened: dict[str, Any] = {
         **{"log_partition": 0, "producer_id": 1, "producer_epoch": 0, "first_record_offset": 90},
