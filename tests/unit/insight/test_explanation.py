@@ -218,6 +218,19 @@ def test_a_group_that_usually_rests_has_the_reason_of_its_status() -> None:
     assert causes == [cause, Cause.NO_COMMITS]
 
 
+def test_a_loop_that_has_ended_explains_a_lag_that_remains() -> None:
+    rebalance = {"event": "rebalance", "topic": None, "partition": None}
+    events = [
+        rewind(50 + number) | rebalance | {"record_offset": number, "epoch_after": number}
+        for number in range(6)
+    ]
+    behind = {"lag": 9_000, "is_healthy": False, "status": "WARN", "events": events}
+    lags = series([0.0] * 50 + [900.0 * number for number in range(1, 11)])
+    ended = explain(facts(**behind, series=lags, loop_ended_at=minute(57)))
+    assert causes_of(ended) == [Cause.REBALANCES]
+    assert Cause.REBALANCES not in causes_of(explain(facts(**behind, series=lags)))
+
+
 def test_an_open_transaction_does_not_age_with_the_tables() -> None:
     opened: dict[str, Any] = {
         **{"log_partition": 0, "producer_id": 1, "producer_epoch": 0, "first_record_offset": 90},
