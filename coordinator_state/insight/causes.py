@@ -37,7 +37,7 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
     Row,
 )
-from coordinator_state.insight.group_status import Cause, count_text, time_text
+from coordinator_state.insight.group_status import Cause, Status, count_text, time_text
 from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.lag_text import behind_text
@@ -397,9 +397,10 @@ def _is_overdue(partition: PartitionHistory, facts: GroupFacts) -> bool:
         silent = min(silent, _time(partition.waiting_ms))
     if partition.aborted or partition.usual_commit_ms is None:
         return False
-    # Later, the evaluation knows whether the group rests.
-    is_early = silent <= _time(facts.rules.stop_after_ms) or partition.cause is not None
-    return is_early and silent > max(_OVERDUE_FOR, _usual_intervals(partition, facts))
+    is_overdue = silent > max(_OVERDUE_FOR, _usual_intervals(partition, facts))
+    is_known = facts.status != Status.UNKNOWN.value and partition.cause is None
+    # After `stop_after`, a partition with a known status and no cause rests.
+    return is_overdue and not (is_known and silent > _time(facts.rules.stop_after_ms))
 
 
 def _uncommitted(facts: GroupFacts) -> Iterator[Evidence]:

@@ -211,6 +211,9 @@ def test_a_group_that_usually_rests_has_the_reason_of_its_status() -> None:
     reason = "no commit for 15 min; it usually rests for up to 31 min"
     rests = explain(facts(**behind, partitions=[silent], reason=reason))
     assert evidence_of(rests) == [(Cause.STATUS, reason)]
+    # In stale tables no status is known.
+    stale = explain(facts(**behind, partitions=[silent], status="UNKNOWN", is_healthy=False))
+    assert causes_of(stale) == [Cause.NO_MEMBERS, Cause.NO_COMMITS]
     cause = Cause.NO_MEMBERS
     stopped = {"status": "STOP", "is_healthy": False, "cause": cause}
     partitions = [replace(silent, cause=cause)]
