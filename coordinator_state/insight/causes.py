@@ -1,4 +1,9 @@
-"""The causes of a lag: transactions, topics, events, members, partitions and rates."""
+"""The evidence for the causes of a lag: transactions, topics, events, members and rates.
+
+The verdict of the evaluation has the cause of a status. The evidence adds the records that show it,
+and what the evaluation does not look for: who moved an offset, which members came and went, and
+which rate has changed.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,7 @@ from coordinator_state.insight.event_digest import FoldedEvents, folded_events
 from coordinator_state.insight.event_text import span_of
 from coordinator_state.insight.evidence import (
     MOST_RECORDS,
-    Cause,
     Evidence,
-    Partition,
     commits_sql,
     dated,
     group_sql,
@@ -27,32 +30,24 @@ from coordinator_state.insight.evidence import (
 )
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_facts import (
-    Commit,
     GroupDeletion,
     GroupFacts,
     OpenTransaction,
+    Partition,
     PartitionHistory,
     Row,
 )
-from coordinator_state.insight.group_status import Status, count_text, time_text
+from coordinator_state.insight.group_status import Cause, Status, count_text, time_text
 from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.lag_text import behind_text
 
-_PENDING_FOR: Final = timedelta(seconds=10)
-"""Transactions of a healthy application end sooner."""
-_SILENT_FOR: Final = timedelta(seconds=60)
 _OVERDUE_FOR: Final = timedelta(seconds=10)
-_INTERVALS: Final = 3
-"""A commit is overdue after this many usual intervals between commits, and `_OVERDUE_FOR`."""
-_SAME_COMMITS: Final = 3
-_ABORTED: Final = 2
+"""A commit may be overdue this soon, before the evaluation looks whether the group has stopped."""
+_STOPS: Final = frozenset({Cause.NO_COMMITS, Cause.NO_MEMBERS, Cause.NO_OWNER})
 _CHANGED: Final = 2.0
 """The least factor between two rates that counts as a change."""
 _SHARE_OF_ONE: Final = 0.7
-_HELD: Final = (Status.PENDING.value, Status.HANGING_TRANSACTION.value)
-_LOOP: Final = 6
-_LOOP_WITHIN: Final = timedelta(minutes=5)
 _DEPLOY_WITHIN: Final = timedelta(minutes=10)
 _OF_EVENTS: Final = {
     EventName.OFFSET_REWIND.value: Cause.OFFSET_REWIND,
@@ -67,35 +62,30 @@ _OF_EVENTS: Final = {
 
 def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     """Open transactions that hold commits back, or records, and aborted commits."""
-    for transaction in facts.transactions:
-        if facts.known_until - transaction.since >= _PENDING_FOR:
-            yield _open(transaction, facts)
-    if facts.status in _HELD and not facts.transactions:
+    if facts.is_healthy:
+        return
+    begun_before = facts.known_until - _time(facts.rules.pending_after_ms)
+    holding = [each for each in facts.transactions if each.since <= begun_before]
+    for transaction in holding:
+        yield _open(transaction, facts)
+    if facts.cause is Cause.OPEN_TRANSACTION and not holding:
         # That of a producer in a topic, whose last stable offset is all that is known of it.
         behind = [partition for partition in facts.partitions if partition.lag]
         sql = samples_sql(behind) if behind else None
         yield Evidence(cause=Cause.OPEN_TRANSACTION, text=facts.reason, sql=sql)
-    aborted = [partition for partition in facts.partitions if partition.aborted >= _ABORTED]
-    firsts = [
-        partition.first_aborted for partition in aborted if partition.first_aborted is not None
-    ]
-    lasts = [partition.last_aborted for partition in aborted if partition.last_aborted is not None]
-    if aborted:
-        first, last = min(firsts, key=_place), max(lasts, key=_place)
-        commits = count_text(sum(partition.aborted for partition in aborted), "commit")
+    aborting = [partition for partition in facts.partitions if len(partition.aborted) > 1]
+    if aborting:
+        aborted = sorted(commit for partition in aborting for commit in partition.aborted)
+        first, last = aborted[0], aborted[-1]
         yield Evidence(
             cause=Cause.ABORTED_TRANSACTIONS,
-            text=f"all {commits} since {when(first.at, facts)} were aborted, the last at "
-            f"{when(last.at, facts)}; {_stands(aborted)}",
+            text=f"all {count_text(len(aborted), 'commit')} since {when(first.at, facts)} were "
+            f"aborted, the last at {when(last.at, facts)}; {_stands(aborting)}",
             at=first.at,
             last_at=last.at,
             record_ids=[first.record_id, last.record_id],
             sql=commits_sql(facts, "outcome = 'aborted'"),
         )
-
-
-def _place(commit: Commit) -> int:
-    return commit.record_offset
 
 
 def _stands(partitions: Sequence[PartitionHistory]) -> str:
@@ -231,13 +221,14 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
     since = recent - _DEPLOY_WITHIN
     events = [row for row in facts.events if (row["record_timestamp"] or facts.at) >= since]
     changes = _MemberChanges.of(events, facts)
-    # The status has told a deployment from a loop.
-    is_looping = facts.status == Status.REBALANCING_LOOP.value
+    # The evaluation distinguishes a deployment from a loop.
+    is_looping = facts.cause is Cause.REBALANCES
+    has_looped = facts.loop_ended_at is not None and facts.loop_ended_at >= since
     deploy = changes.replaced >= 2 and changes.replaced * 2 >= changes.before and not is_looping
     rebalances = [row for row in events if row["event"] == EventName.REBALANCE]
     if deploy:
         yield _deploy(changes, rebalances, facts)
-    elif rebalances and (is_looping or _is_loop(rebalances)):
+    elif rebalances and (is_looping or has_looped):
         loop = folded_events(rebalances)[0]
         churn = folded_events([*changes.joined, *changes.left])
         text = f"{loop.text}; {churn[0].text}" if churn else loop.text
@@ -245,7 +236,9 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
     if not is_behind:
         return
     if not facts.members and facts.group_type is not None and not facts.is_simple:
-        yield _no_members(facts)
+        # By the evaluation, those of a healthy group come back.
+        if not facts.is_healthy or overdue(facts):
+            yield _no_members(facts)
     elif not deploy and changes.gone > 0:
         gone = {row["client_id"] for row in changes.left}
         names = ", ".join(sorted(name or "a client without an id" for name in gone)[:MOST_RECORDS])
@@ -311,12 +304,6 @@ def _deploy(changes: _MemberChanges, rebalances: Sequence[Row], facts: GroupFact
     return _event(Cause.DEPLOY, text, rows, facts)
 
 
-def _is_loop(rebalances: Sequence[Row]) -> bool:
-    times = [row["record_timestamp"] for row in rebalances if row["record_timestamp"] is not None]
-    pairs = zip(times, times[_LOOP - 1 :], strict=False)
-    return any(last - first <= _LOOP_WITHIN for first, last in pairs)
-
-
 def _event(cause: Cause, text: str, rows: Sequence[Row], facts: GroupFacts) -> Evidence:
     first, last = span_of(rows)
     return Evidence(
@@ -335,33 +322,20 @@ def _event(cause: Cause, text: str, rows: Sequence[Row], facts: GroupFacts) -> E
 def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     """Partitions that stand still, have no member, or have most of the lag; silent groups."""
     behind = [partition for partition in facts.partitions if partition.lag]
-    stuck = [
-        partition
-        for partition in behind
-        if partition.same >= _SAME_COMMITS and not partition.aborted
-    ]
-    stuck = [
-        partition
-        for partition in stuck
-        if partition.last.at - partition.same_since.at >= _SILENT_FOR
-    ]
-    # By the status, a partition that rests is one of several that are read in turn.
-    if stuck and facts.status != Status.WARN.value:
+    stuck = [partition for partition in behind if partition.cause is Cause.SAME_OFFSET]
+    if stuck:
         yield _same_offset(stuck, facts)
-    if facts.members:
-        # A commit shows that somebody reads the partition, perhaps under an unknown topic name.
-        silent = [partition for partition in behind if facts.at - partition.last.at >= _SILENT_FOR]
-        ownerless = [partition for partition in silent if partition.owner is None]
-        if ownerless and len(ownerless) < len(facts.partitions):
-            since = max(partition.last.at for partition in ownerless)
-            yield Evidence(
-                cause=Cause.NO_OWNER,
-                text=f"no member owns {places_text(ownerless)}, although the group has "
-                f"{count_text(len(facts.members), 'member')}; last commit {when(since, facts)}",
-                at=since,
-                record_ids=[partition.last.record_id for partition in ownerless[:MOST_RECORDS]],
-                sql=group_sql(facts, "group_lag", "lag DESC"),
-            )
+    ownerless = [partition for partition in behind if partition.cause is Cause.NO_OWNER]
+    if ownerless:
+        since = max(partition.last.at for partition in ownerless)
+        yield Evidence(
+            cause=Cause.NO_OWNER,
+            text=f"no member owns {places_text(ownerless)}, although the group has "
+            f"{count_text(len(facts.members), 'member')}; last commit {when(since, facts)}",
+            at=since,
+            record_ids=[partition.last.record_id for partition in ownerless[:MOST_RECORDS]],
+            sql=group_sql(facts, "group_lag", "lag DESC"),
+        )
     yield from _one_partition(behind, facts)
     yield from _no_commits(facts)
     yield from _uncommitted(facts)
@@ -415,22 +389,23 @@ def overdue(facts: GroupFacts) -> Sequence[PartitionHistory]:
 
 
 def _is_overdue(partition: PartitionHistory, facts: GroupFacts) -> bool:
+    if partition.cause in _STOPS:
+        return True
     # A group that reads nothing between two bursts has nothing to commit.
     silent = facts.known_until - partition.last.at
     if partition.waiting_ms is not None:
-        silent = min(silent, timedelta(milliseconds=partition.waiting_ms))
+        silent = min(silent, _time(partition.waiting_ms))
     if partition.aborted or partition.usual_commit_ms is None:
         return False
-    return silent > max(
-        _OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=partition.usual_commit_ms)
-    )
+    is_overdue = silent > max(_OVERDUE_FOR, _usual_intervals(partition, facts))
+    is_known = facts.status != Status.UNKNOWN.value and partition.cause is None
+    # After `stop_after`, a partition with a known status and no cause rests.
+    return is_overdue and not (is_known and silent > _time(facts.rules.stop_after_ms))
 
 
 def _uncommitted(facts: GroupFacts) -> Iterator[Evidence]:
     unread = [
-        partition
-        for partition in facts.uncommitted
-        if partition.lag and partition.recreated_at is None
+        partition for partition in facts.uncommitted if partition.cause is Cause.NO_COMMITTED_OFFSET
     ]
     if not unread:
         return
@@ -447,13 +422,11 @@ def _uncommitted(facts: GroupFacts) -> Iterator[Evidence]:
 
 
 def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
-    newest = max(facts.partitions, key=lambda partition: partition.last.at, default=None)
-    if newest is None or any(partition.aborted for partition in facts.partitions):
-        return
     stopped = overdue(facts)
-    last = max(stopped, key=lambda partition: partition.last.at, default=newest)
-    if not stopped and (newest.usual_commit_ms or facts.known_until - last.last.at <= _SILENT_FOR):
+    if not stopped:
         return
+    last = max(stopped, key=lambda partition: partition.last.at)
+    newest = max(facts.partitions, key=lambda partition: partition.last.at)
     usual = [
         partition.usual_commit_ms for partition in stopped if partition.usual_commit_ms is not None
     ]
@@ -464,7 +437,7 @@ def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
         for partition in facts.partitions
         if partition not in stopped and partition.last.at > last.last.at
     ]
-    if stopped and moving and not _is_overdue(newest, facts):
+    if moving and not _is_overdue(newest, facts):
         of = f" of {places_text(stopped)}"
         verb = "has" if len(moving) == 1 else "have"
         others = f"; {count_text(len(moving), 'other partition')} {verb} later commits"
@@ -486,7 +459,8 @@ def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
         if partition.lag and partition.pause is not None and not _is_overdue(partition, facts)
         for start, end in [partition.pause]
         if end.at >= since
-        and end.at - start.at > max(_SILENT_FOR, _INTERVALS * _usual_interval(partition))
+        and end.at - start.at
+        > max(_time(facts.rules.stop_after_ms), _usual_intervals(partition, facts))
     ]
     if not pauses:
         return
@@ -502,8 +476,13 @@ def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
     )
 
 
-def _usual_interval(partition: PartitionHistory) -> timedelta:
-    return timedelta(milliseconds=partition.usual_commit_ms or 0)
+def _usual_intervals(partition: PartitionHistory, facts: GroupFacts) -> timedelta:
+    """The usual intervals between commits after which the group may have stopped."""
+    return facts.rules.stop_intervals * _time(partition.usual_commit_ms or 0)
+
+
+def _time(ms: float) -> timedelta:
+    return timedelta(milliseconds=ms)
 
 
 def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:

@@ -5,53 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Final
 
 from coordinator_state.insight.group_facts import (
     GroupFacts,
-    PartitionHistory,
+    Partition,
     RecordId,
     Row,
-    UncommittedPartition,
 )
-from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.group_status import Cause, moment_text
 from coordinator_state.insight.sql_literal import sql_literal
 from coordinator_state.replay.groups import EXTERNAL
 
-Partition = PartitionHistory | UncommittedPartition
-
 MOST_RECORDS: Final = 3
 """Evidence names at most this many places."""
-
-
-class Cause(str, Enum):
-    """The causes, the most direct ones first. The causes after CAUGHT_UP explain only a lag."""
-
-    TOPIC_DELETED = "topic_deleted"
-    TOPIC_RECREATED = "topic_recreated"
-    DATA_LOSS = "data_loss"
-    OPEN_TRANSACTION = "open_transaction"
-    ABORTED_TRANSACTIONS = "aborted_transactions"
-    OFFSET_REWIND = "offset_rewind"
-    OFFSET_RESET = "offset_reset"
-    OFFSET_EXPIRED = "offset_expired"
-    GROUP_DELETED = "group_deleted"
-    OFFSET_DELETED = "offset_deleted"
-    NO_MEMBERS = "no_members"
-    DEPLOY = "deploy"
-    REBALANCES = "rebalances"
-    CAUGHT_UP = "caught_up"
-    SAME_OFFSET = "same_offset"
-    MEMBERS_LEFT = "members_left"
-    NO_COMMITTED_OFFSET = "no_committed_offset"
-    NO_OWNER = "no_owner"
-    NO_COMMITS = "no_commits"
-    PRODUCTION_RATE = "production_rate"
-    ONE_PARTITION = "one_partition"
-    CONSUMPTION_RATE = "consumption_rate"
-    TRANSACTION_HUNG = "transaction_hung"
-    STATUS = "status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +132,7 @@ def around_sql(facts: GroupFacts, moment: datetime, margin: timedelta) -> str:
     return _select("*", "offset_commits", where, "record_offset LIMIT 1000")
 
 
-def partition_sql(partition: PartitionHistory) -> str:
+def partition_sql(partition: Partition) -> str:
     """The condition for the rows of a partition."""
     return f"topic = {sql_literal(partition.topic)} AND partition = {partition.partition}"
 

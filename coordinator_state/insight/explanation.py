@@ -21,9 +21,9 @@ from coordinator_state.insight.causes import (
     rate_evidence,
     transaction_evidence,
 )
-from coordinator_state.insight.evidence import Cause, Evidence, group_sql
+from coordinator_state.insight.evidence import Evidence, group_sql
 from coordinator_state.insight.group_facts import GroupFacts
-from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.group_status import Cause, moment_text
 from coordinator_state.insight.lag_onset import (
     LEAST_LAG,
     Onset,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from coordinator_state.insight.group_status import Cause, StatusRules
 from coordinator_state.insight.transaction_owner import TransactionOwner
 
 Row = Mapping[str, Any]
@@ -29,37 +30,20 @@ class Commit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionHistory:
-    """A group in one partition.
+class Partition:
+    """A partition that a group reads; null as in `group_lag`.
 
-    `lag`, `log_end_offset`, `waiting_ms`, the age of the first uncommitted record or its lower
-    bound, `retention_margin_ms`, the time until that record may be deleted, and `owner`, a client
-    id and host, are null if unknown. `last` is the last applied commit, `usual_commit_ms` the usual
-    time between two commits. The last `same` commits have its committed offset; `same_since` is the
-    first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
-    to `last_aborted`. `pause` is the longest time between two applied commits. `recreated_at` is
-    when the topic was created again after the last commit.
+    `cause` is that of the status in the partition, `owner` a client id and host.
     """
 
     topic: str
     partition: int
     lag: int | None
-    log_end_offset: int | None
     topic_state: str | None
     gone_since: datetime | None = None
-    data_lost: int | None
-    waiting_ms: int | None = None
-    retention_margin_ms: int | None = None
-    owner: tuple[str, str] | None
-    last: Commit
-    same: int = 1
-    same_since: Commit
-    usual_commit_ms: float | None = None
-    pause: tuple[Commit, Commit] | None = None
-    aborted: int = 0
-    first_aborted: Commit | None = None
-    last_aborted: Commit | None = None
     recreated_at: datetime | None = None
+    owner: tuple[str, str] | None
+    cause: Cause | None = None
 
     @property
     def place(self) -> str:
@@ -68,23 +52,34 @@ class PartitionHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UncommittedPartition:
-    """A partition that the group reads without a committed offset; null as in `group_lag`."""
+class PartitionHistory(Partition):
+    """A group in a partition with a committed offset.
 
-    topic: str
-    partition: int
-    lag: int | None
+    `log_end_offset`, `waiting_ms`, the age of the first uncommitted record or its lower bound, and
+    `retention_margin_ms`, the time until that record may be deleted, are null if unknown. `last` is
+    the last applied commit, `usual_commit_ms` the usual time between two commits. The last `same`
+    commits have its committed offset; `same_since` is the first of them. The commits `aborted` came
+    after the last applied one. `pause` is the longest time between two applied commits.
+    """
+
+    log_end_offset: int | None
+    data_lost: int | None
+    waiting_ms: int | None = None
+    retention_margin_ms: int | None = None
+    last: Commit
+    same: int = 1
+    same_since: Commit
+    usual_commit_ms: float | None = None
+    pause: tuple[Commit, Commit] | None = None
+    aborted: Sequence[Commit] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncommittedPartition(Partition):
+    """A partition that the group reads without a committed offset."""
+
     is_lag_lower_bound: bool | None
-    topic_state: str | None
-    gone_since: datetime | None
     uncommitted_since: datetime
-    recreated_at: datetime | None
-    owner: tuple[str, str] | None
-
-    @property
-    def place(self) -> str:
-        """The topic and partition."""
-        return f"{self.topic}:{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +138,12 @@ class GroupFacts:
     """All facts about a group at a moment.
 
     `group_type` is None if the group does not exist (any more). `is_simple` is true for a group
-    known only from its offsets. The tables have the commits up to `known_until`. `deleted` is its
-    last tombstone since `since`, also if it exists again. `events` are rows of `group_events` since
+    known only from its offsets. `status`, `reason` and `cause` are the verdict of the evaluation,
+    by the limits `rules`. The tables have the commits up to `known_until`. `deleted` is its last
+    tombstone since `since`, also if it exists again. `events` are rows of `group_events` since
     `since`, and `members` are rows of `group_members`. The committed offsets are within their logs
-    since `in_range_since`; None if they were so all the time, as far as is known.
+    since `in_range_since`, and the last loop of rebalances ended at `loop_ended_at`; both None if
+    no change of status since `since` shows it.
     """
 
     group_id: str
@@ -167,3 +164,6 @@ class GroupFacts:
     events: Sequence[Row]
     series: LagHistory
     in_range_since: datetime | None = None
+    loop_ended_at: datetime | None = None
+    cause: Cause | None = None
+    rules: StatusRules = field(default_factory=StatusRules)

@@ -1,7 +1,7 @@
-"""The statuses, their limits, and the verdicts about a group as a whole.
+"""The statuses, their causes and limits, and the verdicts about a group as a whole.
 
-A verdict is one word, and a reason with numbers. `partition_status` has the rules for a group in a
-partition; a group has the status of its worst partition, or one of those below.
+A verdict is a status, a cause, and a reason with numbers. `partition_status` has the rules for a
+group in a partition; a group has the status of its worst partition, or one of those below.
 """
 
 from __future__ import annotations
@@ -44,24 +44,62 @@ class Status(str, Enum):
 
 
 _RANKS: Final = {status: rank for rank, status in enumerate(Status)}
+HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
+UNHEALTHY: Final = [status.value for status in Status if status not in HEALTHY]
+
+
+class Cause(str, Enum):
+    """The causes, the most direct ones first. The causes after CAUGHT_UP explain only a lag.
+
+    A verdict has one of those that its rule finds. `explain` also finds the others.
+    """
+
+    TOPIC_DELETED = "topic_deleted"
+    TOPIC_RECREATED = "topic_recreated"
+    DATA_LOSS = "data_loss"
+    OPEN_TRANSACTION = "open_transaction"
+    ABORTED_TRANSACTIONS = "aborted_transactions"
+    OFFSET_REWIND = "offset_rewind"
+    OFFSET_RESET = "offset_reset"
+    OFFSET_EXPIRED = "offset_expired"
+    GROUP_DELETED = "group_deleted"
+    OFFSET_DELETED = "offset_deleted"
+    NO_MEMBERS = "no_members"
+    DEPLOY = "deploy"
+    REBALANCES = "rebalances"
+    CAUGHT_UP = "caught_up"
+    SAME_OFFSET = "same_offset"
+    MEMBERS_LEFT = "members_left"
+    NO_COMMITTED_OFFSET = "no_committed_offset"
+    NO_OWNER = "no_owner"
+    NO_COMMITS = "no_commits"
+    PRODUCTION_RATE = "production_rate"
+    ONE_PARTITION = "one_partition"
+    CONSUMPTION_RATE = "consumption_rate"
+    TRANSACTION_HUNG = "transaction_hung"
+    STATUS = "status"
 
 
 class Verdict(NamedTuple):
-    """A status, its cause in one sentence, and the lag where it matters."""
+    """A status, the sentence that says why, and the lag where it matters.
+
+    `cause` is None if the status has no cause of its own: the group is well, or reads too slowly.
+    """
 
     status: Status
-    cause: str
+    text: str
+    cause: Cause | None = None
     lag_text: str = ""
 
     @property
     def reason(self) -> str:
-        """The cause and the lag."""
-        return reason_of(self.cause, self.lag_text)
+        """The sentence and the lag."""
+        return reason_of(self.text, self.lag_text)
 
 
-def reason_of(cause: str, lag_text: str) -> str:
-    """The reason of a status: its cause, and the lag where it matters."""
-    return "; ".join(part for part in (cause, lag_text) if part)
+def reason_of(text: str, lag_text: str) -> str:
+    """The reason of a status: the sentence of its verdict, and the lag where it matters."""
+    return "; ".join(part for part in (text, lag_text) if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +197,7 @@ def rebalancing_loop(
         Status.REBALANCING_LOOP,
         f"{rebalances} rebalances in {time_text(rules.rebalances_within_ms)}, the last "
         f"{time_text(last_ago_ms)} ago; {name} {epoch}",
+        Cause.REBALANCES,
     )
 
 

@@ -22,6 +22,7 @@ class PartitionFacts:
     Attributes:
         at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
             and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
+        is_simple: whether the group is known only from its offsets, so that it has no members.
         has_member: whether a member has the partition assigned.
         is_left_out: whether none has, although members have other partitions of the group.
         uncommitted_ms: the time for which the group has read the partition without a committed
@@ -62,6 +63,7 @@ class PartitionFacts:
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
         rewound_from: the greatest offset that a recent rewind or reset left; None without one.
         rewind_from, rewind_to, rewind_ago_ms: the last such rewind or reset.
+        is_reset: whether it was a reset, of a group without members.
         aborted: the number of recent commits after the last commit, if all of them were aborted.
         aborted_from_ms, aborted_ago_ms: the ages of the first and last of them.
         usual_hold_ms, holds: how long open transactions usually hold the last stable offset of the
@@ -80,6 +82,7 @@ class PartitionFacts:
     at_ms: int
     behind_ms: int | None
     has_members: bool
+    is_simple: bool = False
     has_member: bool
     is_left_out: bool
     uncommitted_ms: int | None
@@ -129,6 +132,7 @@ class PartitionFacts:
     rewind_from: int | None
     rewind_to: int | None
     rewind_ago_ms: int | None
+    is_reset: bool = False
     aborted: int
     aborted_from_ms: int | None
     aborted_ago_ms: int | None

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from typing import Final
 
 from coordinator_state.insight.group_status import (
+    Cause,
     Status,
     StatusRules,
     Verdict,
@@ -43,13 +44,12 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         # Later records may say anything, also that the offset or the topic is gone.
         return Verdict(Status.UNKNOWN, _stale_text(facts))
     if facts.topic_state == GONE:
-        return Verdict(Status.TOPIC_GONE, _gone_text(facts))
+        return Verdict(Status.TOPIC_GONE, _gone_text(facts), Cause.TOPIC_DELETED)
     if facts.unsubscribed_expires_in_ms is not None:
         return Verdict(Status.OK, _unsubscribed_text(facts.unsubscribed_expires_in_ms))
     if _is_hanging(facts, rules):
-        return Verdict(
-            Status.HANGING_TRANSACTION, _held_text(facts), lag_text(facts, facts.growth_per_s)
-        )
+        hanging = Verdict(Status.HANGING_TRANSACTION, _held_text(facts), Cause.OPEN_TRANSACTION)
+        return _with_lag(hanging, facts)
     if facts.lag is None:
         return _without_lag(facts, rules)
     if facts.is_out_of_range:
@@ -58,6 +58,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             f"{_recreated_text(facts) or f'committed {facts.committed_offset:,}'}, but the log "
             f"ends at {facts.log_end_offset:,}: a consumer that starts there resets it "
             "(auto.offset.reset)",
+            None if facts.recreated_at_ms is None else Cause.TOPIC_RECREATED,
         )
     if facts.data_lost:
         return Verdict(
@@ -65,6 +66,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             f"{count_text(facts.data_lost, 'record')} deleted before being read: "
             f"{'start offset' if facts.group_type == SHARE else 'committed'} "
             f"{facts.committed_offset:,}, log start {facts.log_start_offset:,}",
+            Cause.DATA_LOSS,
         )
     if facts.lag:
         verdict = _behind(facts, rules)
@@ -103,15 +105,19 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             Status.UNKNOWN, f"the log end was sampled {time_text(facts.sample_age_ms)} ago"
         )
     if facts.lag:
-        cause = "" if facts.uncommitted_ms is None else "no commit yet"
-        if facts.rest_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
+        text = "" if facts.uncommitted_ms is None else "no commit yet"
+        waited_ms = _waited_ms(facts)
+        is_late = waited_ms > _usual_stop_ms(facts, rules)
+        if is_late and waited_ms <= (facts.rest_ms or 0):
             silent = f"no commit for {time_text(_silent_ms(facts))}"
-            cause = f"{silent}; it usually rests for up to {time_text(facts.rest_ms)}"
-        elif facts.usual_return_ms is not None and _waited_ms(facts) > _usual_stop_ms(facts, rules):
+            text = f"{silent}; it usually rests for up to {time_text(facts.rest_ms)}"
+        elif is_late and facts.usual_return_ms is not None:
             usual = time_text(facts.usual_return_ms)
-            cause = f"the group has no members; they usually come back within {usual}"
-        cause = _recreated_text(facts) or cause
-        return Verdict(Status.OK, cause, lag_text(facts))
+            text = f"the group has no members; they usually come back within {usual}"
+        if facts.recreated_at_ms is not None:
+            recreated = _recreated_text(facts)
+            return Verdict(Status.OK, recreated, Cause.TOPIC_RECREATED, lag_text(facts))
+        return Verdict(Status.OK, text, lag_text=lag_text(facts))
     if not facts.has_members and facts.commit_age_ms > _limit_ms(
         rules.idle_after_ms, facts.usual_commit_ms, rules
     ):
@@ -131,7 +137,8 @@ def well_status(
     if is_uncommitted:
         return Verdict(Status.OK, "no commit yet, and no new records")
     if lag:
-        return Verdict(Status.OK, "", f"{lag:,} behind" + details_text(time_lag_ms, None, None))
+        behind = f"{lag:,} behind" + details_text(time_lag_ms, None, None)
+        return Verdict(Status.OK, "", lag_text=behind)
     return Verdict(Status.OK, "caught up" if has_members else "caught up; the group has no members")
 
 
@@ -143,7 +150,7 @@ def _limit_ms(least_ms: int, usual_ms: int | None, rules: StatusRules) -> int:
 def _without_lag(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     """Return the verdict if the lag is unknown."""
     if _is_held(facts, rules):
-        return Verdict(Status.PENDING, _held_text(facts))
+        return Verdict(Status.PENDING, _held_text(facts), Cause.OPEN_TRANSACTION)
     if facts.committed_offset is None and facts.uncommitted_ms is None:
         return Verdict(Status.OK, "no record was acknowledged yet")
     return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
@@ -186,17 +193,18 @@ def _behind(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     for rule in problem_rules:
         problem = rule(facts, rules)
         if problem is not None:
-            return Verdict(*problem, lag_text(facts, facts.growth_per_s))
+            return _with_lag(problem, facts)
     return None
 
 
-_Found = tuple[Status, str] | None
+def _with_lag(verdict: Verdict, facts: PartitionFacts) -> Verdict:
+    return verdict._replace(lag_text=lag_text(facts, facts.growth_per_s))
 
 
-def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """An open transaction holds the group's commits, or the records that it would read next."""
     if _is_held(facts, rules):
-        return Status.PENDING, _held_text(facts)
+        return Verdict(Status.PENDING, _held_text(facts), Cause.OPEN_TRANSACTION)
     oldest_ms = facts.time_lag_at_least_ms or 0
     hanging_after_ms = _limit_ms(rules.hanging_after_ms, facts.usual_hold_ms, rules)
     least_ms = rules.pending_after_ms
@@ -212,11 +220,13 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
         return None
     text = f"a transaction in the log has been open for {oldest_text(facts)}"
     if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
-        return Status.UNKNOWN, f"{text}; the usual time of its transactions is not known yet"
-    return (
+        text += "; the usual time of its transactions is not known yet"
+        return Verdict(Status.UNKNOWN, text, Cause.OPEN_TRANSACTION)
+    return Verdict(
         Status.HANGING_TRANSACTION if oldest_ms > hanging_after_ms else Status.PENDING,
         f"{text}: last stable offset {facts.last_stable_offset:,}, log end "
         f"{facts.log_end_offset:,}",
+        Cause.OPEN_TRANSACTION,
     )
 
 
@@ -227,7 +237,7 @@ def _is_at_last_stable(facts: PartitionFacts) -> bool:
     return facts.lag_to_last_stable == 0 and facts.committed_offset == facts.last_stable_offset
 
 
-def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group reads the partition, has never committed there, and there are records."""
     silent_ms = facts.commit_age_ms
     text = _recreated_text(facts) or "no committed offset"
@@ -252,7 +262,9 @@ def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> _Found:
     elif not facts.is_lag_lower_bound:
         name = "share.auto.offset.reset" if facts.group_type == SHARE else "auto.offset.reset"
         text += f": a start with {name}=latest skips its records"
-    return status, text
+    is_recreated = facts.recreated_at_ms is not None
+    cause = Cause.TOPIC_RECREATED if is_recreated else Cause.NO_COMMITTED_OFFSET
+    return Verdict(status, text, cause)
 
 
 def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
@@ -293,18 +305,19 @@ def _held_text(facts: PartitionFacts) -> str:
     return f"{held} an open transaction of {owner}"
 
 
-def _aborting(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _aborting(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group commits, and every transaction ends with ABORT."""
     if facts.aborted < 2 or facts.aborted_from_ms is None or facts.aborted_ago_ms is None:
         return None
     silent_ms = facts.aborted_ago_ms
     if facts.commit_age_ms <= rules.aborting_after_ms or silent_ms > _stop_after_ms(facts, rules):
         return None
-    return (
+    return Verdict(
         Status.STALL,
         f"{count_text(facts.aborted, 'commit')} in the last {time_text(facts.aborted_from_ms)}, "
         f"all aborted; committed offset unchanged since "
         f"{_moment(facts.at_ms - facts.commit_age_ms, facts)}",
+        Cause.ABORTED_TRANSACTIONS,
     )
 
 
@@ -328,43 +341,48 @@ def _usual_stop_ms(facts: PartitionFacts, rules: StatusRules) -> int:
     return _limit_ms(least_ms, facts.usual_commit_ms, rules)
 
 
-def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group has stopped committing."""
     silent_ms = _silent_ms(facts)
     if _waited_ms(facts) <= _stop_after_ms(facts, rules):
         return None
-    cause = f"no commit for {time_text(silent_ms)}"
+    text, cause = f"no commit for {time_text(silent_ms)}", Cause.NO_COMMITS
     if _waited_ms(facts) <= (facts.only_rest_ms or 0):
-        return Status.UNKNOWN, f"{cause}; {_only_rest_text(facts.only_rest_ms)}"
+        return Verdict(Status.UNKNOWN, f"{text}; {_only_rest_text(facts.only_rest_ms)}", cause)
     if facts.ended_at_ms is not None:
         return _ended(facts, facts.ended_at_ms, rules)
     if facts.usual_commit_ms is not None:
         is_rest = (facts.rest_ms or 0) > _usual_stop_ms(facts, rules)
         usual_ms = facts.rest_ms if is_rest else facts.usual_commit_ms
-        cause += f", usually within {time_text(usual_ms)}"
+        text += f", usually within {time_text(usual_ms)}"
     if facts.aborted:
-        cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"
+        text += f"; {count_text(facts.aborted, 'commit')} aborted before that"
     if facts.held_ms is not None:
-        cause += f"; {_held_text(facts)}"
+        text += f"; {_held_text(facts)}"
     if not facts.has_members:
-        cause = f"the group has no members; {cause}"
+        text = f"the group has no members; {text}"
+        # A consumer with assign() is no member.
+        cause = cause if facts.is_simple else Cause.NO_MEMBERS
     elif facts.is_left_out:
-        cause = f"no member has the partition; {cause}"
+        text, cause = f"no member has the partition; {text}", Cause.NO_OWNER
     rewind = _rewind(facts, rules)
-    # An operator stops the members before a reset.
-    return Status.STOP, cause if rewind is None else f"{rewind[1]}; {cause}"
+    if rewind is not None:
+        # An operator stops the members before a reset.
+        return rewind._replace(status=Status.STOP, text=f"{rewind.text}; {text}")
+    return Verdict(Status.STOP, text, cause)
 
 
-def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> _Found:
+def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> Verdict | None:
     """A job has ended, or a new group was shut down; nobody knows when it runs again."""
     deleted = _deleted_first(facts, rules)
     if deleted is not None:
         return deleted
     status = Status.UNKNOWN if facts.at_ms - ended_at_ms <= _RUNS_WITHIN_MS else Status.WARN
-    return (
+    return Verdict(
         status,
         f"the members left at {_moment(ended_at_ms, facts)}, after they had read everything; when "
         "they come back is not known yet",
+        Cause.NO_MEMBERS,
     )
 
 
@@ -388,27 +406,29 @@ def _waited_ms(facts: PartitionFacts) -> int:
     return min(_silent_ms(facts), oldest_ms)
 
 
-def _no_pace(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _no_pace(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """Nobody knows whether the group has stopped committing."""
     if facts.commit_waits or facts.aborted or _waited_ms(facts) <= rules.pace_unknown_after_ms:
         return None
     silent = f"no commit for {time_text(_silent_ms(facts))}"
-    return Status.UNKNOWN, f"{silent}; the usual time between its commits is not known yet"
+    text = f"{silent}; the usual time between its commits is not known yet"
+    return Verdict(Status.UNKNOWN, text, Cause.NO_COMMITS)
 
 
-def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:
+def _rewind(facts: PartitionFacts, _rules: StatusRules) -> Verdict | None:
     """The group was further recently than it is now."""
     if facts.rewound_from is None or facts.rewound_from <= (facts.committed_offset or 0):
         return None
     at = "" if facts.rewind_to == facts.committed_offset else f"; now {facts.committed_offset:,}"
-    return (
+    return Verdict(
         Status.REWIND,
         f"went back {time_text(facts.rewind_ago_ms)} ago from {facts.rewind_from:,} to "
         f"{facts.rewind_to:,}{at}",
+        Cause.OFFSET_RESET if facts.is_reset else Cause.OFFSET_REWIND,
     )
 
 
-def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _same_offset(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group commits the same offset again and again."""
     oldest_ms = facts.time_lag_at_least_ms or 0
     # The commits before a stop may be forgotten, and a stop is no usual time between commits.
@@ -418,7 +438,8 @@ def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
         if not has_waited or not is_unmoved or oldest_ms <= _move_limit_ms(facts, rules):
             return None
         ago = time_text(facts.commit_age_ms)
-        return Status.STALL, f"committed {ago} ago, still at offset {facts.committed_offset:,}"
+        text = f"committed {ago} ago, still at offset {facts.committed_offset:,}"
+        return Verdict(Status.STALL, text, Cause.SAME_OFFSET)
     if facts.commit_age_ms >= oldest_ms or not (has_waited or _is_slow(facts, rules)):
         return None
     waited_ms = oldest_ms
@@ -428,13 +449,15 @@ def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
         return None
     if waited_ms <= (facts.only_move_rest_ms or 0):
         rests = _only_rest_text(facts.only_move_rest_ms)
-        return Status.UNKNOWN, f"no other offset for {time_text(waited_ms)}; {rests}"
+        text = f"no other offset for {time_text(waited_ms)}; {rests}"
+        return Verdict(Status.UNKNOWN, text, Cause.SAME_OFFSET)
     times = count_text(facts.same_commits, "commit")
     if facts.moved_at_ms is None:
         since = f" in the last {time_text(facts.commits_from_ms)}"
     else:
         since = f" since {_moment(facts.moved_at_ms, facts)}"
-    return Status.STALL, f"{times}{since}, all at offset {facts.committed_offset:,}"
+    text = f"{times}{since}, all at offset {facts.committed_offset:,}"
+    return Verdict(Status.STALL, text, Cause.SAME_OFFSET)
 
 
 def _move_limit_ms(facts: PartitionFacts, rules: StatusRules) -> int:
@@ -458,7 +481,7 @@ def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
     return (facts.time_lag_at_least_ms or 0) > limit_ms
 
 
-def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _slow(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group reads too slowly."""
     deleted = _deleted_first(facts, rules)
     if deleted is not None:
@@ -466,13 +489,13 @@ def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:
     commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
     if commits is None or produces is None or commits >= produces or not _is_slow(facts, rules):
         return None
-    return (
+    return Verdict(
         Status.WARN,
         f"reads {rate_text(commits)} records/s, producers write {rate_text(produces)} records/s",
     )
 
 
-def _deleted_first(facts: PartitionFacts, rules: StatusRules) -> _Found:
+def _deleted_first(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """Uncommitted records will be deleted soon, before the group catches up."""
     left_ms = facts.retention_margin_ms
     if left_ms is None or left_ms >= rules.deleted_within_ms:
@@ -481,7 +504,7 @@ def _deleted_first(facts: PartitionFacts, rules: StatusRules) -> _Found:
         return None
     if facts.time_to_catch_up_ms is not None and facts.time_to_catch_up_ms <= left_ms:
         return None
-    return Status.WARN, f"unread records will be deleted in {time_text(left_ms)}"
+    return Verdict(Status.WARN, f"unread records will be deleted in {time_text(left_ms)}")
 
 
 def _moment(ms: int, facts: PartitionFacts) -> str:

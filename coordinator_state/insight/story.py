@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Final
 
 from coordinator_state.insight.evidence import (
-    Cause,
     Evidence,
     around_sql,
     group_sql,
@@ -23,7 +22,7 @@ from coordinator_state.insight.evidence import (
 from coordinator_state.insight.explanation import GRACE, Explanation
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_facts import GroupFacts, RecordId
-from coordinator_state.insight.group_status import count_text, time_text
+from coordinator_state.insight.group_status import Cause, count_text, time_text
 from coordinator_state.insight.kafka_commands import cannot_be_reset, shell_word
 from coordinator_state.insight.lag_onset import LEAST_LAG, Onset
 from coordinator_state.replay.groups import EXTERNAL

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from coordinator_state.apply.rows import GroupRow, MemberRow
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import UNHEALTHY, Status
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.api.answers import Answer, Page, Part, RecordId, columns
 from streaming.api.cursors import page_of
@@ -23,7 +23,6 @@ from streaming.api.operation import (
     Shown,
     operation,
 )
-from streaming.lag.gathered_facts import UNHEALTHY
 from streaming.served.snapshot import Row, counted
 from streaming.tables.rows import GroupLagRow, StatusRow
 from streaming.views import lists
@@ -64,6 +63,7 @@ class GroupStatus(Part):
     """Time of the evaluation of `run` that first had this status; null if there was none."""
     is_status_older: bool | None
     """Whether the status may have begun before `status_since`; null if `run` did not evaluate."""
+    cause: str | None
 
 
 class Group(GroupStatus):

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import UNHEALTHY, Status
 from streaming.dashboard.overview import Tile, tiles_of
 from streaming.dashboard.rendered import render_template
 from streaming.dashboard.request import request
 from streaming.errors import ConfigurationError
-from streaming.lag.gathered_facts import UNHEALTHY
 from streaming.served.cluster import Cluster
 from streaming.served.snapshot import Row, ServedSnapshot, counted, worst_first
 from streaming.views import lists

@@ -21,7 +21,7 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
     UncommittedPartition,
 )
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import HEALTHY, Cause, Status
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import MODERN_GROUPS
 from coordinator_state.replay.groups import EXTERNAL, NO_RECORD_OFFSET
@@ -47,14 +47,12 @@ from streaming.tables.schemas import (
 WINDOW: Final = timedelta(hours=1)
 """The time before the moment in which causes are looked for."""
 EVERY: Final = timedelta(seconds=30)
-HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
-UNHEALTHY: Final = [status.value for status in Status if status not in HEALTHY]
 
 Row = dict[str, Any]
 Place = tuple[str, int]
 _COMMITS: Final = (
     *("log_partition", "record_offset", "topic", "partition", "committed_offset", "outcome"),
-    *("commit_timestamp", "is_tombstone"),
+    "commit_timestamp",
 )
 
 
@@ -82,11 +80,13 @@ def group_facts(
     events = _events(reader, now, [*during, *own], skew)
     if group is None and not events:
         return None
-    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
+    of_commits = [*during, *own, ("is_tombstone", "=", False)]
+    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, of_commits)
     commits = _earlier(commits, "commit_timestamp", skew)
     evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
     lags, statuses = evaluation.lags, evaluation.statuses.to_pylist()
     status = statuses[0] if statuses else _deleted()
+    ends = _ends_of_statuses(reader, group_id, since, now)
     offsets = reader.read(GROUP_OFFSETS.name, filters=own)
     offsets = _earlier(offsets, "commit_timestamp", skew).to_pylist()
     return GroupFacts(
@@ -101,6 +101,8 @@ def group_facts(
         is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,
         status=status["status"],
         reason=status["reason"],
+        cause=_cause(status),
+        rules=evaluation.rules,
         is_healthy=Status(status["status"]) in HEALTHY,
         lag=status["lag"],
         partitions=_partitions(offsets, lags.to_pylist(), commits),
@@ -110,7 +112,8 @@ def group_facts(
         members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
         events=sorted(events, key=lambda row: (row["record_offset"], row["event_number"])),
         series=lag_histories(reader, [group_id], since=since, until=now, every=EVERY)[group_id],
-        in_range_since=_in_range_since(reader, group_id, since, now),
+        in_range_since=ends.get(Status.OUT_OF_RANGE),
+        loop_ended_at=ends.get(Status.REBALANCING_LOOP),
     )
 
 
@@ -127,18 +130,21 @@ def _events(
 _MOVES: Final = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
 
 
-def _in_range_since(
+def _ends_of_statuses(
     reader: TableReader, group_id: str, since: datetime, now: datetime
-) -> datetime | None:
-    """The time of the last recorded change from `OUT_OF_RANGE`; None without one."""
+) -> dict[str, datetime]:
+    """The time of the last recorded change from each status, also in a partition."""
     during: list[tuple[str, str, Any]] = [
         *(("day", ">=", since.date()), ("changed_at", ">=", since), ("changed_at", "<=", now)),
-        *(("group_id", "=", group_id), ("status_before", "=", Status.OUT_OF_RANGE.value)),
+        ("group_id", "=", group_id),
     ]
-    changed_at: datetime | None = pc.max(
-        reader.read(STATUS_CHANGES.name, ["changed_at"], during)["changed_at"]
-    ).as_py()
-    return changed_at
+    changes = reader.read(STATUS_CHANGES.name, ["status_before", "changed_at"], during)
+    rows = changes.sort_by("changed_at").to_pylist()
+    return {row["status_before"]: row["changed_at"] for row in rows}
+
+
+def _cause(verdict: Row) -> Cause | None:
+    return None if verdict["cause"] is None else Cause(verdict["cause"])
 
 
 def _earlier(rows: pa.Table, name: str, skew: timedelta) -> pa.Table:
@@ -184,72 +190,52 @@ _GROUP_RECORD_TYPES: Final = [
 
 
 def _deleted() -> Row:
-    return {"status": Status.IDLE.value, "reason": "the group does not exist any more", "lag": None}
+    reason = "the group does not exist any more"
+    return {"status": Status.IDLE.value, "reason": reason, "cause": None, "lag": None}
 
 
 # --- partitions
 
 
 def _partitions(
-    offsets: Sequence[Row],
-    lags: Sequence[Row],
-    commits: pa.Table,
+    offsets: Sequence[Row], lags: Sequence[Row], commits: pa.Table
 ) -> list[PartitionHistory]:
-    of_place: dict[Place, list[Row]] = defaultdict(list)
+    commits_by_place: dict[Place, list[Row]] = defaultdict(list)
     for row in commits.sort_by("record_offset").to_pylist():
-        of_place[row["topic"], row["partition"]].append(row)
-    lag_of = {(row["topic"], row["partition"]): row for row in lags}
+        commits_by_place[row["topic"], row["partition"]].append(row)
+    lag_by_place = {(row["topic"], row["partition"]): row for row in lags}
     histories = []
     for row in sorted(offsets, key=lambda row: (row["topic"], row["partition"])):
         place = row["topic"], row["partition"]
-        if place in lag_of:
-            histories.append(_history(row, lag_of[place], of_place[place]))
+        if place in lag_by_place:
+            histories.append(_history(row, lag_by_place[place], commits_by_place[place]))
     return histories
 
 
 def _history(offset: Row, lag: Row, commits: Iterable[Row]) -> PartitionHistory:
     last = _commit(offset)
-    applied, aborted = [last], []
+    by_outcome: dict[str, list[Commit]] = defaultdict(list)
     for row in commits:
-        if row["is_tombstone"]:
-            continue
-        commit = _commit(row)
-        if row["outcome"] == Outcome.ABORTED.value and commit.record_offset > last.record_offset:
-            aborted.append(commit)
-        elif row["outcome"] == Outcome.COMMITTED.value:
-            applied.append(commit)
-    applied = sorted(set(applied), key=lambda commit: commit.record_offset)
+        by_outcome[row["outcome"]].append(_commit(row))
+    applied = sorted({last, *by_outcome[Outcome.COMMITTED.value]})
     same = 1
     while same < len(applied) and applied[-same - 1].committed_offset == last.committed_offset:
         same += 1
-    intervals = [
-        (applied[number].at - applied[number - 1].at).total_seconds() * 1000
-        for number in range(1, len(applied))
-    ]
+    intervals = [(after.at - before.at).total_seconds() for before, after in pairwise(applied)]
     # The evaluation measures the pace where a status depends on it; of the others it is not known.
     usual_ms = lag["usual_commit_ms"]
     is_unmeasured = usual_ms is None and Status(lag["status"]) in HEALTHY
     return PartitionHistory(
-        topic=offset["topic"],
-        partition=offset["partition"],
-        **{name: lag[name] for name in _OF_LAG},
+        **_partition(lag),
+        **{name: lag[name] for name in ("log_end_offset", "data_lost", "retention_margin_ms")},
         waiting_ms=lag["time_lag_at_least_ms"],
-        owner=None if lag["member_id"] is None else (lag["client_id"], lag["client_host"]),
         last=last,
         same=same,
         same_since=applied[-same],
-        usual_commit_ms=median(intervals) if is_unmeasured and intervals else usual_ms,
+        usual_commit_ms=1000 * median(intervals) if is_unmeasured and intervals else usual_ms,
         pause=max(pairwise(applied), key=lambda pair: pair[1].at - pair[0].at, default=None),
-        aborted=len(aborted),
-        first_aborted=aborted[0] if aborted else None,
-        last_aborted=aborted[-1] if aborted else None,
+        aborted=[commit for commit in by_outcome[Outcome.ABORTED.value] if commit > last],
     )
-
-
-_OF_LAG: Final = (
-    *("lag", "log_end_offset", "topic_state", "data_lost", "retention_margin_ms", "recreated_at"),
-    "gone_since",
-)
 
 
 def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
@@ -258,17 +244,20 @@ def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
     )
     return [
         UncommittedPartition(
-            **{name: row[name] for name in _OF_UNCOMMITTED},
-            owner=None if row["member_id"] is None else (row["client_id"], row["client_host"]),
+            **_partition(row),
+            **{name: row[name] for name in ("is_lag_lower_bound", "uncommitted_since")},
         )
         for row in lags.filter(is_uncommitted).to_pylist()
     ]
 
 
-_OF_UNCOMMITTED: Final = (
-    *("topic", "partition", "lag", "is_lag_lower_bound", "topic_state", "uncommitted_since"),
-    *("recreated_at", "gone_since"),
-)
+def _partition(lag: Row) -> Row:
+    """The fields of `Partition` from a row of `group_lag`."""
+    owner = None if lag["member_id"] is None else (lag["client_id"], lag["client_host"])
+    return {**{name: lag[name] for name in _OF_LAG}, "owner": owner, "cause": _cause(lag)}
+
+
+_OF_LAG: Final = ("topic", "partition", "lag", "topic_state", "gone_since", "recreated_at")
 
 
 def _commit(row: Row) -> Commit:

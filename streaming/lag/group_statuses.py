@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import floats_of, rows_of, with_columns
-from coordinator_state.insight.group_status import Status, StatusRules, Verdict, reason_of
+from coordinator_state.insight.group_status import (
+    HEALTHY,
+    Status,
+    StatusRules,
+    Verdict,
+    reason_of,
+)
 from coordinator_state.insight.lag_text import behind_text, details_text
 from coordinator_state.insight.lag_trend import without_noise
 from streaming.lag.group_verdicts import group_verdicts
@@ -20,8 +26,7 @@ from streaming.tables.reader import TableReader
 
 Row = dict[str, Any]
 
-_OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
-_OK_NAMES: Final = pa.array([status.value for status in _OK_STATUSES])
+_OK_NAMES: Final = pa.array([status.value for status in HEALTHY])
 _TOTALS: Final = (
     ("partition", "count", "partitions"),
     ("is_not_ok", "sum", "partitions_not_ok"),
@@ -36,8 +41,8 @@ _TOTALS: Final = (
     ("time_to_catch_up_ms", "max", "time_to_catch_up_ms"),
     ("is_open_ended", "max", "is_open_ended"),
 )
-_OF_REASON: Final = ["topic", "partition", "status", "reason"]
-_OF_WORST: Final = ["group_id", *_OF_REASON, "lag", "cause", "has_lag_text"]
+_OF_REASON: Final = ["topic", "partition", "status", "reason", "cause"]
+_OF_WORST: Final = ["group_id", *_OF_REASON, "lag", "text", "has_lag_text"]
 
 
 def group_statuses(
@@ -87,14 +92,11 @@ def rows_of_groups(
         # No group and no partition has a status of its own.
         size = groups.num_rows
         rates = ("commit_rate_per_s", "produce_rate_per_s", "growth_per_s", "time_to_catch_up_ms")
-        statuses = {name: pa.repeat(value, size) for name, value in _status(stale).items()}
+        statuses = {"status": pa.repeat(stale.status.value, size)}
+        statuses |= {"reason": pa.repeat(stale.reason, size)}
         statuses |= {name: pa.nulls(size, totals[name].type) for name in (*rates, "trend")}
         return with_columns(groups, totals | statuses)
     return with_columns(groups, totals | _statuses(groups, partitions, totals, verdicts))
-
-
-def _status(verdict: Verdict) -> dict[str, str]:
-    return {"status": verdict.status.value, "reason": verdict.reason}
 
 
 def _totals(groups: pa.Table, partitions: pa.Table) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def _statuses(
     totals: Mapping[str, Any],
     verdicts: Mapping[str, Sequence[Verdict]],
 ) -> dict[str, Any]:
-    """The status of each group and its reason, and the partition with it."""
+    """The status of each group with its reason and cause, and the partition with it."""
     worst = _worst(partitions)
     worst = worst.take(pc.index_in(groups["group_id"], worst["group_id"]))
     is_ok = pc.is_in(worst["status"], _OK_NAMES)
@@ -179,27 +181,29 @@ def _worst(partitions: pa.Table) -> pa.Table:
 
 
 def _reason(row: Row, verdicts: Sequence[Verdict]) -> Row:
-    """The status of a group, its reason, and the partition with it.
+    """The status of a group with its reason and cause, and the partition with it.
 
     Args:
         row: its worst partition, if it reads one, and its totals.
         verdicts: those of the group itself.
     """
     own = max(verdicts, key=lambda verdict: verdict.status.rank, default=Verdict(Status.IDLE, ""))
+    own_cause = own.cause and own.cause.value
     if row["status"] is None or own.status.rank > Status(row["status"]).rank:
-        return _status(own)
+        return {"status": own.status.value, "reason": own.reason, "cause": own_cause}
     reason = row["reason"] if row["of_group_partitions"] == 1 else _reason_of_several(row)
+    verdict = {**{name: row[name] for name in _OF_REASON}, "reason": reason}
     if own.status is Status.REBALANCING_LOOP:
         # The rebalances cause the problem of the partition.
-        reason = f"{own.reason}; {reason}"
-    return {**{name: row[name] for name in _OF_REASON}, "reason": reason}
+        verdict |= {"reason": f"{own.reason}; {reason}", "cause": own_cause}
+    return verdict
 
 
 def _reason_of_several(row: Row) -> str:
     """The reason of the worst partition under its name, then the lag of the whole group."""
     reason: str = row["reason"]
     status = Status(row["status"])
-    is_ok = status in _OK_STATUSES
+    is_ok = status in HEALTHY
     if status is Status.UNKNOWN or (is_ok and not row["has_lag_text"]):
         return reason
     at_least_ms = row["of_group_max_time_lag_at_least_ms"]
@@ -210,7 +214,7 @@ def _reason_of_several(row: Row) -> str:
     whole = behind_text(row["of_group_lag"] or 0, is_lower_bound=bound) + details
     prefix = f"{row['topic']}:{row['partition']}: "
     if is_ok:
-        return reason_of(prefix + row["cause"], whole) if row["cause"] else whole
+        return reason_of(prefix + row["text"], whole) if row["text"] else whole
     reason = prefix + reason
     if not row["has_lag_text"] or row["lag"] == row["of_group_lag"]:
         return reason

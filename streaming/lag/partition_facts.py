@@ -17,7 +17,7 @@ from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE, UNKNOWN
 from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
-from coordinator_state.replay.groups import EMPTY, SHARE
+from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.absences import absences_of
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
@@ -91,7 +91,7 @@ def partition_facts(
         "at_ms": at_ms,
         "behind_ms": behind_ms,
         "has_members": pc.not_equal(lag_rows["group_state"], EMPTY),
-        **_members_of(lag_rows),
+        **_members_of(reader, lag_rows, group_ids),
         "uncommitted_ms": uncommitted_ms,
         "gone_at_ms": to_ms(lag_rows["gone_since"]),
         "recreated_at_ms": to_ms(lag_rows["recreated_at"]),
@@ -108,6 +108,9 @@ def partition_facts(
         ),
         "rewind_ago_ms": pc.max_element_wise(
             pc.subtract(now_ms, to_ms(lag_rows["rewind_at"])), 0, skip_nulls=False
+        ),
+        "is_reset": pc.equal(lag_rows["rewind_event"], EventName.OFFSET_RESET.value).fill_null(
+            False
         ),
         # The owner, if Kafka did not record who committed.
         "pending_client_id": pc.coalesce(lag_rows["pending_client_id"], lag_rows["client_id"]),
@@ -250,13 +253,18 @@ def _unsubscribed(
     )
 
 
-def _members_of(lag_rows: pa.Table) -> dict[str, Any]:
+def _members_of(
+    reader: TableReader, lag_rows: pa.Table, group_ids: Collection[str] | None
+) -> dict[str, Any]:
     """The facts about the members of each partition."""
+    groups = reader.own(GROUPS.name, ["record_offset"], group_ids)
+    simple = groups.filter(pc.equal(groups["record_offset"], NO_RECORD_OFFSET))
     is_assigned = pc.is_valid(lag_rows["member_id"])
     is_share = pc.equal(lag_rows["group_type"], SHARE)
     with_members = pc.unique(lag_rows["group_id"].filter(is_assigned))
     others_have = pc.is_in(lag_rows["group_id"], with_members)
     return {
+        "is_simple": pc.is_in(lag_rows["group_id"], simple["group_id"].combine_chunks()),
         # The members of a share group share partitions.
         "has_member": pc.or_(is_assigned, is_share),
         "is_left_out": pc.and_not(others_have, pc.or_(is_assigned, is_share)),
@@ -418,6 +426,7 @@ _REWINDS: Final = pa.schema(
         ("rewind_from", pa.int64()),
         ("rewind_to", pa.int64()),
         ("rewind_at", TIMESTAMP),
+        ("rewind_event", pa.string()),
     ]
 )
 
@@ -437,8 +446,8 @@ def _rewinds(
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
         *(("record_timestamp", "<=", until), ("event", "in", names)),
     ]
-    columns = [*KEY, "record_offset", "offset_before", "offset_after", "record_timestamp"]
-    events = reader.read(GROUP_EVENTS.name, columns, during)
+    of_moves = ("offset_before", "offset_after", "record_timestamp", "event")
+    events = reader.read(GROUP_EVENTS.name, [*KEY, "record_offset", *of_moves], during)
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
@@ -446,7 +455,7 @@ def _rewinds(
     rewinds = events.group_by(KEY, use_threads=False).aggregate(
         [
             *(("offset_before", function) for function in ("max", "last")),
-            *((name, "last") for name in ("offset_after", "record_timestamp")),
+            *((name, "last") for name in of_moves[1:]),
         ]
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)

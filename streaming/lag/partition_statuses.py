@@ -40,10 +40,10 @@ def ranks_of(statuses: pa.ChunkedArray) -> Int64s:
 def with_statuses(
     lags: pa.Table, facts: pa.Table, rules: StatusRules, stale: Verdict | None
 ) -> pa.Table:
-    """The rows of `group_lag` with their status, reason and trend.
+    """The rows of `group_lag` with their status, reason, cause and trend.
 
-    Two more columns are the `cause`, which is empty if the group is well, and `has_lag_text`:
-    whether the reason ends with the lag.
+    Two more columns are the `text` of the verdict, which is empty if the group is well, and
+    `has_lag_text`: whether the reason ends with the lag.
 
     Args:
         lags: the rows of `group_lag`.
@@ -52,7 +52,7 @@ def with_statuses(
         stale: the verdict about every partition if the tables are stale.
     """
     size, is_well = lags.num_rows, facts["is_well"].to_numpy()
-    causes = np.full(size, "", object)
+    texts, causes = np.full(size, "", object), np.full(size, None, object)
     is_behind = pc.greater(facts["lag"], 0).fill_null(False).to_numpy()
     if stale is not None:
         ranks, reasons = np.full(size, stale.status.rank), np.full(size, stale.reason, object)
@@ -75,7 +75,8 @@ def with_statuses(
         verdicts = [partition_status(PartitionFacts(**row), rules) for row in rows_of(others)]
         ranks[~is_well] = [verdict.status.rank for verdict in verdicts]
         reasons[~is_well] = [verdict.reason for verdict in verdicts]
-        causes[~is_well] = [verdict.cause for verdict in verdicts]
+        texts[~is_well] = [verdict.text for verdict in verdicts]
+        causes[~is_well] = [verdict.cause and verdict.cause.value for verdict in verdicts]
         has_lag_text[~is_well] = [bool(verdict.lag_text) for verdict in verdicts]
     growth = _growth_per_s(facts, is_well)
     rates = ("lag", "commit_rate_per_s", "produce_rate_per_s")
@@ -87,6 +88,7 @@ def with_statuses(
         "trend": trends(trend),
         **{name: facts[name] for name in ("usual_commit_ms", "usual_move_ms")},
         "cause": pa.array(causes, pa.string()),
+        "text": pa.array(texts, pa.string()),
         "has_lag_text": pa.array(has_lag_text),
     }
     return with_columns(lags, columns)

@@ -10,6 +10,7 @@ Each later version added:
 * 13: `is_lag_lower_bound` and `is_status_older` of `group_lag` and `group_status`;
   `uncommitted_since`, `recreated_at` and `gone_since` of `group_lag`, whose rows without a
   committed offset have no `commit_timestamp`.
+* 14: `cause` of `group_lag` and `group_status`.
 
 A migration reads nothing from Kafka. It adds missing tables and columns without values.
 

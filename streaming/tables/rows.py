@@ -184,6 +184,7 @@ class GroupLagRow(LagRow):
 
     status: str
     reason: str
+    cause: str | None
     growth_per_s: float | None
     trend: str | None
     usual_commit_ms: int | None
@@ -216,6 +217,7 @@ class StatusRow:
 class GroupStatusRow(StatusRow):
     """The status of a group, with its totals and trend."""
 
+    cause: str | None
     member_count: Int32 | None
     min_retention_margin_ms: int | None
     commit_rate_per_s: float | None

@@ -49,7 +49,7 @@ from streaming.tables.rows import (
     TopicProgressRow,
 )
 
-FORMAT_VERSION = "13"
+FORMAT_VERSION = "14"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
 
 `streaming.tables.migration` migrates earlier versions."""

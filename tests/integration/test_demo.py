@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import pytest
 import requests
 
-from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.group_status import Cause
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.local.demo.groups import DEMO_GROUPS, HANGING

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_state.apply.columns import TIMESTAMP, columns_of, with_columns
-from coordinator_state.insight.group_status import Status, StatusRules, Verdict
+from coordinator_state.insight.group_status import Cause, Status, StatusRules, Verdict
 from coordinator_state.insight.lag import GONE, PRESENT
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.insight.partition_status import partition_status
@@ -116,6 +116,7 @@ def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: boo
     wanted = [verdict or partition_status(each, rules) for each in facts]
     assert evaluated["status"].to_pylist() == [each.status.value for each in wanted]
     assert evaluated["reason"].to_pylist() == [each.reason for each in wanted]
+    assert evaluated["cause"].to_pylist() == [each.cause for each in wanted]
     assert evaluated["has_lag_text"].to_pylist() == [bool(each.lag_text) for each in wanted]
     growths = evaluated["growth_per_s"].to_pylist()
     is_well = _table(rows)["is_well"].to_pylist()
@@ -137,7 +138,7 @@ def test_a_group_has_its_worst_status_and_its_totals(
     ids = [f"g{number}" for number in range((len(rows) + 1) // 2)]
     verdicts = {
         "without": [Verdict(Status.IDLE, "no offsets")],
-        "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
+        "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances", Cause.REBALANCES)],
     }
     groups = rows_of_groups(_groups([*ids, "without"], members), evaluated, verdicts, verdict)
     for row in columns_of(groups, GROUP_STATUS_ROW).to_pylist():
@@ -159,6 +160,7 @@ def test_a_group_has_its_worst_status_and_its_totals(
                 worst_rows, key=lambda each: (each["lag"] or 0, each["uncommitted_since"] is None)
             )
             assert (row["topic"], row["partition"]) == (first["topic"], first["partition"])
+            assert row["cause"] == (Cause.REBALANCES if group_id == "g0" else first["cause"])
             is_alone = len(partitions) == 1
             if is_alone or (worst in {Status.OK, Status.IDLE} and not first["lag"]):
                 cause = "rebalances; " if group_id == "g0" else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_state.insight.group_status import HEALTHY
 from coordinator_state.records.member_json import CONNECT
 from coordinator_state.replay.groups import EXTERNAL, SHARE, STREAMS
 from streaming.dashboard.period import Period, period_of
 from streaming.dashboard.request import request
-from streaming.lag.gathered_facts import HEALTHY
 from streaming.served.snapshot import ServedSnapshot
 
 Row = dict[str, Any]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import Cause, Status
 from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.facts import Facts

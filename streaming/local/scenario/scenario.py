@@ -19,8 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import Cause, Status
 from streaming.alerts.yaml_file import FaultAt, document_of, read_text, validated
 from streaming.tables.durations import parse_duration
 

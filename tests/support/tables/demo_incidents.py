@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.group_status import Cause
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.explained_incidents import CASES, START, Case, Incident

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.group_status import Cause
 from coordinator_state.records.record_types import NO_PRODUCER_ID
 from coordinator_state.replay.partitioner import partition_for
 from tests.support.tables.incident_tables import (

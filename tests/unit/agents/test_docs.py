@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
-from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.group_events import EventName
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import Cause, Status
 from streaming.agents.server import opened_server
 from streaming.api.changes import Changes
 from streaming.api.operations import TOOLS

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import Explanation, explain
 from coordinator_state.insight.group_facts import (
     Commit,
@@ -18,7 +17,7 @@ from coordinator_state.insight.group_facts import (
     OpenTransaction,
     PartitionHistory,
 )
-from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.group_status import Cause, moment_text
 from coordinator_state.insight.kafka_commands import transaction_commands
 from coordinator_state.insight.lag_onset import Onset, lag_onset
 from coordinator_state.insight.story import Part, story_of
@@ -164,7 +163,8 @@ def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
 
 def test_a_transaction_of_a_producer_in_the_log_is_the_cause() -> None:
     reason = "a transaction in the log has been open for 35 s: last stable offset 5, log end 9"
-    held = facts(status="PENDING", reason=reason, is_healthy=False, lag=4)
+    cause = Cause.OPEN_TRANSACTION
+    held = facts(status="PENDING", reason=reason, cause=cause, is_healthy=False, lag=4)
     assert evidence_of(explain(held))[0] == (Cause.OPEN_TRANSACTION, reason)
 
 
@@ -191,12 +191,47 @@ def test_a_partition_that_is_read_in_turn_is_not_stuck() -> None:
     (partition,) = facts().partitions
     first, last = Commit(0, 50, 900, minute(50)), Commit(0, 90, 900, minute(59))
     rests = replace(partition, lag=500, same=40, same_since=first, last=last)
-    behind = {"lag": 9_000, "is_healthy": False, "partitions": [rests]}
+    stuck = replace(rests, cause=Cause.SAME_OFFSET)
+    behind = {"lag": 9_000, "is_healthy": False}
     causes_by_status = {
-        status: causes_of(explain(facts(**behind, status=status))) for status in ("STALL", "WARN")
+        status: causes_of(explain(facts(**behind, status=status, partitions=[partition])))
+        for status, partition in (("STALL", stuck), ("WARN", rests))
     }
     assert Cause.SAME_OFFSET in causes_by_status["STALL"]
     assert Cause.SAME_OFFSET not in causes_by_status["WARN"]
+
+
+def test_a_group_that_usually_rests_has_the_reason_of_its_status() -> None:
+    (partition,) = facts().partitions
+    silent = replace(
+        partition, lag=9_000, last=Commit(0, 90, 1_000, minute(45)), usual_commit_ms=5_000.0
+    )
+    lags = [0.0] * 45 + [600.0 * n for n in range(1, 16)]
+    behind: dict[str, Any] = {"lag": 9_000, "members": [], "series": series(lags)}
+    reason = "no commit for 15 min; it usually rests for up to 31 min"
+    rests = explain(facts(**behind, partitions=[silent], reason=reason))
+    assert evidence_of(rests) == [(Cause.STATUS, reason)]
+    # In stale tables no status is known.
+    stale = explain(facts(**behind, partitions=[silent], status="UNKNOWN", is_healthy=False))
+    assert causes_of(stale) == [Cause.NO_MEMBERS, Cause.NO_COMMITS]
+    cause = Cause.NO_MEMBERS
+    stopped = {"status": "STOP", "is_healthy": False, "cause": cause}
+    partitions = [replace(silent, cause=cause)]
+    causes = causes_of(explain(facts(**behind, **stopped, partitions=partitions)))
+    assert causes == [cause, Cause.NO_COMMITS]
+
+
+def test_a_loop_that_has_ended_explains_a_lag_that_remains() -> None:
+    rebalance = {"event": "rebalance", "topic": None, "partition": None}
+    events = [
+        rewind(50 + number) | rebalance | {"record_offset": number, "epoch_after": number}
+        for number in range(6)
+    ]
+    behind = {"lag": 9_000, "is_healthy": False, "status": "WARN", "events": events}
+    lags = series([0.0] * 50 + [900.0 * number for number in range(1, 11)])
+    ended = explain(facts(**behind, series=lags, loop_ended_at=minute(57)))
+    assert causes_of(ended) == [Cause.REBALANCES]
+    assert Cause.REBALANCES not in causes_of(explain(facts(**behind, series=lags)))
 
 
 def test_an_open_transaction_does_not_age_with_the_tables() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.lag import NO_SAMPLE
+from coordinator_state.insight.group_status import Cause, StatusRules
+from coordinator_state.insight.lag import GONE, NO_SAMPLE
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.insight.partition_status import partition_status
 
@@ -254,6 +254,12 @@ def single(age_ms: int) -> dict[str, Any]:
             "OK",
             f"the group has no members; they usually come back within 60 s; {LATE}",
         ),
+        # A rest that is over is not the reason.
+        (
+            BEHIND | NO_MEMBERS | silent(600_000) | {"usual_return_ms": 60_000, "rest_ms": 6_000},
+            "OK",
+            f"the group has no members; they usually come back within 60 s; {LATE}",
+        ),
         (
             BEHIND | NO_MEMBERS | silent(600_000) | time_lag(181_000) | {"usual_return_ms": 60_000},
             *("STOP", "the group has no members; no commit for 10 min, .*"),
@@ -469,3 +475,40 @@ def test_a_transaction_that_may_take_a_day_is_pending_after_an_hour() -> None:
         for ms in (3_599_000, 3_601_000, DAY_MS - 1, DAY_MS + 1)
     ]
     assert statuses == ["OK", "PENDING", "PENDING", "HANGING_TRANSACTION"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        ({}, None),
+        (BEHIND, None),
+        ({"behind_ms": 121_000}, None),
+        ({"topic_state": GONE}, Cause.TOPIC_DELETED),
+        (BEHIND | {"is_out_of_range": True}, None),
+        (BEHIND | {"is_out_of_range": True} | RECREATED, Cause.TOPIC_RECREATED),
+        (BEHIND | {"data_lost": 5}, Cause.DATA_LOSS),
+        (HELD, Cause.OPEN_TRANSACTION),
+        (HELD | {"is_marker_lost": True}, Cause.OPEN_TRANSACTION),
+        (AT_STABLE, Cause.OPEN_TRANSACTION),
+        (ABORTED, Cause.ABORTED_TRANSACTIONS),
+        (BEHIND | silent(90_000), Cause.NO_COMMITS),
+        (BEHIND | silent(90_000) | NO_MEMBERS, Cause.NO_MEMBERS),
+        # A consumer with assign() is no member.
+        (BEHIND | silent(90_000) | NO_MEMBERS | {"is_simple": True}, Cause.NO_COMMITS),
+        (BEHIND | silent(90_000) | {"is_left_out": True}, Cause.NO_OWNER),
+        (REWOUND | silent(90_000) | NO_MEMBERS, Cause.OFFSET_REWIND),
+        (REWOUND, Cause.OFFSET_REWIND),
+        (REWOUND | {"is_reset": True}, Cause.OFFSET_RESET),
+        (single(310_000) | time_lag(310_000), Cause.NO_COMMITS),
+        (ENDED | silent(1_200_000) | time_lag(1_200_000), Cause.NO_MEMBERS),
+        (STILL, Cause.SAME_OFFSET),
+        (UNREAD, Cause.NO_COMMITTED_OFFSET),
+        (UNREAD | RECREATED, Cause.TOPIC_RECREATED),
+        (DELETED_SOON, None),
+    ],
+)
+def test_a_verdict_names_the_cause_that_its_rule_finds(
+    facts: dict[str, Any], cause: Cause | None
+) -> None:
+    verdict = partition_status(PartitionFacts(**(WELL | facts)), StatusRules())
+    assert verdict.cause is cause, verdict

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
+from coordinator_state.insight.group_status import Cause
 from coordinator_state.insight.lag_onset import Onset
 from streaming.lag import freshness
 from streaming.lag.gathered_facts import group_facts
@@ -60,6 +60,17 @@ def test_the_cause_of_an_incident_is_the_first_evidence(
         assert evidence.record_ids or evidence.sql or evidence.cause is Cause.CAUGHT_UP
         assert set(evidence.record_ids) <= known_ids
         assert evidence.sql is None or len(tables.sql(evidence.sql)), evidence.sql
+
+
+@pytest.mark.parametrize("case", [case for case, _ in CASES])
+def test_the_cause_of_the_status_is_among_the_evidence(
+    explained_case: ExplainedCase, case: Case
+) -> None:
+    explanation, tables = explained_case(case)
+    facts = group_facts(tables.reader, GROUP, at=explanation.at)
+    assert facts is not None
+    causes = [evidence.cause for evidence in explanation.evidence]
+    assert facts.cause is None or facts.cause in causes, explanation_text(explanation)
 
 
 def record_ids(tables: CoordinatorTables) -> set[tuple[int, int]]:

@@ -140,7 +140,7 @@ def test_a_group_whose_progress_is_not_in_the_tables(
 
 def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path: Path) -> None:
     lags = Evaluation.of(TableReader(tables), at=NOW).lags
-    columns = {"cause": pa.repeat("", len(lags)), "has_lag_text": pa.repeat(True, len(lags))}
+    columns = {"text": pa.repeat("", len(lags)), "has_lag_text": pa.repeat(True, len(lags))}
     partitions = with_columns(lags, columns)
     later = TableReader(create_tables(tmp_path / "later"))
     groups = group_statuses(later, NOW, None, StatusRules(), partitions, None).to_pylist()

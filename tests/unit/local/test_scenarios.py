@@ -15,8 +15,7 @@ import pytest
 from jsonschema_rs import validator_for
 from ruamel.yaml import YAML
 
-from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.group_status import Cause, Status
 from streaming.alerts.rules import default_rules, load_rules
 from streaming.errors import ConfigurationError
 from streaming.lag.evaluation import Evaluation

@@ -57,6 +57,7 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
         ),
         "group_status": ("is_lag_lower_bound", "is_status_older"),
     },
+    14: {"group_lag": ("cause",), "group_status": ("cause",)},
 }
 """The columns, or the table, that came with a format version."""
 IDENTITY: dict[str, Any] = {
