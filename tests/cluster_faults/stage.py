@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from datetime import datetime, timezone
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
 from streaming.local.demo.groups import BROKER_PROPERTIES, INVOICES, ORDERS
+from tests.support.brokers.commits import admin_of
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.eventually import wait_until
 
@@ -109,7 +110,7 @@ class Stage:
 
     def move_leaders(self) -> None:
         """Make other brokers the preferred leaders, and have them elected."""
-        with self.admin() as admin:
+        with admin_of(self.cluster) as admin:
             moved = {
                 TopicPartition(OFFSETS_TOPIC, p): [*described.replicas[1:], described.replicas[0]]
                 for p, described in self._described().items()
@@ -122,17 +123,10 @@ class Stage:
     def allow_unclean_election(self) -> None:
         """Let a replica that lacks records lead `__consumer_offsets`."""
         config = {"unclean.leader.election.enable": (AlterConfigOp.SET, "true")}
-        with self.admin() as admin:
+        with admin_of(self.cluster) as admin:
             admin.alter_configs(
                 [ConfigResource(ConfigResourceType.TOPIC, OFFSETS_TOPIC, configs=config)]
             )
-
-    @contextmanager
-    def admin(self) -> Iterator[KafkaAdminClient]:
-        """An admin client; every broker must be there."""
-        servers = self.cluster.bootstrap_servers
-        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-            yield admin
 
     def commit(self, group_id: str, *offsets: int) -> None:
         """Commit offsets of a partition of orders, one after another."""

@@ -23,7 +23,7 @@ from coordinator_state.wire.schema import Schema
 from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from tests.golden.java_program import run_java
 from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
-from tests.support.logs.random_topic_logs import share_fields
+from tests.support.logs.topic_logs import share_fields
 
 Json = dict[str, Any]
 

@@ -24,9 +24,9 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.log_offsets import UNAUTHORISED
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
+from tests.support.brokers.commits import admin_of
 from tests.support.brokers.running_query import run_to_end
 from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
-from tests.support.clients.admin_client import admin_of
 from tests.support.clients.kafka_tools import run_kafka_tool
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from streaming.errors import ConfigurationError
 from streaming.local.broker import embedded as broker_module
 from streaming.local.broker.configuration import HOST, free_port
 from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
-from tests.support.brokers.commits import commit, create_topic
+from tests.support.brokers.commits import admin_of, commit, create_topic
 from tests.support.brokers.fresh_broker import FreshBroker
-from tests.support.clients.admin_client import admin_of
 
 
 def committed_offsets(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], int]:

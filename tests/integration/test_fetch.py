@@ -18,8 +18,7 @@ from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.support.brokers.commits import commit, create_topic
-from tests.support.clients.admin_client import admin_of
+from tests.support.brokers.commits import admin_of, commit, create_topic
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 

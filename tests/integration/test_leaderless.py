@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 from confluent_kafka import KafkaException
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import NewTopic
 
 from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
@@ -92,7 +92,7 @@ def ready(port: int) -> dict[str, Any]:
 def test_the_others_go_on(
     cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
-    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+    with commits.admin_of(cluster) as admin:
         admin.create_topics([NewTopic(TOPIC, 1, 2)], wait_for_metadata=True)
     leading = leaders(cluster)
     lost = {p for p, node_id in leading.items() if node_id == 2}

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from kafka import KafkaConsumer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.structs import TopicPartition as Place
 
 from coordinator_state.records.internal_topics import (
@@ -23,31 +25,13 @@ from coordinator_state.records.internal_topics import (
 from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
-from tests.support.brokers.commits import create_topic, produce
+from tests.support.brokers.commits import admin_of, create_topic, produce
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.jar_sets import SCALA_VERSION
 from tests.support.brokers.running_query import run_to_end, running
 from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
-from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call, json_lines
-from tests.support.clients.share_group import (
-    described_offsets,
-    read_from_start,
-    share,
-    share_group_command,
-)
-from tests.support.clients.transactional_producers import (
-    EVENTS,
-    JAVA,
-    LIBRDKAFKA,
-    TOPIC,
-    begin,
-    described_transactions,
-    have_ended,
-    producer_of,
-    transactions_of_java,
-    transactions_of_librdkafka,
-)
+from tests.support.clients.kafka_tools import run_kafka_tool
 from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
@@ -67,6 +51,149 @@ PROPERTIES = {
 }
 ACCEPTED, REJECTED = 2, 4
 """Delivery states of records that a share group is done with; 0 is available."""
+
+TOPIC: Final = "orders"
+"""It needs two partitions."""
+OPEN_MS: Final = 600_000
+"""The timeout of transactions that stay open."""
+JAVA: Final = "java-"
+LIBRDKAFKA: Final = "librdkafka-"
+"""Prefixes of transactional ids. Java uses transactions of version 2 (KIP-890) on Kafka 4."""
+
+COMMIT: Final = ["begun", "prepared", "committed"]
+_LATE_MS: Final = 1_000
+"""The timeout of transactions that exceed it."""
+_PROGRAM: Final = Path(__file__).with_name("java") / "Transactions.java"
+_EVENTS: Final = {
+    "payer": [*COMMIT, *COMMIT],
+    "auditor": ["begun", "prepared", "aborted"],
+    "sleeper": ["begun"],
+    "late": ["begun", "timed_out", "aborted"],
+    "victim": ["begun", "fenced", "aborted", *COMMIT],
+}
+EVENTS: Final = {
+    LIBRDKAFKA: _EVENTS,
+    # The log does not tell fencing from an abort by a producer of version 2.
+    JAVA: _EVENTS | {"victim": ["begun", "prepared", "aborted", *COMMIT]},
+}
+"""The events of each transactional id after its prefix. The transactional id `idle` has none."""
+
+
+def transactions_of_java(broker: EmbeddedBroker) -> None:
+    """All transactions of `EVENTS`, by the Java client."""
+    arguments = (broker.bootstrap_servers, TOPIC, JAVA, str(OPEN_MS), str(_LATE_MS))
+    run_kafka_tool(str(_PROGRAM), *arguments)
+
+
+def transactions_of_librdkafka(broker: EmbeddedBroker) -> None:
+    """All transactions of `EVENTS`, by librdkafka: transactions of version 0."""
+    payer = producer_of(broker, "payer")
+    for _ in range(2):
+        begin(payer)
+        payer.commit_transaction(30)
+    auditor = producer_of(broker, "auditor")
+    begin(auditor)
+    auditor.abort_transaction(30)
+
+    sleeper = producer_of(broker, "sleeper")
+    begin(sleeper)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{LIBRDKAFKA}sleepers"}
+    )
+    offsets = [TopicPartition(TOPIC, 0, 1)]
+    sleeper.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+    consumer.close()
+
+    begin(producer_of(broker, "late", _LATE_MS))
+    producer_of(broker, "idle")
+
+    begin(producer_of(broker, "victim"))
+    successor = producer_of(broker, "victim")
+    begin(successor)
+    successor.commit_transaction(30)
+
+
+def producer_of(broker: EmbeddedBroker, name: str, timeout_ms: int = OPEN_MS) -> Producer:
+    """A producer of librdkafka; its transactional id has the prefix."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": f"{LIBRDKAFKA}{name}",
+            "transaction.timeout.ms": timeout_ms,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(30)
+    return producer
+
+
+def begin(producer: Producer) -> None:
+    """Begin a transaction with records in two partitions."""
+    producer.begin_transaction()
+    for number in range(4):
+        producer.produce(TOPIC, b"value", partition=number % 2)
+    producer.flush(30)
+
+
+def have_ended(broker: EmbeddedBroker) -> bool:
+    """Whether no transaction is ending, nor exceeds its timeout."""
+    return all(
+        row["state"] in ("Empty", "CompleteCommit", "CompleteAbort")
+        or (row["state"] == "Ongoing" and row["timeout_ms"] == OPEN_MS)
+        for row in described_transactions(broker).values()
+    )
+
+
+def described_transactions(broker: EmbeddedBroker) -> dict[str, Row]:
+    """All transactional ids that Kafka lists, as it describes them."""
+    with admin_of(broker) as admin:
+        listed = admin.list_transactions()
+        ids = [entry.transactional_id for entries in listed.values() for entry in entries]
+        described = admin.describe_transactions(ids)
+    return {
+        transactional_id: {
+            "state": entry.state.value,
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.producer_epoch,
+            "timeout_ms": entry.transaction_timeout_ms,
+            "started_ms": entry.transaction_start_time_ms,
+            "topic_partitions": {tuple(place) for place in entry.topic_partitions},
+        }
+        for transactional_id, entry in described.items()
+    }
+
+
+SHARE_GROUP: Final = "sharers"
+
+_CLIENT: Final = Path(__file__).with_name("java") / "ShareConsumer.java"
+
+
+def read_from_start(admin: KafkaAdminClient) -> None:
+    """Let the group read records that were written before its first member came, too."""
+    earliest = {"share.auto.offset.reset": "earliest"}
+    admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, SHARE_GROUP, earliest)])
+
+
+def share(broker: EmbeddedBroker, topic: str, acknowledgements: int) -> None:
+    """A consumer reads records, and acknowledges each batch at once."""
+    arguments = (broker.bootstrap_servers, SHARE_GROUP, topic, str(acknowledgements))
+    run_kafka_tool(str(_CLIENT), *arguments)
+
+
+def share_group_command(broker: EmbeddedBroker, *options: str) -> str:
+    """What `kafka-share-groups.sh` prints about the group."""
+    return run_kafka_tool(
+        "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+        *("--bootstrap-server", broker.bootstrap_servers, "--group", SHARE_GROUP),
+        *options,
+    )
+
+
+def described_offsets(broker: EmbeddedBroker) -> list[dict[str, str]]:
+    """The share partitions of the group, as Kafka's command prints them."""
+    printed = share_group_command(broker, "--describe", "--offsets")
+    header, *lines = (line.split() for line in printed.splitlines() if line.strip())
+    return [dict(zip(header, line, strict=True)) for line in lines]
 
 
 @pytest.fixture(scope="module")

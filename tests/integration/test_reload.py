@@ -22,9 +22,8 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, QUARANTINE
 from streaming.verify.verify import verify_cluster
-from tests.support.brokers.commits import commit, committed, create_topic, rows_of_group
+from tests.support.brokers.commits import admin_of, commit, committed, create_topic, rows_of_group
 from tests.support.brokers.running_query import run_to_end, running
-from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import Event, offset_key, offset_value, segment

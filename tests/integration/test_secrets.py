@@ -20,6 +20,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from streaming.local.broker.configuration import HOST
 from streaming.tables.reader import TableReader
+from tests.support.brokers.commits import admin_of
 from tests.support.brokers.secured_broker import READ_LOG, TOKEN_USER, SecuredBroker
 from tests.support.brokers.token_endpoint import (
     BY_CLIENT_CREDENTIALS,
@@ -27,7 +28,6 @@ from tests.support.brokers.token_endpoint import (
     token_endpoint,
     unsecured_token,
 )
-from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
 from tests.support.eventually import Eventually
 

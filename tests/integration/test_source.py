@@ -14,8 +14,7 @@ from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.records.serde import decode_key, decode_value
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.source.coordinator_log import CoordinatorLogDataSource
-from tests.support.brokers.commits import commit, create_topic
-from tests.support.clients.admin_client import admin_of
+from tests.support.brokers.commits import admin_of, commit, create_topic
 from tests.support.eventually import wait_until
 
 if TYPE_CHECKING:

@@ -46,9 +46,9 @@ from streaming.tables.schemas import (
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
+from tests.support.logs.log_rows import SAMPLED
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import random_log
-from tests.support.logs.sampling import SAMPLED
 from tests.support.tables.loader_tables import Row, differences, differing, in_ms, rows_of
 from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
 from tests.support.tables.tables_folder import Crash, start_apply

@@ -32,9 +32,9 @@ from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import Release
+from tests.support.logs.log_rows import SAMPLED
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, Event, segment
 from tests.support.logs.random_logs import logs
-from tests.support.logs.sampling import SAMPLED
 from tests.support.tables.loader_tables import differences_of_state
 from tests.support.tables.plan_tables import PlanTables
 

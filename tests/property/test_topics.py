@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,20 @@ from hypothesis import strategies as st
 from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
 from coordinator_state.apply.topics import TOPIC_RULES
-from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.records.internal_topics import OTHER_TOPICS
+from coordinator_state.errors import CoordinatorStateError
+from coordinator_state.log.record_batch import Record, RecordBatch, read_record_batches
+from coordinator_state.records.internal_topics import (
+    OTHER_TOPICS,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from coordinator_state.records.record_types import RecordType
+from coordinator_state.records.serde import decode_key, decode_value, encode_value
+from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
+from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
+from coordinator_state.replay.share_partitions import replay_share_record
+from coordinator_state.replay.transactions import transaction_of
+from coordinator_state.wire.primitives import uuid_text
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -33,16 +45,127 @@ from streaming.tables.schemas import (
     TOPIC_PROGRESS,
     TOPIC_TABLES,
 )
-from tests.support.logs.random_topic_logs import (
-    States,
-    append_random,
-    delivery_timestamp_ms,
-    reference,
-    topic_logs,
+from tests.support.logs.log_rows import progress_row, table_of
+from tests.support.logs.random_logs import seed_lists
+from tests.support.logs.topic_logs import (
+    NOW_MS,
+    UNKNOWN_TYPE,
+    KeyAndValue,
+    TopicLog,
+    follow,
+    share_fields,
+    share_key,
+    transaction_key,
+    transaction_value,
 )
-from tests.support.logs.topic_logs import TopicLog, follow
 from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
+
+# --- random logs, and their states by reference
+
+States = dict[tuple[Any, ...], tuple[Any, int | None, int]]
+"""The state of each key, its delivery timestamp, and the offset of the last record of the key."""
+Outcomes = Counter[str]
+
+_RECORD_TYPES: Final = {
+    TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
+    SHARE_STATE_TOPIC: SHARE_STATE_RECORD_TYPES,
+}
+
+
+def _transaction_record(choose: random.Random) -> KeyAndValue:
+    started_ms = choose.choice([*[NOW_MS] * 5, NOW_MS + 1, -1, -(1 << 63)])
+    value = transaction_value(
+        choose.choice([0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, -1]),
+        producerId=choose.choice([5, 5, 5, 6]),
+        producerEpoch=choose.randrange(2),
+        transactionTimeoutMs=choose.choice([0, 60_000]),
+        transactionPartitions=choose.choice(
+            [None, [], [{"topic": "t", "partitionIds": [0, 1]}, {"topic": "u", "partitionIds": []}]]
+        ),
+        transactionStartTimestampMs=started_ms,
+        transactionLastUpdateTimestampMs=choose.choice([-1, NOW_MS + 9, (1 << 63) - 1]),
+        clientTransactionVersion=choose.randrange(3),
+    )
+    return transaction_key(choose.choice(["x", "x", "é"])), value
+
+
+def _share_record(choose: random.Random) -> KeyAndValue:
+    record_type = choose.choice([0, 1, 1])
+    value = share_fields(choose, record_type)
+    group_id, partition = choose.choice([("g", 0), ("g", 0), ("g", 1), ("h", 0)])
+    key = share_key(partition, record_type, group_id)
+    return key, encode_value(SHARE_STATE_RECORD_TYPES[record_type], 0, value)
+
+
+def append_random(log: TopicLog, seed: int) -> None:
+    """Append what a seed stands for: mostly a record, else a tombstone, a marker or garbage."""
+    choose = random.Random(seed)
+    draw = _transaction_record if log.topic == TRANSACTION_STATE_TOPIC else _share_record
+    key, value = draw(choose)
+    place = {"gap": choose.choice([0, 0, 0, 3]), "timestamp_ms": NOW_MS + choose.randrange(9)}
+    match choose.randrange(12):
+        case 0 | 1:
+            log.append((key, None), **place)
+        case 2:
+            log.marker()
+        case 3:
+            keys = [None, b"", UNKNOWN_TYPE, choose.randbytes(choose.randrange(9)), b"\0\0\0\1"]
+            log.append((choose.choice(keys), choose.choice([value, None])), **place)
+        case 4:
+            cut = (value or b"")[: choose.randrange(20)]
+            garbage = choose.choice([cut, choose.randbytes(choose.randrange(40))])
+            log.append((key, garbage), **place)
+        case _:
+            log.append((key, value), **place)
+
+
+def topic_logs(topic: str, log_partition: int = 0) -> st.SearchStrategy[TopicLog]:
+    def of_seeds(seeds: Sequence[int]) -> TopicLog:
+        log = TopicLog(topic, log_partition)
+        for seed in seeds:
+            append_random(log, seed)
+        return log
+
+    return seed_lists(25).map(of_seeds)
+
+
+def reference(log: TopicLog) -> tuple[States, Outcomes]:
+    """The states after a log, and the number of records by outcome."""
+    states: States = {}
+    outcomes: Outcomes = Counter()
+    for batch in read_record_batches(bytes(log.raw)):
+        assert isinstance(batch, RecordBatch)
+        for record in batch.records:
+            if batch.is_control:
+                outcomes["ignored"] += 1
+                continue
+            try:
+                key = decode_key(record.key or b"", _RECORD_TYPES[log.topic])
+                name = tuple(uuid_text(v) if n == "topicId" else v for n, v in key.fields.items())
+                place = (log.log_partition, *name)
+                before, *_ = states.get(place, (None, None, -1))
+                state = _next_state(log.topic, before, key.record_type, record)
+            except CoordinatorStateError:
+                outcomes["quarantined"] += 1
+            else:
+                outcomes["applied"] += 1
+                states[place] = state, delivery_timestamp_ms(state), record.record_offset
+    return {place: state for place, state in states.items() if state[0] is not None}, outcomes
+
+
+def delivery_timestamp_ms(state: Any) -> int | None:
+    """That of a share partition, which is no part of its equality; None for a transaction."""
+    timestamp_ms: int | None = getattr(state, "delivery_timestamp_ms", None)
+    return timestamp_ms
+
+
+def _next_state(topic: str, before: Any, record_type: RecordType, record: Record) -> Any:
+    fields = None if record.value is None else decode_value(record_type, record.value).fields
+    if topic == SHARE_STATE_TOPIC:
+        return replay_share_record(before, record_type.id, fields, record.timestamp_ms)
+    return None if fields is None else transaction_of(fields)
+
 
 LOG_PARTITIONS = 3
 """Of each topic, in one folder of tables."""
@@ -182,14 +305,9 @@ def _micro_batch(ranges: Sequence[tuple[TopicLog, int, int]]) -> pa.Table:
 
     A micro-batch may have its rows in any order.
     """
-    idle = {
-        **{"row_kind": "progress", "log_partition": 0, "record_offset": 0, "from_offset": 0},
-        **{"high_watermark": 0, "log_leader_epoch": 0, "records_read": 0},
-        **{"records_superseded": 0, "bytes_read": 0},
-    }
     rows = [log.rows(start, end) for log, start, end in ranges]
-    report = pa.Table.from_pylist([idle], schema=LOG_ROW_SCHEMA)
-    return _in_another_order(pa.concat_tables([*rows, report]))
+    idle = table_of([progress_row(0, 0, log_partition=0)])
+    return _in_another_order(pa.concat_tables([*rows, idle]))
 
 
 def _in_another_order(rows: pa.Table) -> pa.Table:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from streaming.errors import ConfigurationError
@@ -14,7 +16,12 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
-from tests.support.clients.admin_client import admin_of
+
+
+@contextmanager
+def admin_of(broker: EmbeddedBroker | EmbeddedCluster) -> Iterator[KafkaAdminClient]:
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        yield admin
 
 
 def create_topic(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> None:

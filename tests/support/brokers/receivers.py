@@ -17,6 +17,20 @@ from aiosmtpd.controller import Controller
 from streaming.local.broker.configuration import free_port
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers requests, and logs none."""
+
+    def answer(self, code: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(code)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class Posted:
     """A request."""
@@ -45,7 +59,7 @@ def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
     """A server that takes POSTs while the block runs."""
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             with lock:
@@ -53,14 +67,7 @@ def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
                 if code == 200:
                     posted = Posted(self.path, dict(self.headers), json.loads(body))
                     receiver.posted.append(posted)
-            self.send_response(code)
-            if code in {301, 302}:
-                self.send_header("Location", "http://127.0.0.1:1/")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
+            self.answer(code, Location="http://127.0.0.1:1/")
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     receiver = HttpReceiver(f"http://127.0.0.1:{server.server_port}")

@@ -39,9 +39,9 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
+from tests.support.brokers.commits import admin_of
 from tests.support.brokers.embedded_cluster import free_ports
 from tests.support.brokers.token_endpoint import CLIENT_ID, unsecured_token
-from tests.support.clients.admin_client import admin_of
 from tests.support.eventually import wait_until
 
 PASSWORDS = {"admin": "admin-secret", "nobody": "nobody-secret", "reader": "reader-secret"}

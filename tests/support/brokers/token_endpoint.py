@@ -9,13 +9,13 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from itertools import count
 from urllib.parse import parse_qsl
 
 import trustme
 
-from tests.support.brokers.receivers import serving
+from tests.support.brokers.receivers import QuietHandler, serving
 
 CLIENT_ID = "materializer"
 CLIENT_SECRET = "client-credentials-hush"  # noqa: S105
@@ -47,7 +47,7 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
     """The server, while the block runs."""
     numbers = count()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
             endpoint.forms.append(dict(parse_qsl(form)))
@@ -57,14 +57,7 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
             token = unsecured_token(CLIENT_ID, number=next(numbers))
             token_answer = {"access_token": token, "expires_in": endpoint.life_s}
             body = json.dumps(token_answer if code == 200 else endpoint.refusal).encode()
-            self.send_response(code)
-            self.send_header("Location", "http://127.0.0.1:1/")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_arguments: object) -> None:
-            pass
+            self.answer(code, body, Location="http://127.0.0.1:1/")
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     authority = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_key
@@ -15,6 +17,9 @@ from coordinator_state.replay.offsets import OffsetKey
 LOG_PARTITION = 7
 KEY = OffsetKey("g", "t", 0)
 NOW_MS = 1_700_000_000_000
+
+SAMPLED = CommitSampling.at(time.time_ns() // 1_000_000)
+"""The sampling of history as of now, so records of the simulated past are old."""
 
 COMMIT, ABORT, LEADER_CHANGE = 1, 0, 2
 

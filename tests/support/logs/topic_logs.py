@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
-from coordinator_state.log.log_decoder import OffsetRange, decode_record_set
-from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.records.serde import encode_key, encode_value
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.records.transaction_records import (
@@ -76,6 +78,44 @@ def share_snapshot(start_offset: int = 0, **fields: Any) -> bytes:
     return encode_value(SHARE_STATE_RECORD_TYPES[0], 0, value)
 
 
+def share_fields(choose: random.Random, record_type: int) -> dict[str, Any]:
+    """The fields of a ShareSnapshot (0) or ShareUpdate (1) value."""
+    batches = _overlapping(choose) if choose.random() < 0.3 else _disjoint(choose)
+    snapshot_fields = {
+        "stateEpoch": choose.randrange(5),
+        "createTimestamp": choose.randrange(1, 1_000),
+        "writeTimestamp": choose.randrange(1, 1_000),
+    }
+    return {
+        **({} if record_type else snapshot_fields),
+        "snapshotEpoch": choose.randrange(5),
+        "leaderEpoch": choose.choice((-1, *range(5))),
+        "startOffset": choose.choice((-1, -1, choose.randrange(60))),
+        "deliveryCompleteCount": choose.choice((-1, *range(9))),
+        "stateBatches": [
+            {
+                "firstOffset": first,
+                "lastOffset": last,
+                "deliveryState": choose.choice((0, 0, 1, 2, 2, 3, 4)),
+                "deliveryCount": choose.randint(1, 3),
+            }
+            for first, last in batches
+        ],
+    }
+
+
+def _overlapping(choose: random.Random) -> list[tuple[int, int]]:
+    firsts = [choose.randrange(60) for _ in range(choose.randrange(8))]
+    return [(first, first + choose.randrange(15)) for first in firsts]
+
+
+def _disjoint(choose: random.Random) -> list[tuple[int, int]]:
+    """In order, some contiguous, as a broker writes them."""
+    bounds = sorted(choose.sample(range(80), choose.randrange(12)))
+    ranges = [(first, end - 1) for first, end in pairwise(bounds)]
+    return [offsets for offsets in ranges if choose.random() < 0.8]
+
+
 @dataclass
 class TopicLog:
     """One log partition of a topic; `raw` are its record batches."""
@@ -101,23 +141,8 @@ class TopicLog:
     def rows(self, start: int = 0, end: int | None = None) -> pa.Table:
         """The rows of a range that a micro-batch has; the last one is its `progress` row."""
         end = self.next_offset if end is None else end
-        decoded = decode_record_set(
-            bytes(self.raw),
-            OffsetRange(
-                log_partition=self.log_partition,
-                from_offset=start,
-                to_offset=end,
-                log_topic=self.topic,
-            ),
-        )
-        report = {
-            **{"row_kind": ROW_KIND_PROGRESS, "log_topic": self.topic, "log_leader_epoch": 5},
-            **{"log_partition": self.log_partition, "from_offset": start, "record_offset": end},
-            **{"high_watermark": self.next_offset, "records_read": decoded.records_read},
-            **{"records_superseded": 0, "bytes_read": decoded.bytes_read},
-        }
-        progress = pa.RecordBatch.from_pylist([report], schema=LOG_ROW_SCHEMA)
-        return pa.Table.from_batches([decoded.rows, progress])
+        written = (bytes(self.raw), start, end, self.next_offset, self.topic)
+        return micro_batch([Written(self.log_partition, *written)])
 
 
 def follow(progress: LoadProgress, topics: Iterable[str]) -> None:

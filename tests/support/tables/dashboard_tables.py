@@ -71,7 +71,7 @@ def set_back(folder: str, committed: int) -> None:
         group_events=[
             {
                 **{"group_id": REWOUND, "event": "offset_rewind", "record_offset": 39},
-                **{"record_timestamp": now, "event_number": 0, "day": now.date()},
+                "record_timestamp": now,
                 **{"topic": HOSTILE, "partition": 0, "offset_before": 990, "offset_after": 100},
                 **{"member_id": MEMBER, **client},
             }

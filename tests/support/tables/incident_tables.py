@@ -4,38 +4,39 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from operator import itemgetter
 from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
 
-from coordinator_state.apply.columns import columns_of, nullable
-from coordinator_state.apply.rows import (
-    COORDINATOR_RECORD_ROW,
-    GROUP_EVENT_ROW,
-    GROUP_MEMBER_ROW,
-    GROUP_OFFSET_ROW,
-    GROUP_ROW,
-    OFFSET_COMMIT_ROW,
-    PENDING_OFFSET_ROW,
-)
+from coordinator_state.apply.committed import COMMITTED_SCHEMA
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.releases import NEWEST_RELEASE
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.driver.tables_state import TablesState
+from streaming.engine.engine import ApplyRules
+from streaming.engine.micro_batch import MicroBatchApply
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.paces import KnownPaces
-from streaming.local.scenario.memory_tables import EMPTY_TABLES, MemoryReader
+from streaming.local.scenario.memory_tables import MemoryReader, MemoryWriter
+from streaming.local.simulation.tables import simulated_progress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
-    ALL_TABLES,
+    HISTORY_ALL,
+    LOG_OFFSETS,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
+    SHARE_PARTITIONS,
 )
 from tests.support.logs.log_rows import (
     ABORT,
@@ -48,7 +49,7 @@ from tests.support.logs.log_rows import (
     table_of,
 )
 from tests.support.tables.every_table import create
-from tests.support.tables.plan_tables import PlanTables
+from tests.support.tables.share_tables import share_partition
 from tests.support.tables.tables_folder import start_apply, with_defaults, write_rows
 
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -59,16 +60,7 @@ OFFSETS_RETENTION_MS = 20 * 60_000
 """Of Delta tables."""
 _SNAPSHOT_RETENTION = timedelta(days=36_500)
 """Longer ago than any incident."""
-_SCHEMAS = {table.name: table.schema for table in ALL_TABLES}
-_ROWS = {
-    "group_offsets": GROUP_OFFSET_ROW,
-    "pending_offsets": PENDING_OFFSET_ROW,
-    "groups": GROUP_ROW,
-    "group_members": GROUP_MEMBER_ROW,
-    "coordinator_records": COORDINATOR_RECORD_ROW,
-    "offset_commits": OFFSET_COMMIT_ROW,
-    "group_events": GROUP_EVENT_ROW,
-}
+_Snapshot = tuple[datetime, dict[str, pa.Table]]
 _PROPERTIES = {
     PROPERTY_LOG_PARTITIONS: "1",
     PROPERTY_SEMANTICS: "coordinator",
@@ -106,12 +98,15 @@ class Cluster:
     seconds: float = 0
     next_offset: int = 0
     _rows: list[Row] = field(default_factory=list)
-    _plan: PlanTables = field(default_factory=lambda: PlanTables(Semantics.COORDINATOR))
-    _groups: dict[tuple[int, str], Row] = field(default_factory=dict)
+    _memory: MemoryWriter = field(default_factory=MemoryWriter.create)
+    _run: MicroBatchApply[pa.Table] = field(init=False)
     _shares: dict[str, Row] = field(default_factory=dict)
     _share_offset: int = 0
     _samples: list[Row] = field(default_factory=list)
     _snapshots: list[_Snapshot] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._run = _run_in(self._memory, lambda: self.now)
 
     @property
     def now(self) -> datetime:
@@ -177,32 +172,32 @@ class Cluster:
             **{"protocolType": "consumer" if generation else "", "generation": generation},
             **{"protocol": "range" if assigned else None, "leader": next(iter(assigned), None)},
             "currentStateTimestamp": self.now_ms,
-            "members": [_member(*member, max_poll_ms) for member in assigned.items()],
+            "members": [member_of(*member, max_poll_ms) for member in assigned.items()],
         }
-        encoded = encode_value(RECORD_TYPES[2], 3, value)
-        self._append(record(self.next_offset, encoded, group=group_id))
+        self.record(2, value, group=group_id)
 
     def delete_group(self, group_id: str) -> None:
-        self._append(record(self.next_offset, None, group=group_id))
+        self.record(2, None, group=group_id)
+
+    def record(self, number: int, fields: Row | None, **key: str) -> None:
+        """Write a group record of a type; without fields it is a tombstone."""
+        version = 3 if number == 2 else 0
+        value = None if fields is None else encode_value(RECORD_TYPES[number], version, fields)
+        self._append(record(self.next_offset, value, number, **key))
 
     def share_group(self, group_id: str) -> None:
         """A share group with a member."""
         member = {"clientId": "c", "clientHost": "/h", "subscribedTopicNames": [group_id]}
         current = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": []}
         for number, fields in ((10, member), (11, {"epoch": 1, "metadataHash": 0}), (14, current)):
-            value = encode_value(RECORD_TYPES[number], 0, fields)
             key = {"memberId": "m"} if number != 11 else {}
-            self._append(record(self.next_offset, value, number, groupId=group_id, **key))
+            self.record(number, fields, groupId=group_id, **key)
 
     def acknowledge(self, group_id: str, start_offset: int) -> None:
         """A change of the delivery state of a share group; the topic is named after the group."""
-        self._shares[group_id] = {
-            **{"log_partition": 0, "group_id": group_id, "topic_id": "T", "partition": 0},
-            **{"topic": group_id, "state_epoch": 0, "leader_epoch": 0, "snapshot_epoch": 0},
-            **{"start_offset": start_offset, "delivery_complete_count": 0, "state_batches": []},
-            "delivery_timestamp": self.now,
-            "record_offset": self._share_offset,
-        }
+        place: Row = {"topic": group_id, "record_offset": self._share_offset}
+        row = share_partition(start_offset, at=self.now, group_id=group_id, **place)
+        self._shares[group_id] = with_defaults("share_partitions", row)
         self._share_offset += 1
 
     def step(self, every_s: int = STEP_S) -> None:
@@ -214,25 +209,23 @@ class Cluster:
         self.seconds += STEP_S
 
     def _apply(self) -> None:
-        if self._rows:
-            applied = self._plan.apply(table_of(self._rows))
-            self._rows = []
-            for row in applied.groups.to_pylist():
-                key = row["log_partition"], row["group_id"]
-                self._groups.pop(key, None)
-                if not row["is_deleted"]:
-                    self._groups[key] = row
-        self._snapshots.append(self._snapshot())
+        end, place = self.next_offset, self.log_partition
+        rows = [*self._rows, progress_row(end - len(self._rows), end, log_partition=place)]
+        self._rows = []
+        if self._shares:
+            shared = progress_row(0, self._share_offset, log_partition=0, records_read=0)
+            rows.append(shared | {"log_topic": SHARE_STATE_TOPIC})
+            shares = pa.Table.from_pylist([*self._shares.values()], SHARE_PARTITIONS.schema)
+            self._memory.overwrite(SHARE_PARTITIONS, shares)
+        self._run.progress.clock_skew_ms = 1000 * self.skew_s
+        self._run.apply(table_of(rows), len(self._snapshots), "query")
+        self._snapshots.append((self.now, dict(self._memory.rows_by_table)))
 
     def snapshots(self, tables: str) -> Snapshots:
         """The tables as of each micro-batch; `log_offsets` is also written to the folder."""
-        history = {
-            "offset_commits": _table("offset_commits", [*self._plan.history.values()]),
-            "group_events": _table("group_events", self._plan.events),
-            "log_offsets": pa.Table.from_pylist(self._samples, _SCHEMAS["log_offsets"]),
-        }
         write_rows(tables, "log_offsets", self._samples)
-        return Snapshots(tables, self._snapshots, history)
+        samples = pa.Table.from_pylist(self._samples, LOG_OFFSETS.schema)
+        return Snapshots(tables, self._snapshots, samples)
 
     def sample(self) -> None:
         """Sample the logs of all topics."""
@@ -253,38 +246,25 @@ class Cluster:
         self._rows.append(row | place)
         self.next_offset += 1
 
-    def _snapshot(self) -> _Snapshot:
-        plan = self._plan
-        state = {
-            "group_offsets": _table("group_offsets", [*plan.offsets.values()]),
-            "pending_offsets": _table("pending_offsets", plan.pending.to_pylist()),
-            "groups": _table("groups", [*self._groups.values()]),
-            "group_members": _table("group_members", [*plan.members.values()]),
-            "coordinator_records": _table("coordinator_records", [*plan.records.values()]),
-            "share_partitions": pa.Table.from_pylist(
-                [*self._shares.values()], _SCHEMAS["share_partitions"]
-            ),
-            "topic_progress": self._read_to(
-                "topic_progress", self._share_offset, log_topic=SHARE_STATE_TOPIC
-            ),
-            "load_progress": self._read_to("load_progress", self.next_offset),
-        }
-        sizes = {"offset_commits": len(plan.history), "group_events": len(plan.events)}
-        return _Snapshot(self.now, state, sizes)
 
-    def _read_to(self, table: str, log_end: int, **columns: str) -> pa.Table:
-        """A table with the progress of one log, all of whose records are applied."""
-        ends = {"next_offset": log_end, "high_watermark": log_end}
-        skew = {} if table == "topic_progress" else {"clock_skew_ms": 1000 * self.skew_s}
-        row = with_defaults(table, {"updated_at": self.now, **ends, **columns, **skew})
-        return pa.Table.from_pylist([row], _SCHEMAS[table])
-
-
-@dataclass(frozen=True)
-class _Snapshot:
-    at: datetime
-    state: dict[str, pa.Table]
-    sizes: dict[str, int]
+def _run_in(memory: MemoryWriter, clock: Callable[[], datetime]) -> MicroBatchApply[pa.Table]:
+    """What `run` is to tables in memory; it does not follow `__transaction_state`."""
+    rules = ApplyRules(
+        semantics=Semantics.COORDINATOR, release=NEWEST_RELEASE, history_mode=HISTORY_ALL
+    )
+    state = TablesState(
+        tables="",
+        rules=rules,
+        pending=PENDING_OFFSET_ROW.empty_table(),
+        _committed=COMMITTED_SCHEMA.empty_table(),
+        groups={},
+    )
+    return MicroBatchApply(
+        DriverEngine(memory, rules, _state=state),
+        simulated_progress(Semantics.COORDINATOR, [SHARE_STATE_TOPIC]),
+        clock=clock,
+        compacted_versions=lambda _tables, _versions: {},
+    )
 
 
 @dataclass(frozen=True)
@@ -293,20 +273,16 @@ class Snapshots:
 
     tables: str
     by_time: Sequence[_Snapshot]
-    history: dict[str, pa.Table]
+    samples: pa.Table
 
     def reader(self, at: datetime) -> TableReader | None:
         """The tables at a moment."""
-        index = bisect_right([snapshot.at for snapshot in self.by_time], at) - 1
+        index = bisect_right(self.by_time, at, key=itemgetter(0)) - 1
         if index < 0:
             return None
-        snapshot = self.by_time[index]
-        history = {
-            name: rows.slice(0, snapshot.sizes.get(name, rows.num_rows))
-            for name, rows in self.history.items()
-        }
-        # Incidents are of a run that does not follow `__transaction_state`.
-        reader = MemoryReader(self, {**EMPTY_TABLES, **snapshot.state, **history}, at)
+        # Samples are written between micro-batches, too.
+        rows = {**self.by_time[index][1], LOG_OFFSETS.name: self.samples}
+        reader = MemoryReader(self, rows, at)
         reader.tables = self.tables
         return reader
 
@@ -326,14 +302,6 @@ class Snapshots:
         return _PROPERTIES
 
 
-def _table(name: str, rows: Sequence[Row]) -> pa.Table:
-    """Rows of a micro-batch as a table."""
-    schema = _SCHEMAS[name]
-    if not rows:
-        return schema.empty_table()
-    return columns_of(pa.Table.from_pylist(list(rows), nullable(_ROWS[name])), schema)
-
-
 def member_id_of(client_id: str, number: int) -> str:
     """A member id as Kafka makes them: the client id and a UUID."""
     return f"{client_id}-{UUID(int=number)}"
@@ -344,7 +312,8 @@ def client_id_of(member_id: str) -> str:
     return member_id[: -len(f"-{UUID(int=0)}")]
 
 
-def _member(member_id: str, assigned: Mapping[str, list[int]], max_poll_ms: int) -> Row:
+def member_of(member_id: str, assigned: Mapping[str, list[int]], max_poll_ms: int = 60_000) -> Row:
+    """A member in the value of a GroupMetadata record."""
     client_id = client_id_of(member_id)
     owned = [{"topic": topic, "partitions": partitions} for topic, partitions in assigned.items()]
     return {

@@ -1,4 +1,4 @@
-"""Rows of samples, committed offsets and members, as a reader has them."""
+"""Rows of samples, commits and members for `write_rows`, which adds what follows from them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ def sample(
     at: datetime, end: int | None, topic: str = "t", partition: int = 0, **fields: Any
 ) -> dict[str, Any]:
     """A sample of a log that begins at 0; without an end the topic does not exist any more."""
-    is_there = end is not None
+    gone = {"state": "gone", "topic_id": None} if end is None else {}
     return {
-        **{"topic": topic, "partition": partition, "sampled_at": at, "day": at.date()},
-        **{"state": "present" if is_there else "gone"},
-        **{"topic_id": "T" if is_there else None},
-        **{"log_start_offset": 0 if is_there else None},
-        **{"log_end_offset": end, "last_stable_offset": end},
+        **{"topic": topic, "partition": partition, "sampled_at": at, "log_end_offset": end},
+        **gone,
         **fields,
     }
 
@@ -42,11 +39,4 @@ def member_row(
 
 def history_of(commits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of `offset_commits`: commits as records one after the other, at their times."""
-    return [
-        {
-            **{**commit, "record_offset": number, "record_timestamp": commit["commit_timestamp"]},
-            **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
-            "day": commit["commit_timestamp"].date(),
-        }
-        for number, commit in enumerate(commits)
-    ]
+    return [{**commit, "record_offset": number} for number, commit in enumerate(commits)]

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.support.tables.dashboard_tables import HOSTILE
 from tests.support.tables.event_rows import (
     BEGIN,
+    assigned,
     by_member,
-    event_row,
     in_log_order,
-    partitions_of_orders,
+    joined,
+    left,
+    rebalance,
 )
 from tests.support.tables.sample_rows import member_row
 from tests.support.tables.tables_folder import Row, apply_micro_batch, backdate, create_tables
@@ -73,47 +74,37 @@ def _member(group_id: str, member_id: str, *partitions: int, topic: str = "order
     return member_row(group_id, topic=topic, partitions=partitions, **by_member(member_id, client))
 
 
-def _changed(member_id: str, at_s: float, before: Any, after: Any, **fields: Any) -> Row:
-    sides = {
-        "assignment_before": partitions_of_orders(*before),
-        "assignment_after": partitions_of_orders(*after),
-    }
-    return event_row("assignment_changed", at_s, **by_member(member_id), **sides, **fields)
-
-
 def _loop() -> Iterator[Row]:
     """Every four seconds a new member joins, and leaves again after two."""
     of = {"group_id": LOOPING}
     for number in range(20):
         member, at_s, epoch = f"search-consumer-{number:04}", 4 * number, 2 * number + 1
-        for event, after_s, alone in (("member_joined", 0, False), ("member_left", 2, True)):
-            epochs = {"epoch_before": epoch + alone, "epoch_after": epoch + 1 + alone}
-            count = {"member_count": 1 if alone else 2}
-            at = at_s + after_s
-            yield event_row("rebalance", at, **epochs, **count, **of)
-            yield event_row(event, at, **by_member(member), **count, **of)
-            before, after = ([0], [0, 1]) if alone else ([0, 1], [0])
-            yield _changed(_STEADY, at, before, after, **count, **of)
-            if not alone:
-                yield _changed(member, at, [], [1], **count, **of)
+        two, alone = {"member_count": 2, **of}, {"member_count": 1, **of}
+        yield rebalance(at_s, epoch + 1, **two)
+        yield joined(member, at_s, **two)
+        yield assigned(_STEADY, at_s, [0, 1], [0], **two)
+        yield assigned(member, at_s, [], [1], **two)
+        yield rebalance(at_s + 2, epoch + 2, **alone)
+        yield left(member, at_s + 2, **alone)
+        yield assigned(_STEADY, at_s + 2, [0], [0, 1], **alone)
 
 
 def _deploy() -> Iterator[Row]:
     """Two members are replaced; for three seconds both are away."""
     of = {"group_id": DEPLOYED}
     steps = (
-        (80, "member_left", "search-consumer-old0"),
-        (90, "member_left", "search-consumer-old1"),
-        (93, "member_joined", "search-consumer-new0"),
-        (95, "member_joined", "search-consumer-new1"),
+        (80, left, "search-consumer-old0"),
+        (90, left, "search-consumer-old1"),
+        (93, joined, "search-consumer-new0"),
+        (95, joined, "search-consumer-new1"),
     )
-    for epoch, (at, event, member) in enumerate(steps):
-        yield event_row("rebalance", at, epoch_before=epoch, epoch_after=epoch + 1, **of)
-        yield event_row(event, at, **by_member(member), **of)
+    for epoch, (at, event, member) in enumerate(steps, 1):
+        yield rebalance(at, epoch, **of)
+        yield event(member, at, **of)
     for at, member, before, after in (
         (80, "old1", [1], [0, 1]),
         (93, "new0", [], [0, 1]),
         (95, "new0", [0, 1], [0]),
         (95, "new1", [], [1]),
     ):
-        yield _changed(f"search-consumer-{member}", at, before, after, **of)
+        yield assigned(f"search-consumer-{member}", at, before, after, **of)

@@ -96,7 +96,7 @@ def test_the_lag_of_each_topic_and_member(client: TestClient) -> None:
     assert [row[5] for row in members] == ["98 %", "2 %"]
     html = page(client, BILLING, "group", tab="members", sort="-lag")
     first, _, last = rows_of(html, "Members")
-    assert first[:5] == ["biller-0001", "/10.0.0.5", "3", "910", "900"]
+    assert first[:5] == ["biller-0001", "/10.0.0.10", "3", "910", "900"]
     assert first[6] == "invoices 2-3; refunds 1"
     assert last[2:5] == ["0", "-", "-"]
     assert f"tab=partitions&member={CONSUMERS[1]}#tables" in html

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha512
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from streaming.jvm.jars import (
     lock_jars,
 )
 from tests.support.brokers.jar_sets import ALL_JAR_SETS
-from tests.support.brokers.receivers import serving
+from tests.support.brokers.receivers import QuietHandler, serving
 
 # Answers -version, notes each run, keeps the files that Ivy gets, and writes two jars as Ivy does.
 FAKE_IVY = """\
@@ -69,20 +69,13 @@ class Repository:
 
 @contextmanager
 def maven_repository() -> Iterator[Repository]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             served.requests.append(self.path)
             answer = served.answers.get(self.path, 404)
             if served.failures:
                 answer = served.failures.pop()
-            self.send_response(200 if isinstance(answer, bytes) else answer)
-            body = answer if isinstance(answer, bytes) else b""
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_arguments: object) -> None:
-            pass
+            self.answer(*((200, answer) if isinstance(answer, bytes) else (answer,)))
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     served = Repository(f"http://127.0.0.1:{server.server_port}")

@@ -23,9 +23,12 @@ def ago(minutes: float) -> datetime:
 def commit(number: int, minutes: float, offset: int | None, partition: int = 0) -> Row:
     return {
         **{"group_id": "g", "topic": "t", "partition": partition, "committed_offset": offset},
-        **{"record_offset": number, "record_timestamp": ago(minutes), "day": NOW.date()},
-        **{"commit_timestamp": None if offset is None else ago(minutes)},
-        **{"is_tombstone": offset is None, "outcome": "committed", "outcome_record_offset": number},
+        **{
+            "record_offset": number,
+            "record_timestamp": ago(minutes),
+            "is_tombstone": offset is None,
+        },
+        "commit_timestamp": None if offset is None else ago(minutes),
     }
 
 

@@ -25,9 +25,9 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key
+from tests.support.logs.log_rows import SAMPLED
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.record_batches import write_message_set
-from tests.support.logs.sampling import SAMPLED
 
 KEY = offset_key("g", "t", 3)
 VALUE = offset_value(100, metadata="m", commitTimestamp=1234)

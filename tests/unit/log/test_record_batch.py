@@ -1,14 +1,22 @@
-"""Record batches and message sets: bytes of Kafka's own classes, read, written and damaged."""
+"""Record batches and message sets: bytes of Kafka's own classes, read, written and damaged.
+
+`golden/record_batches.json` has what `MemoryRecords.builder(buffer, magic,
+Compression.of(type).build(), CREATE_TIME, 100)` of kafka-clients 4.2.0 writes for three appends,
+and a marker of `MemoryRecords.withEndTransactionMarker`.
+"""
 
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from coordinator_state.log.record import NO_TIMESTAMP, Record
 from coordinator_state.log.record_batch import (
@@ -19,18 +27,52 @@ from coordinator_state.log.record_batch import (
 )
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.wire.compression import COMPRESSIONS, compress
-from tests.support.logs.record_batches import (
-    DELTAS,
-    KAFKA,
-    KAFKA_MARKER,
-    MESSAGES,
-    changed,
-    only_corrupt,
-    only_good,
-    records_of,
-    with_body,
-    write_message_set,
-)
+from tests.support.logs.record_batches import only_corrupt, write_message_set
+
+_GOLDEN = Path(__file__).parents[2] / "golden" / "record_batches.json"
+*_BATCHES, _MARKER = json.loads(_GOLDEN.read_text())
+KAFKA: dict[tuple[int, str], str] = {
+    (batch["magic"], batch["compression"]): batch["raw"] for batch in _BATCHES
+}
+"""The batches in hex, by magic and compression."""
+KAFKA_MARKER: str = _MARKER["raw"]
+MESSAGES: list[tuple[int, int, bytes | None, bytes | None]] = [
+    (100, 1000, b"k0", b"v0"),
+    (101, 1005, None, b"v1"),
+    (102, 1003, b"k2", None),
+]
+DELTAS = [(offset - 100, timestamp_ms, key, value) for offset, timestamp_ms, key, value in MESSAGES]
+
+
+def records_of(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    records = []
+    for batch in read_record_batches(raw):
+        assert isinstance(batch, RecordBatch)
+        assert batch.remainder is None
+        records += [(r.record_offset, r.timestamp_ms, r.key, r.value) for r in batch.records]
+    return records
+
+
+def only_good(raw: bytes) -> RecordBatch:
+    (batch,) = read_record_batches(raw)
+    assert isinstance(batch, RecordBatch), batch
+    return batch
+
+
+def changed(raw: bytes, position: int, layout: str, value: int, *, reseal: bool = False) -> bytes:
+    """The batch with one field changed; `reseal` makes the checksum right again."""
+    out = bytearray(raw)
+    struct.pack_into(layout, out, position, value)
+    if reseal:
+        struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
+    return bytes(out)
+
+
+def with_body(body: bytes) -> bytes:
+    """A batch whose records are these bytes, with a wrong count of records and checksum."""
+    raw = write_record_batch(0, [], leader_epoch=0)
+    raw = changed(raw, 27, ">q", 0)
+    return changed(raw, 8, ">i", 49 + len(body)) + body
 
 
 class TestKafkasOwnBytes:

@@ -21,8 +21,8 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.local.demo.groups import DEMO_GROUPS
 from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from tests.support.deploy.chart import parameters
 from tests.support.deploy.schemas import COMPOSE, schema_errors
-from tests.support.pages import check_command
 from tests.support.tables.status_tables import NOW
 
 REPOSITORY: Final = Path(__file__).parents[3]
@@ -117,7 +117,7 @@ def test_the_services_of_the_compose_page_fit_the_schema_and_the_program() -> No
             whole["services"] |= loaded
     assert whole["services"].keys() == {"materializer", "alerts"}
     for service in whole["services"].values():
-        check_command(service["command"])
+        parameters(service["command"])
     assert schema_errors(COMPOSE, whole) == []
 
 

@@ -16,10 +16,10 @@ from streaming.kafka.fetch import FetchedRecords
 from streaming.source import log_range
 from streaming.source.log_range import read_ranges
 from tests.support.logs.broker_log import BrokerLog, Segment
+from tests.support.logs.log_rows import SAMPLED
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import range_of
 from tests.support.logs.record_batches import write_message_set
-from tests.support.logs.sampling import SAMPLED
 
 VERSIONS = ("3.9.1", "4.2.0")
 FIELDS = {

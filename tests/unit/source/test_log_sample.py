@@ -11,9 +11,9 @@ from coordinator_state.log.commit_sampling import CommitSampling
 from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_sample import MOST_STAYING_BYTES, PLAIN_COMMIT_WEIGHT, offsets_that_fit
+from tests.support.logs.log_rows import SAMPLED
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
-from tests.support.logs.sampling import SAMPLED
 
 MANY = 10_000_000
 GROUP_METADATA_KEY = b"\0\2\0\1g"

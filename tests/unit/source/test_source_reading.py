@@ -14,6 +14,7 @@ from coordinator_state.log import held_rows
 from coordinator_state.log.commit_sampling import CommitSampling
 from streaming.source import log_range
 from streaming.source.log_range import read_ranges
+from tests.support.logs.log_rows import SAMPLED
 from tests.support.logs.memory_log import (
     MemoryLogClient,
     assert_accounted,
@@ -22,7 +23,6 @@ from tests.support.logs.memory_log import (
     reader_of,
     rows_of,
 )
-from tests.support.logs.sampling import SAMPLED
 
 
 class TestReading:

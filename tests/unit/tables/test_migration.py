@@ -12,11 +12,12 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from coordinator_state.log.kernel import decode_record_set
-from coordinator_state.log.log_decoder import OffsetRange
-from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.model.log import CoordinatorLog, KeyAndValue, Producer
+from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator_state.replay.offsets import Semantics
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
+from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT, Semantics
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
@@ -35,9 +36,14 @@ from streaming.tables.schemas import (
     Table,
 )
 from tests.support.clients.command_line import call
-from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
-from tests.support.logs.log_rows import progress_row
-from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
+from tests.support.logs.logs import group_value, offset_key, offset_value
+from tests.support.logs.topic_logs import (
+    NOW_MS,
+    TopicLog,
+    follow,
+    transaction_key,
+    transaction_value,
+)
 from tests.support.tables.tables_folder import SPARK_ENGINE, start_apply, versions_of
 
 if TYPE_CHECKING:
@@ -68,23 +74,33 @@ IDENTITY: dict[str, Any] = {
     "release": Release.KAFKA_4_2,
 }
 Rows = dict[str, list[dict[str, Any]]]
+Log = tuple[pa.Table, pa.Table]
+"""The rows of two micro-batches."""
+
+
+def commit(topic: str, partition: int, offset: int | None, group_id: str = "foo") -> KeyAndValue:
+    value = None if offset is None else offset_value(offset)
+    return offset_key(group_id, topic, partition), value
 
 
 @pytest.fixture(scope="module")
-def log() -> tuple[Log, int]:
-    """A log, and the record offset at which its second micro-batch begins."""
-    log = Log()
-    log.append(*commits(COMMITTED), group_record("a", "b"))
-    log.append(*commits({("foo", 9): 1}, group_id="simple"), (b"\x7f\xff", b"unknown"))
-    log.transactional(1000, *commits(OTHERS))
-    middle = log.next_offset
-    log.marker(1000)
-    log.append(group_record("a"), *commits({("foo", 0): 24, ("foo", 1): None}))
-    return log, middle
+def log() -> Log:
+    """A transaction ends in the second micro-batch."""
+    log, producer = CoordinatorLog(), Producer(1000, 2)
+    group = encode_key(RECORD_TYPES[2], {"group": "foo"})
+    committed = [commit("foo", 0, 23), commit("foo", 1, 455), commit("bar", 0, 8992)]
+    log.append([*committed, (group, group_value(["a", "b"]))], NOW_MS)
+    log.append([commit("foo", 9, 1, "simple"), (b"\x7f\xff", b"unknown")], NOW_MS)
+    log.append([commit("foo", 2, 231), commit("bar", 1, 89921)], NOW_MS, producer)
+    first = micro_batch([log.take()])
+    log.append_marker(producer, CONTROL_TYPE_COMMIT, NOW_MS)
+    changes = [commit("foo", 0, 24), commit("foo", 1, None)]
+    log.append([(group, group_value(["a"])), *changes], NOW_MS)
+    return first, micro_batch([log.take()])
 
 
 @pytest.fixture(scope="module")
-def current(tmp_path_factory: pytest.TempPathFactory, log: tuple[Log, int]) -> tuple[Rows, Rows]:
+def current(tmp_path_factory: pytest.TempPathFactory, log: Log) -> tuple[Rows, Rows]:
     """What this release makes of one micro-batch, and of both."""
     tables = str(tmp_path_factory.mktemp("current") / "tables")
     tables_folder.create(tables, LoadProgress(**IDENTITY), log_partitions=50)
@@ -96,23 +112,9 @@ def current(tmp_path_factory: pytest.TempPathFactory, log: tuple[Log, int]) -> t
 
 
 def apply_micro_batch(
-    tables: str, number: int, log: tuple[Log, int], spark: SparkSession | None = None
+    tables: str, number: int, log: Log, spark: SparkSession | None = None
 ) -> None:
-    whole, middle = log
-    start, end = ((0, middle), (middle, whole.next_offset))[number]
-    decoded = decode_record_set(
-        bytes(whole.raw), OffsetRange(log_partition=0, from_offset=start, to_offset=end)
-    )
-    report = progress_row(
-        start,
-        end,
-        log_partition=0,
-        records_read=decoded.records_read,
-        records_superseded=decoded.records_superseded,
-    )
-    apply = start_apply(tables, spark=spark)
-    rows = [decoded.rows, pa.RecordBatch.from_pylist([report], schema=LOG_ROW_SCHEMA)]
-    apply.apply(pa.Table.from_batches(rows), number, "query")
+    start_apply(tables, spark=spark).apply(log[number], number, "query")
 
 
 def rows_of(tables: str) -> Rows:
@@ -202,7 +204,7 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     tmp_path: Path,
     engine_session: SparkSession | None,
     version: int,
-    log: tuple[Log, int],
+    log: Log,
     current: tuple[Rows, Rows],
 ) -> None:
     tables = write_old(tmp_path, version, current[0])
@@ -276,7 +278,7 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
 def test_columns_of_a_later_release_stay_null(
     tmp_path: Path,
     engine_session: SparkSession | None,
-    log: tuple[Log, int],
+    log: Log,
     current: tuple[Rows, Rows],
 ) -> None:
     """As a migration leaves them that was killed, and another program that adds a column."""

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS
 from streaming.views.group_timeline import GroupTimeline, Lane, timeline_of
-from tests.support.tables.event_rows import BEGIN, by_member, event_row, in_log_order
+from tests.support.tables.event_rows import (
+    BEGIN,
+    assigned,
+    by_member,
+    event_row,
+    in_log_order,
+    joined,
+    left,
+    rebalance,
+)
 from tests.support.tables.event_rows import partitions_of_orders as orders
 
 Row = dict[str, Any]
@@ -27,24 +36,6 @@ def at(after_s: float) -> datetime:
 def member_row(member_id: str, *partitions: int, **fields: Any) -> Row:
     """A row of `group_members`."""
     return {**by_member(member_id), "assignment": orders(*partitions)} | fields
-
-
-def joined(member_id: str, at_s: float, **fields: Any) -> Row:
-    return event_row("member_joined", at_s, **(by_member(member_id) | fields))
-
-
-def left(member_id: str, at_s: float, **fields: Any) -> Row:
-    return event_row("member_left", at_s, **(by_member(member_id) | fields))
-
-
-def assigned(member_id: str, at_s: float, before: Any, after: Any, **fields: Any) -> Row:
-    sides = {"assignment_before": orders(*before), "assignment_after": orders(*after)}
-    return event_row("assignment_changed", at_s, **(by_member(member_id) | sides | fields))
-
-
-def rebalance(at_s: float, epoch: int, **fields: Any) -> Row:
-    epochs = {"epoch_before": epoch - 1, "epoch_after": epoch}
-    return event_row("rebalance", at_s, **(epochs | fields))
 
 
 def timeline(
