@@ -45,7 +45,7 @@ from coordinator_state.insight.lag_text import behind_text
 _OVERDUE_FOR: Final = timedelta(seconds=10)
 """A commit may be overdue this soon, before the evaluation looks whether the group has stopped."""
 _STOPS: Final = frozenset({Cause.NO_COMMITS, Cause.NO_MEMBERS, Cause.NO_OWNER})
-_CHANGED: Final = 2.0
+_CHANGED: Final = 1.5
 """The least factor between two rates that counts as a change."""
 _SHARE_OF_ONE: Final = 0.7
 _DEPLOY_WITHIN: Final = timedelta(minutes=10)
