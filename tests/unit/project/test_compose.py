@@ -99,7 +99,7 @@ def test_the_materializer_reads_the_broker_and_writes_to_volumes(services: dict[
 
 def test_the_page_is_open_to_this_machine_and_changes_nothing(services: dict[str, Any]) -> None:
     given = parameters(services["dashboard"]["command"])
-    assert given["tables"] == ("/data/tables",)
+    assert given["tables"] == {"tables": "/data/tables"}
     assert services["dashboard"]["ports"] == [f"127.0.0.1:{given['port']}:8050"]
     assert services["dashboard"]["volumes"] == ["tables:/data/tables:ro"]
     # No token, no page: compose says how to make one, and knows none itself.

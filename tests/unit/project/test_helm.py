@@ -231,7 +231,8 @@ def test_the_command_lines_are_those_of_the_program() -> None:
         for name, value in ALL["kafka"]["properties"].items()
     }
     page = parameters_of(deployments["dashboard"])
-    assert (page["tables"], page["browser"], page["refresh"]) == (("/data/tables",), False, 10.0)
+    assert page["tables"] == {"tables": "/data/tables"}
+    assert (page["browser"], page["refresh"]) == (False, 10.0)
     service = f"{RELEASE}-coordinator-state-dashboard"
     assert page["allowed_host"] == (
         *(service, f"{service}.{NAMESPACE}", f"{service}.{NAMESPACE}.svc"),
@@ -466,7 +467,7 @@ def test_a_part_that_writes_has_a_volume_and_one_replica(name: str) -> None:
         else:
             assert mounts["/data"] is (part != "alerts")
         location = VALUE_SETS[name].get("tables", {}).get("location", "/data/tables")
-        assert given["tables"] in (location, (location,))
+        assert given["tables"] in (location, {"tables": location})
         volumes = {volume["name"] for volume in pod["volumes"]}
         assert {mount["name"] for mount in container["volumeMounts"]} == volumes
 
