@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from coordinator_state.apply.internal_topic import InternalTopic
 from coordinator_state.apply.topic_rows import SHARE_PARTITION_ROW
+from coordinator_state.apply.topic_rules import TopicRules
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.replay.share_partitions import (
@@ -19,7 +19,7 @@ from coordinator_state.replay.share_partitions import (
 )
 from coordinator_state.wire.primitives import uuid_text
 
-SHARE_STATE: Final[InternalTopic[SharePartition, dict[str, Any]]] = InternalTopic(
+SHARE_STATE: Final[TopicRules[SharePartition, dict[str, Any]]] = TopicRules(
     name=SHARE_STATE_TOPIC,
     record_types=SHARE_STATE_RECORD_TYPES,
     table="share_partitions",

@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 
 from coordinator_state.apply.columns import table_of
-from coordinator_state.apply.internal_topic import InternalTopic, TopicRecord
 from coordinator_state.apply.topic_rows import TRANSACTION_EVENT_ROW, TRANSACTION_ROW
+from coordinator_state.apply.topic_rules import TopicRecord, TopicRules
 from coordinator_state.insight.transaction_events import duration_ms, transaction_event
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
 from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
@@ -41,7 +41,7 @@ def _event_rows(
     )
 
 
-TRANSACTION_STATE: Final[InternalTopic[Transaction, Transaction]] = InternalTopic(
+TRANSACTION_STATE: Final[TopicRules[Transaction, Transaction]] = TopicRules(
     name=TRANSACTION_STATE_TOPIC,
     record_types=TRANSACTION_RECORD_TYPES,
     table="transactions",

@@ -65,7 +65,9 @@ def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     if facts.is_healthy:
         return
     begun_before = facts.known_until - _time(facts.rules.pending_after_ms)
-    holding = [each for each in facts.transactions if each.since <= begun_before]
+    holding = [
+        transaction for transaction in facts.transactions if transaction.since <= begun_before
+    ]
     for transaction in holding:
         yield _open(transaction, facts)
     if facts.cause is Cause.OPEN_TRANSACTION and not holding:
@@ -349,17 +351,21 @@ def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Eviden
     if others:
         verb = "advances" if others == 1 else "advance"
         beside = f"; {count_text(others, 'other partition')} {verb}"
-    text = (
-        f"{count_text(worst.same, 'commit')} of {worst.place} at the same offset "
-        f"{worst.last.committed_offset:,} since {when(since, facts)}"
-    )
+    offset, record_ids = worst.last.committed_offset, [worst.last.record_id]
+    text = f"{worst.place} is still at offset {offset:,}, committed {when(since, facts)}"
+    if worst.same > 1:
+        record_ids.insert(0, worst.same_since.record_id)
+        text = (
+            f"{count_text(worst.same, 'commit')} of {worst.place} at the same offset {offset:,} "
+            f"since {when(since, facts)}"
+        )
     if len(stuck) > 1:
         text += f", and of {count_text(len(stuck) - 1, 'other partition')}"
     return Evidence(
         cause=Cause.SAME_OFFSET,
         text=f"{text}{beside}",
         at=since,
-        record_ids=[worst.same_since.record_id, worst.last.record_id],
+        record_ids=record_ids,
         sql=commits_sql(facts, partition_sql(worst)),
     )
 
@@ -389,7 +395,7 @@ def overdue(facts: GroupFacts) -> Sequence[PartitionHistory]:
 
 
 def _is_overdue(partition: PartitionHistory, facts: GroupFacts) -> bool:
-    if partition.cause in _STOPS:
+    if partition.status == Status.STOP.value or partition.cause in _STOPS:
         return True
     # A group that reads nothing between two bursts has nothing to commit.
     silent = facts.known_until - partition.last.at

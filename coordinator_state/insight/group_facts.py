@@ -33,7 +33,7 @@ class Commit(NamedTuple):
 class Partition:
     """A partition that a group reads; null as in `group_lag`.
 
-    `cause` is that of the status in the partition, `owner` a client id and host.
+    `status` and `cause` are those in the partition, `owner` is a client id and host.
     """
 
     topic: str
@@ -43,6 +43,7 @@ class Partition:
     gone_since: datetime | None = None
     recreated_at: datetime | None = None
     owner: tuple[str, str] | None
+    status: str | None = None
     cause: Cause | None = None
 
     @property

@@ -83,7 +83,8 @@ class Cause(str, Enum):
 class Verdict(NamedTuple):
     """A status, the sentence that says why, and the lag where it matters.
 
-    `cause` is None if the status has no cause of its own: the group is well, or reads too slowly.
+    `cause` is None if the status has no cause of its own: for example, the group is well, reads too
+    slowly, or its offset expires.
     """
 
     status: Status

@@ -14,5 +14,4 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 """`Topic.SHARE_GROUP_STATE_TOPIC_NAME`."""
 OTHER_TOPICS: Final = (TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC)
-"""In the order in which their tables are written."""
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, *OTHER_TOPICS)

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import newest_timestamps
 from coordinator_state.apply.columns import is_below
-from coordinator_state.apply.internal_topic import InternalTopic, StateKey
 from coordinator_state.apply.share_partitions import with_topic_names
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
+from coordinator_state.apply.topic_rules import StateKey, TopicRules
 from coordinator_state.apply.topics import TOPIC_RULES
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
 from streaming.engine.engine import ApplyRules, KnownTopics, Outcome, Outcomes
@@ -25,10 +25,10 @@ from streaming.engine.table_writes import TableWrites
 from streaming.engine.written_tables import Merge
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
+    HISTORY_TABLES,
     SHARE_PARTITIONS,
     STATE_TABLES,
     TOPIC_TABLES,
-    TRANSACTION_EVENTS,
 )
 from streaming.tables.topic_progress import TopicProgress
 from streaming.tables.writer import Writer
@@ -58,7 +58,7 @@ class TopicTables:
         return outcomes
 
     def _apply(
-        self, topic: InternalTopic[Any, Any], rows: pa.Table, progress: LoadProgress
+        self, topic: TopicRules[Any, Any], rows: pa.Table, progress: LoadProgress
     ) -> Outcome:
         of_topic = progress.others[topic.name]
         is_report = pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)
@@ -79,12 +79,12 @@ class TopicTables:
         )
 
     def _before(
-        self, topic: InternalTopic[Any, Any], rows: pa.Table, progress: LoadProgress
+        self, topic: TopicRules[Any, Any], rows: pa.Table, progress: LoadProgress
     ) -> dict[StateKey, Any]:
         """The state of the keys that rows are about."""
         table = STATE_TABLES[topic.name]
         _, name_column, *_ = topic.key
-        names = pa.array(topic.names(rows), pa.string())
+        names = pa.array(topic.read_names(rows), pa.string())
         stored_rows = self.writer.rows(
             table,
             progress.table_versions[table.name],
@@ -97,7 +97,7 @@ class TopicTables:
                 ["topic_id", "topic"]
             )
             self.topics.names.update(dict(zip(*named.to_pydict().values(), strict=True)))
-        return topic.states(stored_rows)
+        return topic.read_states(stored_rows)
 
     def _write(
         self, tables: Mapping[str, pa.Table], of_topic: TopicProgress, progress: LoadProgress
@@ -109,7 +109,7 @@ class TopicTables:
             if table is SHARE_PARTITIONS:
                 names = self.topics.naming(set(rows["topic_id"].to_pylist()))
                 rows = with_topic_names(rows, names)
-            if table is TRANSACTION_EVENTS:
+            if table in HISTORY_TABLES[of_topic.topic]:
                 # A reload reads records again whose events the table has.
                 is_known = is_below(rows, "record_offset", of_topic.history_below)
                 rows = rows.filter(pc.invert(is_known))

@@ -254,7 +254,8 @@ def _uncommitted(lags: pa.Table) -> list[UncommittedPartition]:
 def _partition(lag: Row) -> Row:
     """The fields of `Partition` from a row of `group_lag`."""
     owner = None if lag["member_id"] is None else (lag["client_id"], lag["client_host"])
-    return {**{name: lag[name] for name in _OF_LAG}, "owner": owner, "cause": _cause(lag)}
+    own = {name: lag[name] for name in (*_OF_LAG, "status")}
+    return {**own, "owner": owner, "cause": _cause(lag)}
 
 
 _OF_LAG: Final = ("topic", "partition", "lag", "topic_state", "gone_since", "recreated_at")

@@ -42,6 +42,8 @@ _TOTALS: Final = (
     ("is_open_ended", "max", "is_open_ended"),
 )
 _OF_REASON: Final = ["topic", "partition", "status", "reason", "cause"]
+_OF_REBALANCES: Final = frozenset({Status.STALL, Status.STOP})
+"""The statuses of a partition that rebalances cause."""
 _OF_WORST: Final = ["group_id", *_OF_REASON, "lag", "text", "has_lag_text"]
 
 
@@ -194,8 +196,9 @@ def _reason(row: Row, verdicts: Sequence[Verdict]) -> Row:
     reason = row["reason"] if row["of_group_partitions"] == 1 else _reason_of_several(row)
     verdict = {**{name: row[name] for name in _OF_REASON}, "reason": reason}
     if own.status is Status.REBALANCING_LOOP:
-        # The rebalances cause the problem of the partition.
-        verdict |= {"reason": f"{own.reason}; {reason}", "cause": own_cause}
+        verdict["reason"] = f"{own.reason}; {reason}"
+        if Status(row["status"]) in _OF_REBALANCES:
+            verdict["cause"] = own_cause
     return verdict
 
 

@@ -126,6 +126,8 @@ class LineageReporter:
         self._answered: dict[Key, tuple[GroupTopics | None, float]] = {}
         """The last event that was accepted or refused, and when it is due again."""
         self._refused: set[Key] = set()
+        self._accepted: set[Key] = set()
+        """The keys of which the catalogue has an event."""
         self._outage: Outage | None = None
 
     def __enter__(self) -> LineageReporter:
@@ -195,13 +197,21 @@ class LineageReporter:
                 # It waits, so that it does not hold back the others.
                 self._answered[key] = group, now + REFUSED_S
                 self._refused.add(key)
+                if _is_end(group):
+                    self._forget(key)
                 raise
             self._answered[key] = group, now + REPEAT_S
             self._refused.discard(key)
+            self._accepted.add(key)
             if key is RunState.START:
                 self._start = None
-            if group is not None and not group.topics:
-                del self._answered[key]
+            if _is_end(group):
+                self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        self._answered.pop(key, None)
+        self._refused.discard(key)
+        self._accepted.discard(key)
 
     def _events(self) -> Iterator[tuple[Key, GroupTopics | None, Callable[[], Event]]]:
         """The events by key, in their order; those of groups have the group."""
@@ -215,8 +225,17 @@ class LineageReporter:
             for group, _ in self._answered.values()
             if group is not None and self._relations.is_gone(group.group_id)
         ]
-        for group in [*self._relations.groups.values(), *gone]:
+        for group in gone:
+            if group.group_id not in self._accepted:
+                self._forget(group.group_id)
+        ended = [group for group in gone if group.group_id in self._accepted]
+        for group in [*self._relations.groups.values(), *ended]:
             yield group.group_id, group, partial(self._group_event, group)
 
     def _group_event(self, group: GroupTopics) -> JobEvent:
         return group_event(group, self._bootstrap_servers, utc_now())
+
+
+def _is_end(group: GroupTopics | None) -> bool:
+    """Whether the event of a group says that it reads nothing any more."""
+    return group is not None and not group.topics

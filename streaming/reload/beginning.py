@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 def begin_reload(
     writer: Writer,
     progress: LoadProgress,
-    of_topic: TopicProgress,
+    topic_progress: TopicProgress,
     doubts: Mapping[int, Doubt],
     log: LogDescription,
 ) -> None:
@@ -61,8 +61,8 @@ def begin_reload(
     Args:
         writer: the writer of the tables, which have no unfinished micro-batch.
         progress: the progress of the tables, with the loader's rules of the reload.
-        of_topic: the progress of the topic, which is `progress` itself or one of `others`; it is
-            moved back.
+        topic_progress: the progress of the topic, which is `progress` itself or one of `others`; it
+            is moved back.
         doubts: the log partitions to reload, with the reasons.
         log: the current description of the topic.
 
@@ -70,31 +70,31 @@ def begin_reload(
         WriterFenced: a newer writer has taken over.
         TablesUnavailable: a table cannot be written.
     """
-    is_of_offsets, versions = of_topic is progress, progress.table_versions
-    _log_reasons(of_topic.topic, doubts)
+    is_of_offsets, versions = topic_progress is progress, progress.table_versions
+    _log_reasons(topic_progress.topic, doubts)
     lost = {
         p: doubt.kept_below
         for p, doubt in doubts.items()
-        if doubt.kept_below < of_topic.rows[p].next_offset
+        if doubt.kept_below < topic_progress.rows[p].next_offset
     }
     if lost:
-        for table in HISTORY_TABLES[of_topic.topic]:
+        for table in HISTORY_TABLES[topic_progress.topic]:
             versions[table.name] = writer.mark_lost(table, lost)
     # A reload of `__consumer_offsets` replaces the other rows of the quarantine at its end.
     if read_again := lost if is_of_offsets else dict.fromkeys(doubts, 0):
-        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, read_again, of_topic.topic)
-    _quarantine_lost(writer, of_topic, versions, doubts)
+        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, read_again, topic_progress.topic)
+    _quarantine_lost(writer, topic_progress, versions, doubts)
     if deleted := doubts.keys() - (log.leaders.keys() if is_of_offsets else set()):
-        for table in KEY_TABLES if is_of_offsets else (STATE_TABLES[of_topic.topic],):
+        for table in KEY_TABLES if is_of_offsets else (STATE_TABLES[topic_progress.topic],):
             nothing = table.schema.empty_table()
             versions[table.name] = writer.merge(
                 table, nothing, guard="record_offset", replaced=deleted
             )
     for log_partition, doubt in doubts.items():
-        row = of_topic.rows.pop(log_partition)
+        row = topic_progress.rows.pop(log_partition)
         if log_partition in log.leaders:
-            of_topic.rows[log_partition] = _moved_back(row, doubt, keeps_rows=is_of_offsets)
-    of_topic.topic_id = log.topic_id
+            topic_progress.rows[log_partition] = _moved_back(row, doubt, keeps_rows=is_of_offsets)
+    topic_progress.topic_id = log.topic_id
     if is_of_offsets:
         progress.write(writer)
         properties = {
@@ -137,18 +137,18 @@ def _log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:
 
 def _quarantine_lost(
     writer: Writer,
-    of_topic: TopicProgress,
+    topic_progress: TopicProgress,
     versions: dict[str, int],
     doubts: Mapping[int, Doubt],
 ) -> None:
     """Add rows about lost records of a topic; a restarted reload adds them once."""
     is_lost = pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
-    is_lost &= pc.field("log_topic") == of_topic.topic
+    is_lost &= pc.field("log_topic") == topic_progress.topic
     known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_lost)
     written = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
     rows = [
         {
-            "log_topic": of_topic.topic,
+            "log_topic": topic_progress.topic,
             "log_partition": p,
             "record_offset": NO_RECORD_OFFSET,
             "reason": doubt.lost,

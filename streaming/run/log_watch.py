@@ -120,7 +120,6 @@ class LogWatch:
             reason = next(self._reasons(start), None)
         except LogChanged as error:
             reason = str(error)
-            self._offsets.renew()
         except (ConfigurationError, TimeoutError) as error:
             logger.debug("cannot check the log: %(error)s", {"error": error})
             return

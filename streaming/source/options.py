@@ -41,7 +41,7 @@ _OPTIONS: Final = (
 class FollowedTopic:
     """A topic that a query reads: its log partitions (all if empty), and where they start.
 
-    `is_other` is false for the topic of offsets only, which another topic must not hold up.
+    `is_other` is false only for `__consumer_offsets`, whose load no other topic may stop.
     """
 
     name: str

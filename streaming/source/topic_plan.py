@@ -40,7 +40,6 @@ class TopicPlan:
 
     def __init__(self, topic: FollowedTopic, options: SourceOptions) -> None:
         self.topic = topic
-        self._is_other = topic.is_other
         self._is_away = False
         self._options = options
         self._client: LogClient | None = None
@@ -56,7 +55,7 @@ class TopicPlan:
         if self._client is None:
             options = self._options
             retry_timeout_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
-            if self._is_other:
+            if self.topic.is_other:
                 # The next planning is the retry.
                 retry_timeout_ms = min(retry_timeout_ms, _RETRY_OTHERS_MS)
             self._client = LogClient(
@@ -65,7 +64,7 @@ class TopicPlan:
                 self.topic.name,
                 retry_timeout_ms=retry_timeout_ms,
                 # The option comes from a run, which has reached the cluster.
-                has_worked=self._is_other or options.retry_timeout_ms is not None,
+                has_worked=self.topic.is_other or options.retry_timeout_ms is not None,
             )
         return self._client
 
@@ -77,7 +76,7 @@ class TopicPlan:
     @property
     def description(self) -> LogDescription:
         """The topic's ids and leaders; of another topic those of the last answer."""
-        if self._description is None or not (self._is_other or self.is_waiting):
+        if self._description is None or not (self.topic.is_other or self.is_waiting):
             self._description = self.client.describe()
         return self._description
 
@@ -114,12 +113,12 @@ class TopicPlan:
         try:
             log_ends = self._ends_after(position)
         except TimeoutError as error:
-            if not self._is_other:
+            if not self.topic.is_other:
                 raise
             self._note_away(error)
             return dict.fromkeys(next_offsets, 0)
         except NotAuthorised as error:
-            if not self._is_other:
+            if not self.topic.is_other:
                 raise
             raise LogChanged(str(error)) from error
         self._is_away = False

@@ -181,7 +181,7 @@ Rows = dict[str, list[str]]
 def _states(topic: str, rows: pa.Table) -> States:
     """The states that rows of a table of keys have."""
     offsets = rows["record_offset"].to_pylist()
-    by_key = TOPIC_RULES[topic].states(rows)
+    by_key = TOPIC_RULES[topic].read_states(rows)
     assert len(by_key) == rows.num_rows, "a key has two rows"
     return {
         key: (state, delivery_timestamp_ms(state), at)
@@ -200,7 +200,7 @@ def test_any_cut_gives_the_states_of_the_reference(topic: str, data: st.DataObje
     table = STATE_TABLES[topic]
     stored, outcomes, events = table.schema.empty_table(), Counter[str](), list[Row]()
     for start, end in pairwise([0, *sorted(inner), log.next_offset]):
-        before = TOPIC_RULES[topic].states(stored)
+        before = TOPIC_RULES[topic].read_states(stored)
         rows = _in_another_order(log.rows(start, end))
         applied = TOPIC_RULES[topic].apply(rows, before, with_history=True)
         for outcome in ("applied", "ignored", "quarantined"):

@@ -86,7 +86,7 @@ def enter_work_folder(running: ExitStack, folder: Path | str | None = None) -> P
         if work.exists() and (not work.is_dir() or any(work.iterdir())):
             raise ConfigurationError(f"{folder} is not an empty folder: name a new or empty one")
     until = "" if folder is not None else " (`demo` deletes them at its end)"
-    write_note(f"the tables are in {work / 'tables'}{until}")
+    write_note(f"the tables will be in {work / 'tables'}{until}")
     return work
 
 

@@ -73,10 +73,11 @@ def group_row(group_id: str, coordinator: Answers, verification: Verification) -
 def read_report(
     broker: BrokerAnswers, reader: TableReader, verification: Verification
 ) -> DemoReport:
-    """Ask both sides once more, and add their differences to `verification`."""
+    """Ask both sides once more; the results in `verification` are replaced."""
     replayed = TableAnswers(reader)
     tables = replayed.answers()
     answers = broker.answers(pending=replayed.pending())
+    verification.forget({key.group_id for key in answers.keys() | tables.keys()}.__contains__)
     verification.add(compare(answers, tables, answers))
     groups = [
         {
@@ -104,7 +105,10 @@ def read_report(
                 _pending(reader, tables, answers),
             ),
         ],
-        facts={"neighbour": neighbour, "records": records},
+        facts={
+            "neighbour": neighbour,
+            "records": records | {"is_accounted_for": is_accounted_for(records)},
+        },
         lines=[
             f"log partition {neighbour['log_partition']}: {HANGING.group_id} is pending since "
             f"record offset {neighbour['pending_record_offset']}, {NEIGHBOUR.group_id} continues "

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.apply.columns import columns_of, timestamps
-from coordinator_state.apply.internal_topic import AppliedTopic
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
+from coordinator_state.apply.topic_rules import AppliedTopic
 from coordinator_state.apply.transactions import TRANSACTION_STATE
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
@@ -131,7 +131,7 @@ def test_a_tombstone_deletes_and_ends_no_transaction() -> None:
 
 def test_the_state_before_decides_on_the_event() -> None:
     begun = apply((X, transaction_value()))
-    before = TRANSACTION_STATE.states(stored(begun))
+    before = TRANSACTION_STATE.read_states(stored(begun))
     assert before == {(7, "x"): state_of(transaction_value())}
     records = ((X, transaction_value()), (X, transaction_value("PrepareCommit")))
     rows = log_of(*records).rows()
@@ -199,7 +199,7 @@ def test_extreme_times_become_the_nearest_time_of_the_tables(
     applied = TRANSACTION_STATE.apply(log.rows(), {}, with_history=True)
     (row,) = changes(applied)
     assert row["start_timestamp_ms"] == row["last_update_timestamp_ms"] == kept_ms
-    assert TRANSACTION_STATE.states(stored(applied)) == {(7, "x"): state_of(value)}
+    assert TRANSACTION_STATE.read_states(stored(applied)) == {(7, "x"): state_of(value)}
     event = columns_of(applied.tables["transaction_events"], TRANSACTION_EVENTS.schema)
     (kept,) = timestamps(pa.chunked_array([pa.array([kept_ms])])).to_pylist()
     assert event["record_timestamp"].to_pylist() == event["start_timestamp"].to_pylist() == [kept]
@@ -208,7 +208,9 @@ def test_extreme_times_become_the_nearest_time_of_the_tables(
     # Of an ongoing transaction, the time of its abort is stored, too.
     for timeout_ms in (-(1 << 31), (1 << 31) - 1):
         value = transaction_value(transactionTimeoutMs=timeout_ms, **fields)
-        assert TRANSACTION_STATE.states(stored(apply((X, value)))) == {(7, "x"): state_of(value)}
+        assert TRANSACTION_STATE.read_states(stored(apply((X, value)))) == {
+            (7, "x"): state_of(value)
+        }
 
 
 def test_the_longest_duration() -> None:

@@ -196,8 +196,22 @@ def test_a_refused_group_that_is_gone_or_changes_is_not_waited_for(
         read_topics(tables)
         reporter.report()
         reporter.report()
-    assert events_of(receiver) == ["START", "RUNNING", "g:", "COMPLETE"]
+    # The catalogue never had the group, so it gets no end of it.
+    assert events_of(receiver) == ["START", "RUNNING", "COMPLETE"]
     assert "reachable again after 0 s and 2 failed attempts" in caplog.text
+
+
+def test_the_refused_end_of_a_group_is_not_sent_again(
+    tables: str, receiver: HttpReceiver, clock: Clock
+) -> None:
+    receiver.answers = [200, 200, 200, 422]
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        reporter.report()
+        read_topics(tables)
+        reporter.report()
+        clock.now += 2 * REFUSED_S
+        reporter.report()
+    assert events_of(receiver) == ["START", "RUNNING", "g:t", "COMPLETE"]
 
 
 def test_a_round_ends_in_time(tables: str, receiver: HttpReceiver) -> None:

@@ -1,4 +1,4 @@
-"""An internal topic other than `__consumer_offsets`: its rules, and their use on a micro-batch.
+"""The rules of an internal topic other than `__consumer_offsets`, and their use on a micro-batch.
 
 The rules are simpler than those of `__consumer_offsets`: a record replaces the state of its key, or
 updates it. Log partitions are independent of each other.
@@ -61,8 +61,8 @@ class AppliedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InternalTopic(Generic[State, Value]):
-    """The rules of a topic.
+class TopicRules(Generic[State, Value]):
+    """The rules of an internal topic.
 
     Attributes:
         name: the name of the topic.
@@ -135,7 +135,7 @@ class InternalTopic(Generic[State, Value]):
             ),
         )
 
-    def names(self, rows: pa.Table) -> set[str]:
+    def read_names(self, rows: pa.Table) -> set[str]:
         """The first field of each key in log rows; a micro-batch needs the state of these keys."""
         names = set()
         for raw_key in pc.unique(rows["raw_key"]).to_pylist():
@@ -145,7 +145,7 @@ class InternalTopic(Generic[State, Value]):
                     names.add(decode_key(raw_key, self.record_types).group_id)
         return names
 
-    def states(self, rows: pa.Table) -> dict[StateKey, State]:
+    def read_states(self, rows: pa.Table) -> dict[StateKey, State]:
         """The state that rows of the table of keys have."""
         return {
             tuple(row[name] for name in self.key): self._state(row)
