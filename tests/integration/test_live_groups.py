@@ -42,6 +42,10 @@ _PER_TICK: Final = 5
 _POLL_MS: Final = 200
 """A consumer of kafka-python that polls for 0 ms joins its group anew in each poll."""
 _ANSWER_S: Final = 30.0
+_LATE: Final = (
+    *("nothing written since", "behind __consumer_offsets", "the log end was sampled"),
+    "the delay of the tables is unknown",
+)
 
 
 class Live:
@@ -275,6 +279,11 @@ class Look(NamedTuple):
     status: str
     reason: str
 
+    @property
+    def is_late(self) -> bool:
+        """Whether `run` came too late for a verdict, as on a machine that stalls."""
+        return self.status == "UNKNOWN" and any(text in self.reason for text in _LATE)
+
 
 @contextmanager
 def _alive(live: Live) -> Iterator[Callable[[float], None]]:
@@ -310,6 +319,7 @@ def looks(
             while live.seconds < _LASTS_S:
                 _look(tables, live, statuses)
                 pause(_LOOK_S)
+            _look(tables, live, statuses)
     return statuses
 
 
@@ -338,7 +348,9 @@ def test_a_group_of_real_clients_has_the_right_status(
     name: str, looks: dict[str, list[Look]]
 ) -> None:
     own_looks = looks[name]
-    assert own_looks[-1].seconds > _LASTS_S - 5 * _LOOK_S
+    assert own_looks[-1].seconds >= _LASTS_S
     group = _GROUPS[name]
-    wrong = [look for look in own_looks if look.status not in _right(group, look.seconds)]
+    known = [look for look in own_looks if not look.is_late]
+    assert 2 * len(known) > len(own_looks)
+    wrong = [look for look in known if look.status not in _right(group, look.seconds)]
     assert not wrong
