@@ -212,7 +212,7 @@ def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
     ):
         try:
             address = eventually(lambda: _said(stderr, r"the page is at (\S+)"), PATIENCE_S)
-            tables = _said(stderr, r"the tables are in (\S+)")
+            tables = _said(stderr, r"the tables will be in (\S+)")
             assert requests.get(address, timeout=PATIENCE_S).ok
             # From the first micro-batch on, an interrupt ends the demo and not the process.
             eventually(lambda: TableReader(tables).read("group_offsets").num_rows, PATIENCE_S)
