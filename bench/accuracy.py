@@ -60,6 +60,19 @@ class Incident:
     looks: Sequence[GroupLook]
 
     @property
+    def allowed_s(self) -> int:
+        """The delay within which it is found in time."""
+        return max(self.expectation.within_s, _IN_TIME_S)
+
+    def delay_s(self, rules: Rules) -> int | None:
+        """The time from the begin to the first look that shows it; None if no look does."""
+        name = self.judged.scenario.name
+        for look in self.looks:
+            if rules.finds((name, self.group, look.t), look, self.expectation):
+                return look.t - self.expectation.from_s
+        return None
+
+    @property
     def is_cause_right(self) -> bool | None:
         """Whether the first cause is right when the incident is found; None if any is."""
         first = min((key for key in self.judged.causes if key[0] == self.number), default=None)
@@ -117,14 +130,9 @@ def score(rules: Rules, judged: Sequence[Judged]) -> dict[str, Any]:
         for look in looks
     ]
     alarms = sum(rules.is_alarm(key, look) for key, look in healthy)
-    delays, in_time = [], 0
-    for incident in incidents:
-        name = incident.judged.scenario.name
-        for look in incident.looks:
-            if rules.finds((name, incident.group, look.t), look, incident.expectation):
-                delays.append(look.t - incident.expectation.from_s)
-                in_time += delays[-1] <= max(incident.expectation.within_s, _IN_TIME_S)
-                break
+    delay_by_incident = [(incident.delay_s(rules), incident.allowed_s) for incident in incidents]
+    delays = [delay_s for delay_s, _ in delay_by_incident if delay_s is not None]
+    in_time = sum(d is not None and d <= allowed_s for d, allowed_s in delay_by_incident)
     return {
         "rules": rules.name,
         "false_alarm_min_a_day": round(_DAY_MIN * alarms / max(len(healthy), 1), 1),
@@ -206,7 +214,8 @@ def bench(scenarios: Path, output: str) -> None:
     if alarms:
         output_of(output).rows(alarms, tuple(alarms[0]))
     output_of(output).rows([notices_and_causes(judged)], ("notices_a_day", "causes_right", "files"))
-    output_of(output).rows(not_found(every[0], judged), ("not_found", "expected"))
+    late = late_incidents(every[0], judged)
+    output_of(output).rows(late, ("late_or_slowest", "expected", "delay_s", "allowed_s"))
 
 
 def notices_and_causes(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -230,17 +239,23 @@ def notices_and_causes(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def not_found(rules: Rules, judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """The incidents that some rules do not find."""
+def late_incidents(rules: Rules, judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """The incidents that some rules do not find in time, and the one with the greatest delay."""
+    incidents = [incident for each in judged for incident in incidents_of(each)]
+    slowest = max((incident.delay_s(rules) or 0 for incident in incidents), default=0)
     rows = []
-    for incident in (incident for each in judged for incident in incidents_of(each)):
-        name = incident.judged.scenario.name
-        if not any(
-            rules.finds((name, incident.group, look.t), look, incident.expectation)
-            for look in incident.looks
-        ):
+    for incident in incidents:
+        delay_s = incident.delay_s(rules)
+        if delay_s is None or delay_s > incident.allowed_s or delay_s == slowest:
             expected = [status.value for status in incident.expectation.status or ()]
-            rows.append({"not_found": name, "expected": " or ".join(expected)})
+            rows.append(
+                {
+                    "late_or_slowest": incident.judged.scenario.name,
+                    "expected": " or ".join(expected),
+                    "delay_s": delay_s,
+                    "allowed_s": incident.allowed_s,
+                }
+            )
     return rows
 
 

@@ -138,6 +138,6 @@ def _note_next_command(verification: Verification, tables: str) -> None:
 
 def show_differences(verification: Verification, output: Output) -> None:
     """Print the answers that differ in a text, and notes about groups not fully compared."""
-    output.details(verification.to_json()["differences"], _COLUMNS)
+    output.details(verification.difference_rows, _COLUMNS)
     for note in verification.notes if output.is_text else ():
         write_note(note)

@@ -103,18 +103,18 @@ class MicroBatchApply(Generic[Rows]):
         """
         read, is_due = 0, False
         for topic, outcome in outcomes.items():
-            of_topic = self.progress.by_topic[topic]
-            before = of_topic.places()
-            of_topic.finish_reload(outcome.replaced, read_at)
-            read += of_topic.advance(
+            topic_progress = self.progress.by_topic[topic]
+            before = topic_progress.places()
+            topic_progress.finish_reload(outcome.replaced, read_at)
+            read += topic_progress.advance(
                 outcome.reports,
                 outcome.counts,
                 newest_timestamps=outcome.newest_timestamps,
                 read_at=read_at,
             )
-            if of_topic is not self.progress:
-                is_due |= of_topic.places() != before
-                is_due |= read_at - of_topic.updated_at > _WRITTEN_EVERY
+            if topic_progress is not self.progress:
+                is_due |= topic_progress.places() != before
+                is_due |= read_at - topic_progress.updated_at > _WRITTEN_EVERY
         if is_due:
             self.progress.write_others(self.writer, read_at)
             self.writer.on_table(TOPIC_PROGRESS.name)

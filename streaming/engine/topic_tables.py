@@ -60,12 +60,12 @@ class TopicTables:
     def _apply(
         self, topic: TopicRules[Any, Any], rows: pa.Table, progress: LoadProgress
     ) -> Outcome:
-        of_topic = progress.others[topic.name]
+        topic_progress = progress.others[topic.name]
         is_report = pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)
         reports = rows.filter(is_report).to_pylist()
-        of_topic.require_no_gap(reports)
+        topic_progress.require_no_gap(reports)
         records = rows.filter(pc.invert(is_report))
-        is_applied = is_below(records, "record_offset", of_topic.applied_below)
+        is_applied = is_below(records, "record_offset", topic_progress.applied_below)
         new = records.filter(pc.invert(is_applied))
         if not new.num_rows:
             return Outcome(reports=reports)
@@ -75,7 +75,7 @@ class TopicTables:
             reports=reports,
             counts=applied.counts,
             newest_timestamps=newest_timestamps(new),
-            rows=self._write(applied.tables, of_topic, progress),
+            rows=self._write(applied.tables, topic_progress, progress),
         )
 
     def _before(
@@ -100,20 +100,20 @@ class TopicTables:
         return topic.read_states(stored_rows)
 
     def _write(
-        self, tables: Mapping[str, pa.Table], of_topic: TopicProgress, progress: LoadProgress
+        self, tables: Mapping[str, pa.Table], topic_progress: TopicProgress, progress: LoadProgress
     ) -> dict[str, int]:
         """Write the rows of each table; return their numbers."""
         writes = TableWrites(self.writer, progress)
-        for table in TOPIC_TABLES[of_topic.topic]:
+        for table in TOPIC_TABLES[topic_progress.topic]:
             rows = tables[table.name]
             if table is SHARE_PARTITIONS:
                 names = self.topics.naming(set(rows["topic_id"].to_pylist()))
                 rows = with_topic_names(rows, names)
-            if table in HISTORY_TABLES[of_topic.topic]:
+            if table in HISTORY_TABLES[topic_progress.topic]:
                 # A reload reads records again whose events the table has.
-                is_known = is_below(rows, "record_offset", of_topic.history_below)
+                is_known = is_below(rows, "record_offset", topic_progress.history_below)
                 rows = rows.filter(pc.invert(is_known))
-            if table is STATE_TABLES[of_topic.topic]:
+            if table is STATE_TABLES[topic_progress.topic]:
                 writes.merge(table, rows, Merge("record_offset", IS_TOMBSTONE))
             else:
                 writes.append(table, rows)

@@ -80,8 +80,8 @@ def group_facts(
     events = _events(reader, now, [*during, *own], skew)
     if group is None and not events:
         return None
-    of_commits = [*during, *own, ("is_tombstone", "=", False)]
-    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, of_commits)
+    no_tombstones = ("is_tombstone", "=", False)
+    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own, no_tombstones])
     commits = _earlier(commits, "commit_timestamp", skew)
     evaluation = Evaluation.read(reader, at=now, group_ids=[group_id])
     lags, statuses = evaluation.lags, evaluation.statuses.to_pylist()

@@ -42,7 +42,7 @@ _TOTALS: Final = (
     ("is_open_ended", "max", "is_open_ended"),
 )
 _OF_REASON: Final = ["topic", "partition", "status", "reason", "cause"]
-_OF_REBALANCES: Final = frozenset({Status.STALL, Status.STOP})
+_CAUSED_BY_REBALANCES: Final = frozenset({Status.STALL, Status.STOP})
 """The statuses of a partition that rebalances cause."""
 _OF_WORST: Final = ["group_id", *_OF_REASON, "lag", "text", "has_lag_text"]
 
@@ -197,7 +197,7 @@ def _reason(row: Row, verdicts: Sequence[Verdict]) -> Row:
     verdict = {**{name: row[name] for name in _OF_REASON}, "reason": reason}
     if own.status is Status.REBALANCING_LOOP:
         verdict["reason"] = f"{own.reason}; {reason}"
-        if Status(row["status"]) in _OF_REBALANCES:
+        if Status(row["status"]) in _CAUSED_BY_REBALANCES:
             verdict["cause"] = own_cause
     return verdict
 

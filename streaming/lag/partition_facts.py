@@ -82,6 +82,7 @@ def partition_facts(
         value = pc.subtract(lag_rows[name], pc.coalesce(behind_ms, 0))
         return pc.max_element_wise(value, 0, skip_nulls=False)
 
+    groups = reader.own(GROUPS.name, _GROUP_COLUMNS, group_ids)
     uncommitted_ms = age("uncommitted_since")
     commit_age_ms = pc.coalesce(uncommitted_ms, at_tables("commit_age_ms"))
     pending_since = to_ms(reader.own_times(lag_rows["pending_since"]))
@@ -91,7 +92,7 @@ def partition_facts(
         "at_ms": at_ms,
         "behind_ms": behind_ms,
         "has_members": pc.not_equal(lag_rows["group_state"], EMPTY),
-        **_members_of(reader, lag_rows, group_ids),
+        **_members_of(lag_rows, groups),
         "uncommitted_ms": uncommitted_ms,
         "gone_at_ms": to_ms(lag_rows["gone_since"]),
         "recreated_at_ms": to_ms(lag_rows["recreated_at"]),
@@ -146,7 +147,7 @@ def partition_facts(
     columns["present_rate_per_s"] = pc.if_else(
         _rests(reader, lag_rows, now, pc.invert(is_well)), 0.0, lag_rows["produce_rate_per_s"]
     )
-    columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, group_ids)
+    columns["unsubscribed_expires_in_ms"] = _unsubscribed(reader, lag_rows, now_ms, groups)
     has_commits = pc.greater(pc.coalesce(lag_rows["commits"], 0), 0)
     held_since = pc.min_element_wise(pending_since, to_ms(lag_rows["first_superseded"]))
     held_since = _held_since(reader, lag_rows, held_since, pc.and_not(is_held, has_commits))
@@ -219,15 +220,15 @@ def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
     return rows
 
 
-def _unsubscribed(
-    reader: TableReader, lag_rows: pa.Table, now_ms: int, group_ids: Collection[str] | None
-) -> Any:
+_GROUP_COLUMNS: Final = ["record_offset", "member_count", "subscribed_topics"]
+
+
+def _unsubscribed(reader: TableReader, lag_rows: pa.Table, now_ms: int, groups: pa.Table) -> Any:
     """The time until offsets of topics expire that no member subscribes to; null for others.
 
     Source: `ConsumerGroupMember.subscribedTopicNames`, `ClassicGroup.isSubscribedToTopic` and
     `OffsetMetadataManager.cleanupExpiredOffsets` at 4.2.0.
     """
-    groups = reader.own(GROUPS.name, ["subscribed_topics", "member_count"], group_ids)
     is_known = pc.and_(
         pc.is_valid(groups["subscribed_topics"]), pc.greater(groups["member_count"], 0)
     )
@@ -253,11 +254,8 @@ def _unsubscribed(
     )
 
 
-def _members_of(
-    reader: TableReader, lag_rows: pa.Table, group_ids: Collection[str] | None
-) -> dict[str, Any]:
+def _members_of(lag_rows: pa.Table, groups: pa.Table) -> dict[str, Any]:
     """The facts about the members of each partition."""
-    groups = reader.own(GROUPS.name, ["record_offset"], group_ids)
     simple = groups.filter(pc.equal(groups["record_offset"], NO_RECORD_OFFSET))
     is_assigned = pc.is_valid(lag_rows["member_id"])
     is_share = pc.equal(lag_rows["group_type"], SHARE)
@@ -446,8 +444,8 @@ def _rewinds(
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
         *(("record_timestamp", "<=", until), ("event", "in", names)),
     ]
-    of_moves = ("offset_before", "offset_after", "record_timestamp", "event")
-    events = reader.read(GROUP_EVENTS.name, [*KEY, "record_offset", *of_moves], during)
+    move_columns = ("offset_before", "offset_after", "record_timestamp", "event")
+    events = reader.read(GROUP_EVENTS.name, [*KEY, "record_offset", *move_columns], during)
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
@@ -455,7 +453,7 @@ def _rewinds(
     rewinds = events.group_by(KEY, use_threads=False).aggregate(
         [
             *(("offset_before", function) for function in ("max", "last")),
-            *((name, "last") for name in of_moves[1:]),
+            *((name, "last") for name in move_columns[1:]),
         ]
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from openlineage.client.event_v2 import JobEvent, RunEvent, RunState
@@ -46,6 +46,22 @@ _TIMEOUT_S: Final = (3.0, 5.0)
 Event: TypeAlias = JobEvent | RunEvent
 Key: TypeAlias = RunState | str
 """A state of the run, or a group id."""
+
+
+class Answer(NamedTuple):
+    """The catalogue's answer to the last event of a key.
+
+    Attributes:
+        group: the group of the event; None if the event is about the run.
+        due_at: when the event is sent again, by the clock.
+        is_refused: whether it was refused.
+        is_known: whether the catalogue has accepted an event of the key.
+    """
+
+    group: GroupTopics | None
+    due_at: float
+    is_refused: bool
+    is_known: bool
 
 
 class Catalogue:
@@ -123,11 +139,7 @@ class LineageReporter:
         self._run_id = str(generate_new_uuid())
         self._relations = Relations(tables)
         self._start: RunEvent | None = None
-        self._answered: dict[Key, tuple[GroupTopics | None, float]] = {}
-        """The last event that was accepted or refused, and when it is due again."""
-        self._refused: set[Key] = set()
-        self._accepted: set[Key] = set()
-        """The keys of which the catalogue has an event."""
+        self._answers: dict[Key, Answer] = {}
         self._outage: Outage | None = None
 
     def __enter__(self) -> LineageReporter:
@@ -166,7 +178,9 @@ class LineageReporter:
             self._outage.failed(DeliveryError(first_line(error)), self._interval_s)
             logger.debug("traceback of the failure above", exc_info=True)
         else:
-            if self._outage is not None and not self._refused:
+            if self._outage is not None and not any(
+                answer.is_refused for answer in self._answers.values()
+            ):
                 self._outage.ended()
                 self._outage = None
 
@@ -183,9 +197,8 @@ class LineageReporter:
 
     def _send(self, until: float) -> None:
         for key, group, event in self._events():
-            now = self._clock()
-            answered, due_at = self._answered.get(key, (None, now))
-            if answered == group and now < due_at:
+            now, last = self._clock(), self._answers.get(key)
+            if last is not None and last.group == group and now < last.due_at:
                 continue
             if now > until:
                 return
@@ -195,23 +208,19 @@ class LineageReporter:
                 raise
             except DeliveryError:
                 # It waits, so that it does not hold back the others.
-                self._answered[key] = group, now + REFUSED_S
-                self._refused.add(key)
-                if _is_end(group):
-                    self._forget(key)
+                is_known = last is not None and last.is_known
+                self._note(key, Answer(group, now + REFUSED_S, is_refused=True, is_known=is_known))
                 raise
-            self._answered[key] = group, now + REPEAT_S
-            self._refused.discard(key)
-            self._accepted.add(key)
+            self._note(key, Answer(group, now + REPEAT_S, is_refused=False, is_known=True))
             if key is RunState.START:
                 self._start = None
-            if _is_end(group):
-                self._forget(key)
 
-    def _forget(self, key: Key) -> None:
-        self._answered.pop(key, None)
-        self._refused.discard(key)
-        self._accepted.discard(key)
+    def _note(self, key: Key, answer: Answer) -> None:
+        """Keep an answer; that to the end of a group is the last of its key."""
+        if answer.group is not None and not answer.group.topics:
+            self._answers.pop(key, None)
+        else:
+            self._answers[key] = answer
 
     def _events(self) -> Iterator[tuple[Key, GroupTopics | None, Callable[[], Event]]]:
         """The events by key, in their order; those of groups have the group."""
@@ -220,22 +229,15 @@ class LineageReporter:
         self._relations.refresh()
         if self._relations.is_loaded:
             yield RunState.RUNNING, None, partial(self._run_event, RunState.RUNNING)
-        gone = [
-            GroupTopics(group.group_id, group.group_type)
-            for group, _ in self._answered.values()
-            if group is not None and self._relations.is_gone(group.group_id)
-        ]
-        for group in gone:
-            if group.group_id not in self._accepted:
-                self._forget(group.group_id)
-        ended = [group for group in gone if group.group_id in self._accepted]
+        ended = []
+        for key, answer in list(self._answers.items()):
+            if answer.group is not None and self._relations.is_gone(answer.group.group_id):
+                if answer.is_known:
+                    ended.append(GroupTopics(answer.group.group_id, answer.group.group_type))
+                else:
+                    del self._answers[key]
         for group in [*self._relations.groups.values(), *ended]:
             yield group.group_id, group, partial(self._group_event, group)
 
     def _group_event(self, group: GroupTopics) -> JobEvent:
         return group_event(group, self._bootstrap_servers, utc_now())
-
-
-def _is_end(group: GroupTopics | None) -> bool:
-    """Whether the event of a group says that it reads nothing any more."""
-    return group is not None and not group.topics

@@ -209,13 +209,10 @@ class TopicWatch:
         try:
             return self.client.refresh()
         except LogChanged:
-            self.renew()
+            # A client refuses a topic id other than the first that it saw.
+            self.client.close()
+            self.client = self.new_client()
             raise
-
-    def renew(self) -> None:
-        """Use another client: it refuses a topic id other than the first that it saw."""
-        self.client.close()
-        self.client = self.new_client()
 
     def changes(self, topic: OpenedTopic, log: LogDescription) -> Iterator[str]:
         """Yield the changes since the start of the query, by the current description.

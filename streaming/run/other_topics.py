@@ -148,21 +148,21 @@ class TopicStarts:
         with suppress(LogChanged):
             # Offsets are listed with the ACL Describe, records are fetched with Read.
             client.fetch(client.earliest_offsets(log_partitions), 1, 1, max_wait_ms=0)
-        of_topic = progress.others.setdefault(
+        topic_progress = progress.others.setdefault(
             log.topic, TopicProgress(topic=log.topic, topic_id=log.topic_id)
         )
         doubts = find_doubts(
-            of_topic,
-            LogEnds.ask(client, of_topic, log_partitions),
+            topic_progress,
+            LogEnds.ask(client, topic_progress, log_partitions),
             delete_retention_ms=self._delete_retention_ms(log.topic),
             now=utc_now(),
         )
-        if doubts or of_topic.topic_id != log.topic_id:
-            begin_reload(writer, progress, of_topic, doubts, log)
+        if doubts or topic_progress.topic_id != log.topic_id:
+            begin_reload(writer, progress, topic_progress, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions
-        set_leaderless(of_topic, leaderless)
+        set_leaderless(topic_progress, leaderless)
         return OpenedTopic(
-            log=log, progress=of_topic, log_partitions=log_partitions, leaderless=leaderless
+            log=log, progress=topic_progress, log_partitions=log_partitions, leaderless=leaderless
         )
 
     def _delete_retention_ms(self, topic: str) -> int | None:

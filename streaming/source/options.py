@@ -103,8 +103,8 @@ class SourceOptions:
     @property
     def topics(self) -> tuple[FollowedTopic, ...]:
         """The topics to read; the first one is that of offsets."""
-        of_offsets = FollowedTopic(self.topic, self.log_partitions, self.start_offsets)
-        return of_offsets, *self.other_topics
+        offsets_topic = FollowedTopic(self.topic, self.log_partitions, self.start_offsets)
+        return offsets_topic, *self.other_topics
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:

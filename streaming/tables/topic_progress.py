@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from statistics import median_low
 from typing import Any
@@ -110,7 +110,7 @@ class TopicProgress:
                 "topic_id": self.topic_id,
                 "log_partition": log_partition,
                 "updated_at": self.updated_at,
-                **asdict(row),
+                **{name: getattr(row, name) for name in Progress.__dataclass_fields__},
             }
             for log_partition, row in sorted(self.rows.items())
         ]

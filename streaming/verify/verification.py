@@ -91,22 +91,27 @@ class Verification:
             for reason, count in sorted(reasons.items())
         ]
 
+    @property
+    def difference_rows(self) -> list[dict[str, Any]]:
+        """A row for each field that differs."""
+        return [
+            {
+                "answer": str(difference.key),
+                **difference.key._asdict(),
+                "field": difference.field,
+                "broker": difference.broker,
+                "tables": difference.tables,
+            }
+            for difference in self.differences
+        ]
+
     def to_json(self) -> dict[str, Any]:
-        """The results, with one entry for each field that differs."""
+        """The results as a JSON object."""
         return {
             "is_equal": self.is_equal,
             "is_complete": self.is_complete,
             "equal": self.counts,
-            "differences": [
-                {
-                    "answer": str(difference.key),
-                    **difference.key._asdict(),
-                    "field": difference.field,
-                    "broker": difference.broker,
-                    "tables": difference.tables,
-                }
-                for difference in self.differences
-            ],
+            "differences": self.difference_rows,
             "moving": [key._asdict() for key in sorted(self.moving)],
             "behind": self.behind,
             "notes": self.notes,

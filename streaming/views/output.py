@@ -42,15 +42,12 @@ class Output(ABC):
         """Write one result: `fields` as JSON, or `text`."""
 
     def details(self, rows: Sequence[Row], columns: Sequence[str], /) -> None:
-        """Write a table below the text of a result, unless it has no rows."""
-        if self.is_text and rows:
-            self.rows(rows, columns)
+        """Write a table below the text of a result."""
+        del rows, columns  # Other formats have them in the result.
 
     def commands(self, lines: Sequence[str], /) -> None:
         """Write command lines below the text of a result, to be copied."""
-        # Their words are quoted for a terminal already.
-        for line in ["", *lines] if self.is_text and lines else []:
-            click.echo(line)
+        del lines  # As those of `details`.
 
 
 class JsonOutput(Output):
@@ -88,6 +85,15 @@ class TextOutput(Output):
     def result(self, _fields: Row, text: str, /) -> None:
         for line in text.split("\n"):
             click.echo(printable(line))
+
+    def details(self, rows: Sequence[Row], columns: Sequence[str], /) -> None:
+        if rows:
+            self.rows(rows, columns)
+
+    def commands(self, lines: Sequence[str], /) -> None:
+        # Their words are quoted for a terminal already.
+        for line in ["", *lines] if lines else []:
+            click.echo(line)
 
 
 class CsvOutput(Output):

@@ -39,7 +39,7 @@ def test_the_rows_of_the_bench(tmp_path: Path) -> None:
     answer = CliRunner().invoke(bench, ["--scenarios", str(tmp_path), "--output", "json"])
     assert answer.exit_code == 0, answer.output
     rows = [json.loads(line) for line in answer.stdout.splitlines() if line.startswith("{")]
-    ours, burrow, lag, alarms, figures, missed = rows
+    ours, burrow, lag, alarms, figures, *late = rows
     delays = {"incidents_found": "1 of 2", "in_time": 1, "delay_median_s": 60, "delay_max_s": 60}
     assert ours == {"rules": "coordinator-state", "false_alarm_min_a_day": 0.0, **delays}
     assert (burrow["incidents_found"], burrow["delay_max_s"]) == ("1 of 2", 90)
@@ -53,4 +53,8 @@ def test_the_rows_of_the_bench(tmp_path: Path) -> None:
     assert figures == {
         **{"notices_a_day": 0.0, "causes_right": "1 of 1", "files": "1 healthy, 2 broken"},
     }
-    assert missed == {"not_found": "wrong", "expected": "STALL"}
+    columns = ("late_or_slowest", "expected", "delay_s", "allowed_s")
+    assert [tuple(row[name] for name in columns) for row in late] == [
+        ("broken", "STOP", 60, 60),
+        ("wrong", "STALL", None, 60),
+    ]

@@ -121,13 +121,13 @@ def append_random(log: TopicLog, seed: int) -> None:
 
 
 def topic_logs(topic: str, log_partition: int = 0) -> st.SearchStrategy[TopicLog]:
-    def of_seeds(seeds: Sequence[int]) -> TopicLog:
+    def log_of(seeds: Sequence[int]) -> TopicLog:
         log = TopicLog(topic, log_partition)
         for seed in seeds:
             append_random(log, seed)
         return log
 
-    return seed_lists(25).map(of_seeds)
+    return seed_lists(25).map(log_of)
 
 
 def reference(log: TopicLog) -> tuple[States, Outcomes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import count
@@ -15,10 +15,28 @@ import pyarrow.compute as pc
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.columns import columns_of
+from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.merge import merged
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.replay.group_replay import AskTopicNames
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.driver.tables_state import TablesState
+from streaming.engine.engine import ApplyRules
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.local.simulation.tables import simulated_progress
 from streaming.tables.filters import Filters, of_groups
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, OFFSET_COMMITS, Table
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    HISTORY_ALL,
+    LOAD_PROGRESS,
+    LOG_OFFSETS,
+    OFFSET_COMMITS,
+    Table,
+)
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 
@@ -85,6 +103,44 @@ class MemoryWriter(Writer):
     def _set(self, table: Table, rows: pa.Table) -> int:
         self.rows_by_table[table.name] = rows
         return self.next_number()
+
+
+def apply_in_memory(
+    writer: MemoryWriter,
+    *,
+    release: Release,
+    clock: Callable[[], datetime],
+    topic_names: AskTopicNames = lambda _topic_ids: {},
+) -> MicroBatchApply[pa.Table]:
+    """The micro-batches of `run`, from empty tables in memory on.
+
+    They have all of the history, and follow `__consumer_offsets` and `__share_group_state`.
+
+    Args:
+        writer: the writer of the tables, which are empty.
+        release: the Kafka release of the loader's rules.
+        clock: the time at which a micro-batch is read.
+        topic_names: returns known topic names by topic id.
+    """
+    rules = ApplyRules(
+        semantics=Semantics.COORDINATOR,
+        release=release,
+        history_mode=HISTORY_ALL,
+        topic_names=topic_names,
+    )
+    state = TablesState(
+        tables="",
+        rules=rules,
+        pending=PENDING_OFFSET_ROW.empty_table(),
+        _committed=COMMITTED_SCHEMA.empty_table(),
+        groups={},
+    )
+    return MicroBatchApply(
+        DriverEngine(writer, rules, _state=state),
+        simulated_progress(Semantics.COORDINATOR, [SHARE_STATE_TOPIC]),
+        clock=clock,
+        compacted_versions=lambda _tables, _versions: {},
+    )
 
 
 @dataclass(slots=True)

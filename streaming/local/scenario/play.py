@@ -9,17 +9,11 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from coordinator_state.apply.committed import COMMITTED_SCHEMA
-from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.model.group_coordinator import MODELLED_RELEASE
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.driver.driver_engine import DriverEngine
-from streaming.engine.driver.tables_state import TablesState
-from streaming.engine.engine import ApplyRules
-from streaming.engine.micro_batch import MicroBatchApply
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.paces import KnownPaces
@@ -27,14 +21,10 @@ from streaming.lag.sample_runs import Sample, SampleRuns
 from streaming.lag.unwritten_samples import rows_of
 from streaming.local.scenario.brokers import LOG_PARTITIONS, Brokers
 from streaming.local.scenario.group_clients import GroupClients
-from streaming.local.scenario.memory_tables import MemorySnapshots, MemoryWriter
+from streaming.local.scenario.memory_tables import MemorySnapshots, MemoryWriter, apply_in_memory
 from streaming.local.scenario.scenario import LOOK_S, TICK_S, Scenario
 from streaming.local.scenario.topic_logs import TopicLogs
-from streaming.local.simulation.tables import (
-    CLUSTER_ID,
-    simulated_progress,
-    simulated_tables,
-)
+from streaming.local.simulation.tables import CLUSTER_ID, simulated_tables
 from streaming.run.evaluation import StatusEvaluation
 from streaming.run.missed_sampling import MissedSampling
 from streaming.tables.reader import TableReader
@@ -155,24 +145,11 @@ class _Run:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._writer = MemoryWriter.create()
-        rules = ApplyRules(
-            semantics=Semantics.COORDINATOR,
+        self._apply = apply_in_memory(
+            self._writer,
             release=MODELLED_RELEASE,
-            history_mode=HISTORY_ALL,
             topic_names=cluster.brokers.topic_names,
-        )
-        state = TablesState(
-            tables="",
-            rules=rules,
-            pending=PENDING_OFFSET_ROW.empty_table(),
-            _committed=COMMITTED_SCHEMA.empty_table(),
-            groups={},
-        )
-        self._apply = MicroBatchApply(
-            DriverEngine(self._writer, rules, _state=state),
-            simulated_progress(Semantics.COORDINATOR, [SHARE_STATE_TOPIC]),
             clock=lambda: cluster.now,
-            compacted_versions=lambda _tables, _versions: {},
         )
         self.snapshots = MemorySnapshots(_PROPERTIES)
         self._runs = SampleRuns()

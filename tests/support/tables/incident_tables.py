@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from operator import itemgetter
@@ -13,25 +13,18 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from coordinator_state.apply.committed import COMMITTED_SCHEMA
-from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
 from coordinator_state.records.serde import encode_value
-from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import OffsetKey
 from coordinator_state.replay.releases import NEWEST_RELEASE
-from streaming.engine.driver.driver_engine import DriverEngine
-from streaming.engine.driver.tables_state import TablesState
-from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.lag.evaluation import Evaluation
 from streaming.lag.paces import KnownPaces
-from streaming.local.scenario.memory_tables import MemoryReader, MemoryWriter
-from streaming.local.simulation.tables import simulated_progress
+from streaming.local.scenario.memory_tables import MemoryReader, MemoryWriter, apply_in_memory
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
-    HISTORY_ALL,
     LOG_OFFSETS,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
@@ -106,7 +99,7 @@ class Cluster:
     _snapshots: list[_Snapshot] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._run = _run_in(self._memory, lambda: self.now)
+        self._run = apply_in_memory(self._memory, release=NEWEST_RELEASE, clock=lambda: self.now)
 
     @property
     def now(self) -> datetime:
@@ -245,26 +238,6 @@ class Cluster:
         place = {"log_partition": self.log_partition, "record_timestamp_ms": self.now_ms}
         self._rows.append(row | place)
         self.next_offset += 1
-
-
-def _run_in(memory: MemoryWriter, clock: Callable[[], datetime]) -> MicroBatchApply[pa.Table]:
-    """What `run` is to tables in memory; it does not follow `__transaction_state`."""
-    rules = ApplyRules(
-        semantics=Semantics.COORDINATOR, release=NEWEST_RELEASE, history_mode=HISTORY_ALL
-    )
-    state = TablesState(
-        tables="",
-        rules=rules,
-        pending=PENDING_OFFSET_ROW.empty_table(),
-        _committed=COMMITTED_SCHEMA.empty_table(),
-        groups={},
-    )
-    return MicroBatchApply(
-        DriverEngine(memory, rules, _state=state),
-        simulated_progress(Semantics.COORDINATOR, [SHARE_STATE_TOPIC]),
-        clock=clock,
-        compacted_versions=lambda _tables, _versions: {},
-    )
 
 
 @dataclass(frozen=True)

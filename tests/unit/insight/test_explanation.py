@@ -221,6 +221,26 @@ def test_a_group_that_usually_rests_has_the_reason_of_its_status() -> None:
     assert causes == [cause, Cause.NO_COMMITS]
 
 
+def test_a_group_that_stops_after_a_reset_has_no_commits() -> None:
+    """Its verdict has the cause of the reset, and the pace may not be known."""
+    (partition,) = facts().partitions
+    last, cause = partition.last._replace(at=minute(10)), Cause.OFFSET_RESET
+    reset = replace(partition, lag=9_000, status="STOP", cause=cause, last=last)
+    stopped: dict[str, Any] = {"status": "STOP", "is_healthy": False, "cause": cause}
+    lags = series([0.0] * 10 + [180.0 * n for n in range(50)])
+    explanation = explain(facts(**stopped, lag=9_000, partitions=[reset], series=lags))
+    assert Cause.NO_COMMITS in causes_of(explanation)
+
+
+def test_one_commit_at_an_offset_is_one_record() -> None:
+    (partition,) = facts().partitions
+    stuck = replace(partition, lag=9_000, status="STALL", cause=Cause.SAME_OFFSET)
+    stalled: dict[str, Any] = {"status": "STALL", "is_healthy": False, "cause": Cause.SAME_OFFSET}
+    evidence, *_ = explain(facts(**stalled, lag=9_000, partitions=[stuck])).evidence
+    text = "t:0 is still at offset 1,000, committed 11:59:00 UTC"
+    assert (evidence.text, evidence.record_ids) == (text, [(0, 90)])
+
+
 def test_a_loop_that_has_ended_explains_a_lag_that_remains() -> None:
     rebalance = {"event": "rebalance", "topic": None, "partition": None}
     events = [

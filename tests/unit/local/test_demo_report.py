@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,11 +16,16 @@ from streaming.local.demo.report import (
     Section,
     group_row,
     is_accounted_for,
+    read_report,
     records_line,
 )
+from streaming.tables.reader import TableReader
 from streaming.verify.answer import AnswerKey, Answers
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import Verification, compare
 from streaming.views.output import output_of
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 STABLE = {"group_type": "classic", "state": "Stable", "protocol_type": "consumer"}
 BILLING = AnswerKey("group", "billing")
@@ -104,6 +109,28 @@ def test_any_difference_counts_and_is_shown(
     document = json.loads(shown(report, "json", capsys))
     assert not document["is_equal"]
     assert document["verify"]["is_equal"] == verification.is_equal
+
+
+def test_the_last_comparison_replaces_the_one_before(tmp_path: Path) -> None:
+    """Of a group that differs now, no answer stays equal; of another, none stays open."""
+    tables = create_tables(tmp_path)
+    groups = [{"group_id": name, **STABLE} for name in ("billing", "shipping")]
+    apply_micro_batch(tables, progress=[{}], groups=groups)
+    reader = TableReader(tables)
+    answers = TableAnswers(reader).answers()
+    other = {**answers, BILLING: {**answers[BILLING], "state": "Empty"}}
+
+    class Broker:
+        def answers(self, **_options: object) -> Answers:
+            return other
+
+    before = compare(answers, answers, answers)
+    before.moving.add(AnswerKey("group", "shipping"))
+    before.equal.remove(AnswerKey("group", "shipping"))
+    verification = read_report(cast("BrokerAnswers", Broker()), reader, before).verification
+    assert list(verification.differing) == [BILLING]
+    assert verification.equal == {AnswerKey("group", "shipping")}
+    assert not verification.moving
 
 
 def test_ctrl_c_says_what_is_stopped(

@@ -162,7 +162,7 @@ def manifests(values: Values) -> list[Manifest]:
     return [document for document in documents if document is not None]
 
 
-def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+def manifests_by_name(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """The manifests of a kind by their component."""
     return {
         manifest["metadata"]["labels"].get("app.kubernetes.io/component", ""): manifest
@@ -182,7 +182,7 @@ def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
 
 def deployments_of(values: Values) -> dict[str, Manifest]:
     """The Deployments by their part."""
-    return of_kind(manifests(values), "Deployment")
+    return manifests_by_name(manifests(values), "Deployment")
 
 
 def container_of(deployment: Manifest) -> Manifest:
@@ -339,18 +339,18 @@ def test_the_prometheus_rule_has_the_rules_of_deploy(repository: Path) -> None:
 def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None:
     documents = manifests(VALUE_SETS[name])
     labels, ports = {}, {}
-    for part, deployment in of_kind(documents, "Deployment").items():
+    for part, deployment in manifests_by_name(documents, "Deployment").items():
         labels[part] = deployment["spec"]["template"]["metadata"]["labels"].items()
         ports[part] = {port["name"] for port in container_of(deployment).get("ports", ())}
-    services = of_kind(documents, "Service")
+    services = manifests_by_name(documents, "Service")
     for part, service in services.items():
         assert service["spec"]["selector"].items() <= labels[part]
         assert {port["targetPort"] for port in service["spec"]["ports"]} == ports[part]
-    for part, policy in of_kind(documents, "NetworkPolicy").items():
+    for part, policy in manifests_by_name(documents, "NetworkPolicy").items():
         assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels[part]
         rules = policy["spec"]["ingress"]
         assert {port["port"] for rule in rules for port in rule.get("ports", ())} == ports[part]
-    for monitor in of_kind(documents, "ServiceMonitor").values():
+    for monitor in manifests_by_name(documents, "ServiceMonitor").values():
         assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
         assert monitor["spec"].keys() == {"selector", "endpoints"}
         assert monitor["spec"]["selector"].keys() == {"matchLabels", "matchExpressions"}
@@ -362,7 +362,7 @@ def test_services_monitors_and_policies_lead_to_ports_of_pods(name: str) -> None
 
 
 def test_the_rules_of_alerts_are_a_rules_file(tmp_path: Path) -> None:
-    (config,) = of_kind(manifests(ALL), "ConfigMap").values()
+    (config,) = manifests_by_name(manifests(ALL), "ConfigMap").values()
     (tmp_path / "slack_url").write_text("https://hooks.slack.com/x")
     file = tmp_path / "alerts.yaml"
     (text,) = config["data"].values()
@@ -382,7 +382,7 @@ def test_helm_test_asks_the_services() -> None:
     compile(container["command"][-1], "test", "exec")
     services = {
         f"{manifest['metadata']['name']}:{port['port']}"
-        for manifest in of_kind(documents, "Service").values()
+        for manifest in manifests_by_name(documents, "Service").values()
         for port in manifest["spec"]["ports"]
     }
     assert {url.split("/")[2] for url in container["args"]} == services
@@ -439,7 +439,7 @@ def test_every_pod_has_the_restricted_profile(name: str) -> None:
             }
             assert not any("hostPort" in port for port in container.get("ports", ()))
             assert container["resources"]["limits"]["memory"]
-    for account in of_kind(documents, "ServiceAccount").values():
+    for account in manifests_by_name(documents, "ServiceAccount").values():
         assert account["automountServiceAccountToken"] is False
 
 
@@ -514,7 +514,7 @@ def test_a_secret_among_the_kafka_properties_is_refused(name: str, value: str) -
 
 def test_outgoing_traffic_is_restricted_on_request_only() -> None:
     for values, kinds in ((LEAST, ["Ingress"]), (ALL, ["Ingress", "Egress"])):
-        policies = of_kind(manifests(values), "NetworkPolicy")
+        policies = manifests_by_name(manifests(values), "NetworkPolicy")
         assert policies.keys() == deployments_of(values).keys()
         for policy in policies.values():
             assert policy["spec"]["policyTypes"] == kinds
