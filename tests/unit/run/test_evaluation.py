@@ -350,6 +350,7 @@ def test_a_status_begins_where_it_began_before_a_restart(
                 stale = pa.repeat("UNKNOWN", evaluation.statuses.num_rows)
                 evaluation.statuses = with_columns(evaluation.statuses, {"status": stale})
             kept.keep(evaluation)
+            assert list(contradictions(TableReader(tables), evaluation.at)) == []
         return {row["group_id"]: row for row in rows_of(tables, GROUP_STATUS)}
 
     # What the first evaluation sees may be older.
