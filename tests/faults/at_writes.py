@@ -53,8 +53,8 @@ FAULTS: Final = (*(KILL,) * 3, *(RIVAL,) * 5, TAKE_OVER, SECOND_RUN, *OUTAGES)
 """In a pass through them, five faults end the run."""
 _AT_ANY_WRITE: Final = [f"{when} {write}" for when in (BEFORE, AFTER) for write in WRITES]
 _BEFORE_COMMITS: Final = [f"{BEFORE} {COMMIT_OF}{table.name}" for table in ALL_TABLES]
-_NEW_POINT_S: Final = 40.0
-"""Some writes are rare. After this time, a point of an earlier round is good enough."""
+_NEW_POINT_S: Final = 120.0
+"""A micro-batch may take as long. After it, a point of an earlier round is good enough."""
 _QUERY_STARTS: Final = "starting the query"
 _FENCED: Final = 2
 _SHORT_S: Final = 8.0
