@@ -80,8 +80,9 @@ class Store:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line.strip())
+        with self._process.stdout as lines:
+            for line in lines:
+                self._lines.put(line.strip())
 
 
 class Trial(ABC):
