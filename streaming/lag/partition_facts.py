@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions, with_columns
+from coordinator_state.apply.columns import (
+    NOWHERE,
+    TIMESTAMP,
+    positions,
+    with_columns,
+    with_matches,
+)
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE, UNKNOWN
@@ -63,11 +69,12 @@ def partition_facts(
     `is_well` says that `well_status` has the verdict: no fact is beyond a limit. The facts about
     recent commits are those of groups that are not well, or whose commits were aborted.
     """
-    lag_rows = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
-    shares = pc.unique(lag_rows["group_id"].filter(pc.equal(lag_rows["group_type"], SHARE)))
+    shares = pc.unique(lags["group_id"].filter(pc.equal(lags["group_type"], SHARE)))
     rewinds = _of_others(_rewinds(reader, now, group_ids, known.logs.topics), shares)
-    lag_rows = _beside(lag_rows, rewinds)
-    lag_rows = _beside(lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares))
+    lag_rows = with_matches(lags, rewinds, KEY)
+    lag_rows = with_matches(
+        lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares), KEY
+    )
     now_ms = moment_ms(now)
     known_ms = to_ms(lag_rows["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
@@ -131,18 +138,20 @@ def partition_facts(
         pc.or_(pc.invert(is_well), pc.is_in(lag_rows["group_id"], uncommitted))
     )
     commits = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
-    lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
+    lag_rows = with_matches(lag_rows, _of_others(commit_windows(commits), shares), KEY)
     # A group without a committed offset may have had one before it was deleted.
     last = pc.coalesce(suspects["uncommitted_since"], suspects["commit_timestamp"])
     keys = suspects.select(KEY).append_column("commit_timestamp", last)
     keys = _of_others(keys, shares)
-    lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
+    lag_rows = with_matches(lag_rows, paces_of(reader, commits, keys, now, known), KEY)
     lag_rows = _with_pace_of_group(lag_rows, is_uncommitted)
     late = LateKeys.of(lag_rows, now, rules)
     in_turn = rests_in_turn_of(reader, commits, late.rows, lag_rows, now)
-    lag_rows = _beside(lag_rows, rests_of(reader, late, now, known))
-    lag_rows = _beside(lag_rows, _of_others(absences_of(reader, late, now, rules, known), shares))
-    lag_rows = _beside(lag_rows, _of_others(in_turn, shares))
+    lag_rows = with_matches(lag_rows, rests_of(reader, late, now, known), KEY)
+    lag_rows = with_matches(
+        lag_rows, _of_others(absences_of(reader, late, now, rules, known), shares), KEY
+    )
+    lag_rows = with_matches(lag_rows, _of_others(in_turn, shares), KEY)
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["present_rate_per_s"] = pc.if_else(
         _rests(reader, lag_rows, now, pc.invert(is_well)), 0.0, lag_rows["produce_rate_per_s"]
@@ -208,16 +217,6 @@ def _of_others(evidence: pa.Table, shares: pa.Array) -> pa.Table:
     if not len(shares):
         return evidence
     return evidence.filter(pc.invert(pc.is_in(evidence["group_id"], shares)))
-
-
-def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
-    """The rows, sorted by `row`, with the columns of the evidence about their key."""
-    if evidence.num_rows:
-        return rows.join(evidence, KEY, join_type="left outer").sort_by("row").combine_chunks()
-    for of_column in evidence.schema:
-        if of_column.name not in KEY:
-            rows = rows.append_column(of_column, pa.nulls(rows.num_rows, of_column.type))
-    return rows
 
 
 _GROUP_COLUMNS: Final = ["record_offset", "member_count", "subscribed_topics"]
