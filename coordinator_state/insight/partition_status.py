@@ -234,7 +234,10 @@ def _is_at_last_stable(facts: PartitionFacts) -> bool:
     """Whether the group has read up to an open transaction; `read_uncommitted` groups go on."""
     if facts.uncommitted_ms is not None:
         return facts.lag_to_last_stable == 0
-    return facts.lag_to_last_stable == 0 and facts.committed_offset == facts.last_stable_offset
+    # Only aborted records may be left before it.
+    return facts.lag_to_last_stable == 0 and (facts.committed_offset or 0) <= (
+        facts.last_stable_offset or 0
+    )
 
 
 def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
