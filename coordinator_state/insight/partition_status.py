@@ -480,7 +480,10 @@ def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
     # commits may be unknown yet.
     pace_ms = max(facts.usual_commit_ms or 0, facts.usual_move_ms or 0, facts.commit_age_ms)
     rest_ms = max(facts.rest_ms or 0, facts.move_rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
-    limit_ms = max(rules.slow_after_ms, 2 * pace_ms, rest_ms)
+    # A record may take minutes of work, in which the client commits the same offset.
+    is_unknown = bool(facts.commit_waits) and facts.move_waits < ENOUGH
+    least_ms = rules.pace_unknown_after_ms if is_unknown else rules.slow_after_ms
+    limit_ms = max(least_ms, 2 * pace_ms, rest_ms)
     return (facts.time_lag_at_least_ms or 0) > limit_ms
 
 
