@@ -60,7 +60,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             "(auto.offset.reset)",
             None if facts.recreated_at_ms is None else Cause.TOPIC_RECREATED,
         )
-    if facts.data_lost:
+    if facts.data_lost and not _were_read_before(facts):
         return Verdict(
             Status.DATA_LOSS,
             f"{count_text(facts.data_lost, 'record')} deleted before being read: "
@@ -73,6 +73,11 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         if verdict is not None:
             return verdict
     return _healthy(facts, rules)
+
+
+def _were_read_before(facts: PartitionFacts) -> bool:
+    """Whether the group had read all deleted records before it went back."""
+    return facts.rewound_from is not None and (facts.log_start_offset or 0) <= facts.rewound_from
 
 
 def _recreated_text(facts: PartitionFacts) -> str:
