@@ -34,6 +34,10 @@ from coordinator_state.replay.groups import SHARE
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 """The default of producers for `transaction.timeout.ms`."""
+_SLOWEST_FILE: Final = 8
+"""If producers write less, a file may take so many times longer until it is full."""
+_FILE_SHARE: Final = 4
+"""A file may have a quarter more records than usual."""
 _RUNS_WITHIN_MS: Final = 86_400_000
 """Most jobs run once a day at least."""
 
@@ -352,7 +356,7 @@ def _usual_stop_ms(facts: PartitionFacts, rules: StatusRules) -> int:
 def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group has stopped committing."""
     silent_ms = _silent_ms(facts)
-    if _waited_ms(facts) <= _stop_after_ms(facts, rules):
+    if _waited_ms(facts) <= _stop_after_ms(facts, rules) or _is_filling(facts, rules):
         return None
     text, cause = f"no commit for {time_text(silent_ms)}", Cause.NO_COMMITS
     if _waited_ms(facts) <= (facts.only_rest_ms or 0):
@@ -378,6 +382,17 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
         # An operator stops the members before a reset.
         return rewind._replace(status=Status.STOP, text=f"{rewind.text}; {text}")
     return Verdict(Status.STOP, text, cause)
+
+
+def _is_filling(facts: PartitionFacts, rules: StatusRules) -> bool:
+    """Whether a sink with a slow pace may wait for more records: it commits full files."""
+    usual_ms, records = facts.usual_commit_ms or 0, facts.usual_move_records or 0
+    return (
+        facts.has_member
+        and usual_ms > rules.stop_after_ms
+        and _waited_ms(facts) <= _SLOWEST_FILE * usual_ms
+        and _FILE_SHARE * (facts.lag or 0) <= (_FILE_SHARE + 1) * records
+    )
 
 
 def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> Verdict | None:
