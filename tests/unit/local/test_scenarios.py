@@ -31,6 +31,7 @@ FILES: Final = sorted(SCENARIOS.glob("*.yaml"))
 
 KNOWN_WRONG: Final[Mapping[str, str]] = {
     "first-commit-after-10m": "a new group is STOP after five minutes without its first commit",
+    "delay-queue-rate-doubles": "a group with a constant delay is WARN while the rate has changed",
     "slower-commits-after-deployment": "a new version that commits rarely is STOP before its first "
     "commit",
 }
