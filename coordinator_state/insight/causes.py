@@ -166,7 +166,7 @@ def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
             record_ids=[partition.last.record_id for partition in old[:MOST_RECORDS]],
             sql=samples_sql(again),
         )
-    lost = [partition for partition in facts.partitions if partition.data_lost]
+    lost = [each for each in facts.partitions if each.cause is Cause.DATA_LOSS]
     if lost and not again:
         records = sum(partition.data_lost or 0 for partition in lost)
         yield Evidence(

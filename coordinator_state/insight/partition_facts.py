@@ -45,6 +45,7 @@ class PartitionFacts:
             the time is the longest of the group's other partitions.
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
+        usual_move_records: the usual number of offsets between two such commits.
         rest_ms: how long the group may go without a commit, because it usually rests
             (`pace.Rests`); None if that is unknown, or if its usual time is longer.
         move_rest_ms: the same for commits of another offset.
@@ -117,6 +118,7 @@ class PartitionFacts:
     usual_move_ms: int | None
     move_waits: int
     longest_move_ms: int | None
+    usual_move_records: int | None = None
     rest_ms: int | None
     move_rest_ms: int | None
     only_rest_ms: int | None

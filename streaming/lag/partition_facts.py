@@ -45,7 +45,10 @@ from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS
 
-_USUAL: Final = ("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_hold_ms")
+_USUAL: Final = (
+    *("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_move_records"),
+    "usual_hold_ms",
+)
 _GETS_ON_MS: Final = 60_000
 _RESTS: Final = timedelta(minutes=1) + MAX_SAMPLE_AGE
 _RESTS_AND_ABSENCES: Final = (
