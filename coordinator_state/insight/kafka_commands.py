@@ -104,23 +104,32 @@ class TransactionCommands:
     `find` lists transactions that their coordinator has forgotten, which never end by themselves.
     `end` aborts the transaction in the log partition: its pending offsets are dropped. It must not
     be used on a transaction that its coordinator still has: the producer could then commit its
-    records without these offsets.
+    records without these offsets. `terminate` aborts a two-phase commit (KIP-939), also a prepared
+    one; None for other transactions.
     """
 
     describe: str
     find: str
     end: str
+    terminate: str | None = None
 
     def lines(self, *, is_known_to_coordinator: bool) -> tuple[str, ...]:
         """The command lines for a transaction."""
-        commands = (self.describe, self.find)
-        return commands if is_known_to_coordinator else (*commands, self.end)
+        last = self.terminate if is_known_to_coordinator else self.end
+        return (self.describe, self.find, *([] if last is None else [last]))
 
 
 def transaction_commands(
-    log_partition: int, first_record_offset: int, bootstrap_servers: str = PLACEHOLDER
+    log_partition: int,
+    first_record_offset: int,
+    bootstrap_servers: str = PLACEHOLDER,
+    *,
+    two_phase_commit_id: str | None = None,
 ) -> TransactionCommands:
-    """The command lines for the transaction whose first record in a log partition is given."""
+    """The command lines for the transaction whose first record in a log partition is given.
+
+    `two_phase_commit_id` is its transactional id, if it is a two-phase commit.
+    """
 
     def line(action: str, more: str = "") -> str:
         return (
@@ -132,4 +141,7 @@ def transaction_commands(
         describe=line("describe-producers"),
         find=line("find-hanging"),
         end=line("abort", f" --start-offset {first_record_offset}"),
+        terminate=two_phase_commit_id
+        and f"kafka-transactions.sh --bootstrap-server {bootstrap_servers} "
+        f"forceTerminateTransaction --transactionalId {shell_word(two_phase_commit_id)}",
     )

@@ -548,8 +548,9 @@ def pending_offsets(group_id: str | None = None) -> ListQuery:
         ),
         columns=lines(
             "t.since, p.producer_id, t.transactional_id, t.transaction_state,",
-            "t.abort_timestamp, t.is_marker_lost, p.producer_epoch, p.group_id, p.client_id,",
-            "p.client_host, p.topic, p.partition, p.committed_offset, p.log_partition",
+            "t.abort_timestamp, t.is_marker_lost, t.is_two_phase_commit, p.producer_epoch,",
+            "p.group_id, p.client_id, p.client_host, p.topic, p.partition, p.committed_offset,",
+            "p.log_partition",
         ),
         within=in_group(group_id),
         then=["t.since", "p.producer_id", "p.topic", "p.partition"],
