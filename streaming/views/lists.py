@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from coordinator_state.insight.sql_literal import sql_literal
+from streaming.tables.rows import SEVERITIES
 from streaming.tables.schemas import STATE_CURRENT
 from streaming.views.list_query import (
     Column,
@@ -141,6 +142,7 @@ _ALERTS: Final = (
     *columns("group", group_id="Group"),
     *columns("own", topic="Topic"),
     Column("reason", "Why", "own", css="why"),
+    *columns("number", value="Value", fired_value="At firing"),
     *columns("ago", since="Since", resolved_at="Resolved"),
 )
 TOPICS_NOT_READ: Final = {
@@ -558,12 +560,16 @@ def pending_offsets(group_id: str | None = None) -> ListQuery:
 
 
 def alerts(*, states: Sequence[str] = (), group_ids: Sequence[str] = ()) -> ListQuery:
-    """The alerts of `alert run`, those that fire first; by default of all states and groups."""
+    """The alerts of `alert run`, by default of all states and groups.
+
+    Those that fire come first, then by severity and age, the newest first.
+    """
     order = "list_position(['firing', 'pending', 'resolved'], state)"
+    severity = f"list_position({list(SEVERITIES)}, severity)"
     return ListQuery(
         source="alerts",
         filters=[*any_of("state", states), *any_of("group_id", group_ids)],
-        then=[order, "since DESC", "rule", "group_id", "topic", "partition"],
+        then=[order, severity, "since DESC", "rule", "group_id", "topic", "partition"],
         shown=_ALERTS,
         key={
             **{"rule": str, "coalesce(group_id, '')": str, "coalesce(topic, '')": str},
