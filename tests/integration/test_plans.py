@@ -17,7 +17,11 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from coordinator_state.insight.kafka_commands import transaction_commands
+from coordinator_state.insight.kafka_commands import (
+    GROUP_TOOLS,
+    reset_commands,
+    transaction_commands,
+)
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.open_transactions import open_transactions
@@ -51,6 +55,8 @@ ODD_GROUPS: Final = (
 )
 _CLASSES: Final = {
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
 }
 
@@ -340,3 +346,34 @@ def start_offset(described: str, producer_id: int) -> str:
     rows = (line.split() for line in described.splitlines() if line.strip())
     (cells,) = (cells for cells in rows if cells[0] == str(producer_id))
     return cells[5]
+
+
+def test_the_tools_of_share_and_streams_groups_execute_plans(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Both tools create a group that does not exist, so no member needs to join before."""
+    with EmbeddedBroker(folder=tmp_path / "broker") as broker:
+        broker.create_offsets_topic()
+        create_topic(broker, TOPIC, 2)
+        produce(broker, TOPIC, 20, 2)
+        cluster = Cluster(broker, spark, tmp_path)
+        begin = Path(cluster.file("begin"))
+        begin.write_text(f"{TOPIC},1,7\n")
+        for group_type in GROUP_TOOLS:
+            ((dry_run, real),) = reset_commands(
+                [f"of-{group_type}"], str(begin), broker.bootstrap_servers, group_type
+            )
+            for line in (dry_run, real):
+                assert execute(line).split()[-4:] == [f"of-{group_type}", TOPIC, "1", "7"]
+        cluster.materialise()
+        assert cluster.committed("of-streams") == {1: 7}
+
+        file = cluster.file("share")
+        plan = cluster.plan("reset", "of-share", "--shift-by", "-4", "--file", file)
+        (planned,) = plan["offsets"]
+        assert (planned["partition"], planned["from_offset"], planned["to_offset"]) == (1, 7, 3)
+        for line in plan["commands"]:
+            assert execute(line).split()[-4:] == ["of-share", TOPIC, "1", "3"]
+        cluster.materialise()
+        (share_partition,) = rows_of_group(Path(cluster.tables), "share_partitions", "of-share")
+        assert (share_partition["partition"], share_partition["start_offset"]) == (1, 3)
