@@ -24,6 +24,7 @@ from coordinator_state.insight.kafka_commands import (
 )
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.replay.transactions import TWO_PHASE_COMMIT_TIMEOUT_MS
 from streaming.lag.open_transactions import open_transactions
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.filters import Filters
@@ -339,6 +340,46 @@ def test_the_lines_of_a_hanging_transaction_find_it_and_end_it(
     commits = rows_of_group(Path(cluster.tables), "offset_commits", group)
     outcomes = {row["committed_offset"]: row["outcome"] for row in commits}
     assert outcomes == {5: "superseded", 6: "aborted"}
+
+
+def test_a_two_phase_commit_is_known_and_can_be_terminated(
+    tmp_path: Path, spark: SparkSession, eventually: Eventually
+) -> None:
+    """A broker of Kafka 4.4 never aborts the transaction by itself.
+
+    No client of 4.4 asks for a two-phase commit yet. For the broker, the timeout is what makes one.
+    """
+    timeout_ms = TWO_PHASE_COMMIT_TIMEOUT_MS
+    properties = {"transaction.max.timeout.ms": timeout_ms}
+    with EmbeddedBroker(folder=tmp_path / "broker", properties=properties) as broker:
+        broker.create_offsets_topic()
+        create_topic(broker, TOPIC, 1)
+        cluster = Cluster(broker, spark, tmp_path)
+        login = {"transactional.id": "two phases", "transaction.timeout.ms": timeout_ms}
+        producer = Producer({**cluster.servers, **login})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        with closing(Consumer({**cluster.servers, "group.id": "prepared"})) as consumer:
+            metadata = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction([Place(TOPIC, 0, 1)], metadata, 30)
+        cluster.materialise()
+        ((transaction, _),) = open_transactions(TableReader(cluster.tables))
+        assert transaction.two_phase_commit_id == "two phases"
+        assert transaction.owner is not None
+        assert (transaction.owner.state, transaction.owner.abort_timestamp) == ("Ongoing", None)
+        commands = transaction_commands(
+            *(transaction.log_partition, transaction.first_record_offset, broker.bootstrap_servers),
+            two_phase_commit_id=transaction.two_phase_commit_id,
+        )
+        assert commands.terminate is not None
+        execute(commands.terminate)
+
+        def is_ended() -> bool:
+            return start_offset(execute(commands.describe), transaction.producer_id) == "None"
+
+        eventually(is_ended, 120)
+        cluster.materialise()
+        assert open_transactions(TableReader(cluster.tables)) == []
 
 
 def start_offset(described: str, producer_id: int) -> str:
