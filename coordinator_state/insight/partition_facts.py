@@ -77,6 +77,8 @@ class PartitionFacts:
         overdue_ms: the time since that transaction's coordinator had to abort it, negative before
             that; None if it is unknown.
         is_marker_lost: whether that transaction will never end by itself.
+        is_two_phase_commit: whether only its application ends that transaction, or the one that
+            keeps the last stable offset (KIP-939).
         expires_in_ms: the time until the offset expires.
     """
 
@@ -147,6 +149,7 @@ class PartitionFacts:
     pending_transactional_id: str | None
     overdue_ms: int | None
     is_marker_lost: bool
+    is_two_phase_commit: bool = False
     expires_in_ms: int | None
 
     @property

@@ -231,8 +231,11 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> Verdict | No
     if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
         text += "; the usual time of its transactions is not known yet"
         return Verdict(Status.UNKNOWN, text, Cause.OPEN_TRANSACTION)
+    is_hanging = oldest_ms > hanging_after_ms and not facts.is_two_phase_commit
+    if facts.is_two_phase_commit:
+        text += ", prepared or open (2PC)"
     return Verdict(
-        Status.HANGING_TRANSACTION if oldest_ms > hanging_after_ms else Status.PENDING,
+        Status.HANGING_TRANSACTION if is_hanging else Status.PENDING,
         f"{text}: last stable offset {facts.last_stable_offset:,}, log end "
         f"{facts.log_end_offset:,}",
         Cause.OPEN_TRANSACTION,
@@ -295,12 +298,15 @@ def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
 def _is_hanging(facts: PartitionFacts, rules: StatusRules) -> bool:
     """Whether a transaction that holds commits will not end in time.
 
-    Its coordinator aborts it after its own time-out, or after `transaction.max.timeout.ms`.
+    Its coordinator aborts it after its own time-out, or after `transaction.max.timeout.ms`, and
+    never a two-phase commit.
     """
     if facts.held_ms is None:
         return False
     if facts.is_marker_lost:
         return facts.held_ms > rules.pending_after_ms
+    if facts.is_two_phase_commit:
+        return False
     if facts.overdue_ms is not None:
         return facts.overdue_ms > rules.pending_after_ms
     return facts.held_ms > _limit_ms(rules.hanging_after_ms, facts.usual_commit_ms, rules)
@@ -314,6 +320,8 @@ def _held_text(facts: PartitionFacts) -> str:
     held = f"commits held for {time_text(facts.held_ms)} by"
     if facts.is_marker_lost:
         return f"{held} a transaction of {owner} that its coordinator has ended: abort it by hand"
+    if facts.is_two_phase_commit:
+        return f"{held} a prepared or open transaction (2PC) of {owner}"
     return f"{held} an open transaction of {owner}"
 
 

@@ -25,6 +25,7 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, SHARE
 from coordinator_state.replay.offsets import Outcome
+from coordinator_state.replay.transactions import ONGOING, TWO_PHASE_COMMIT_TIMEOUT_MS
 from streaming.lag.absences import absences_of
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
@@ -43,7 +44,7 @@ from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS
+from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS, TRANSACTIONS
 
 _USUAL: Final = (
     *("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_move_records"),
@@ -320,9 +321,10 @@ def _with_holds(
 
 
 def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str, pa.Array]:
-    """The facts about the transaction of each pending offset, by `__transaction_state`."""
+    """The facts about the transaction that holds a partition back, by `__transaction_state`."""
     names: list[str | None] = [None] * lag_rows.num_rows
     is_lost = [False] * lag_rows.num_rows
+    is_two_phase_commit = _is_held_by_two_phase_commit(reader, lag_rows)
     overdue_ms: list[int | None] = [None] * lag_rows.num_rows
     numbers = np.flatnonzero(pc.is_valid(lag_rows["pending_producer_id"]).to_numpy())
     if numbers.size:
@@ -339,6 +341,7 @@ def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str,
             if owner is not None:
                 names[number] = owner.transactional_id
                 is_lost[number] = owner.is_marker_lost is True
+                is_two_phase_commit[number] = owner.is_two_phase_commit
                 if owner.abort_timestamp is not None:
                     due = owner.abort_timestamp - reader.clock_skew
                     overdue_ms[number] = moment_ms(now) - moment_ms(due)
@@ -346,7 +349,32 @@ def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str,
         "pending_transactional_id": pa.array(names, pa.string()),
         "is_marker_lost": pa.array(is_lost, pa.bool_()),
         "overdue_ms": pa.array(overdue_ms, pa.int64()),
+        "is_two_phase_commit": pa.array(is_two_phase_commit, pa.bool_()),
     }
+
+
+def _is_held_by_two_phase_commit(reader: TableReader, lag_rows: pa.Table) -> list[bool]:
+    """Whether a group has read up to a transaction of a two-phase commit in the log."""
+    is_held = [
+        bool(lag) and to_last_stable == 0
+        for lag, to_last_stable in zip(
+            lag_rows["lag"].to_pylist(), lag_rows["lag_to_last_stable"].to_pylist(), strict=True
+        )
+    ]
+    if not any(is_held):
+        return is_held
+    filters = [("state", "=", ONGOING), ("timeout_ms", "=", TWO_PHASE_COMMIT_TIMEOUT_MS)]
+    transactions = reader.read(TRANSACTIONS.name, ["topic_partitions"], filters)
+    places = {
+        (place["topic"], place["partition"])
+        for partitions in transactions["topic_partitions"].to_pylist()
+        for place in partitions
+    }
+    topics, partitions = (lag_rows[name].to_pylist() for name in ("topic", "partition"))
+    return [
+        held and place in places
+        for held, place in zip(is_held, zip(topics, partitions, strict=True), strict=True)
+    ]
 
 
 def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: Any) -> Any:

@@ -47,7 +47,7 @@ NO_START: Final = -1
 """The start offset of a share partition that is not initialized."""
 NO_LOG_PARTITION: Final = -1
 DELIVERED: Final = (2, 4)
-"""The final delivery states: acknowledged, and archived."""
+"""The final delivery states: acknowledged, and archived. ARCHIVING (3) is not final."""
 
 _KEY: Final = ["group_id", "topic", "partition"]
 _VALUES: Final = [

@@ -459,6 +459,12 @@ def single(age_ms: int) -> dict[str, Any]:
         # The time-out of the transaction is known.
         (HELD | {"held_ms": 901_000, "overdue_ms": -2_000_000}, "PENDING", ""),
         (HELD | {"overdue_ms": 31_000}, "HANGING_TRANSACTION", ""),
+        # Only its application ends a two-phase commit, also one that has long been prepared.
+        (
+            HELD | {"held_ms": 90_000_000, "is_two_phase_commit": True},
+            "PENDING",
+            "commits held for 25 h by a prepared or open transaction (2PC) of producer 2.*behind",
+        ),
     ],
 )
 def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
