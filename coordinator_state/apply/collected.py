@@ -80,6 +80,7 @@ class DecodedGroupRecord:
             name=name_of(self.key.fields),
             value=None if self.value is None else self.value.fields,
             record_offset=self.record_offset,
+            value_bytes=len(self.raw_value or b""),
         )
 
 

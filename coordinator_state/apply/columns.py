@@ -22,6 +22,8 @@ from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 Int32 = Annotated[int, pa.int32()]
 """An integer that Arrow stores in 32 bits; `int` itself has 64."""
 
+_MOST_KEYS: Final = 2**62
+
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -135,15 +137,31 @@ def _column(values: Iterable[Any], data_type: pa.DataType) -> pa.Array:
 
 
 def distinct_keys(keys: pa.Table) -> Integers:
-    """One integer for each row of keys; equal rows have the same integer."""
-    ids = np.zeros(keys.num_rows, dtype=np.int64)
-    for name in keys.column_names:
-        column = keys[name].combine_chunks().dictionary_encode()
-        indices = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        ids = ids * max(1, len(column.dictionary)) + indices
-        # Renumber from 0: otherwise the next product could overflow.
-        _, ids = np.unique(ids, return_inverse=True)
-    return ids
+    """One integer for each row of keys, from 0 without gaps; equal rows have the same integer."""
+    return _distinct(keys.columns, keys.num_rows)
+
+
+def _distinct(columns: Iterable[pa.ChunkedArray], count: int) -> Integers:
+    """See `distinct_keys`. Arrow's hash tables take half the time of NumPy's sort."""
+    ids: Integers = np.zeros(count, dtype=np.int64)
+    bound = 1
+    for column in columns:
+        values, size = _encoded(column)
+        if bound > _MOST_KEYS // size:
+            # Otherwise the next product could overflow.
+            ids, bound = _encoded(pa.chunked_array([ids]))
+        ids, bound = ids * size + values, bound * size
+    return _encoded(pa.chunked_array([ids]))[0]
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[Integers, int]:
+    """A number for each value, from 0, and how many numbers there are; null has one, too."""
+    # All chunks share the dictionary of the last one, so long texts are not copied.
+    chunks = column.dictionary_encode("encode").chunks
+    if not chunks:
+        return np.zeros(0, np.int64), 1
+    numbers = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
+    return numbers.astype(np.int64), max(1, len(chunks[-1].dictionary))
 
 
 NOWHERE: Final = -1
@@ -151,10 +169,27 @@ NOWHERE: Final = -1
 
 def positions(keys: pa.Table, among: pa.Table) -> Integers:
     """For each row of keys, the position of the last equal row of `among`, or `NOWHERE`."""
-    ids = distinct_keys(pa.concat_tables([keys, among]))
+    pairs = zip(keys.columns, among.columns, strict=True)
+    columns = (
+        pa.chunked_array([*column.chunks, *other.chunks], column.type) for column, other in pairs
+    )
+    ids = _distinct(columns, keys.num_rows + among.num_rows)
     last: Integers = np.full(len(ids), NOWHERE)
     last[ids[keys.num_rows :]] = np.arange(among.num_rows)
     return last[ids[: keys.num_rows]]
+
+
+def with_matches(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Rows with the further columns of the last other row with the same key; null without one.
+
+    The order of the rows stays. `pa.Table.join` takes longer, and gives the rows in any order.
+    """
+    place = positions(rows.select(key), others.select(key))
+    index = pa.array(place, mask=place == NOWHERE)
+    for name in others.column_names:
+        if name not in key:
+            rows = rows.append_column(others.schema.field(name), others[name].take(index))
+    return rows
 
 
 def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import with_matches
 from coordinator_state.apply.merge import merged
 from coordinator_state.apply.rows import GROUP_OFFSET_ROW, GUARD_OFFSET, OFFSET_KEY
 
@@ -22,11 +22,9 @@ COMMITTED_SCHEMA = pa.schema(
 
 def values_before(committed: pa.Table, keys: pa.Table) -> pa.Table:
     """The committed values of each row's key, in the order of `keys`; null for an unknown key."""
-    numbered = keys.select(_KEY).append_column("row", pa.array(np.arange(keys.num_rows)))
-    # A join hashes its whole right side, so filter it to the groups in `keys` first.
+    # All other keys are hashed, so filter them to the groups in `keys` first.
     of_groups = pc.is_in(committed["group_id"], pc.unique(keys["group_id"]))
-    rows = numbered.join(committed.filter(of_groups), _KEY, join_type="left outer")
-    return rows.sort_by("row").select(_VALUES)
+    return with_matches(keys.select(_KEY), committed.filter(of_groups), _KEY).select(_VALUES)
 
 
 def committed_after(committed: pa.Table, changes: pa.Table) -> pa.Table:

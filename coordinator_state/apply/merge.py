@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import columns_of
+from coordinator_state.apply.columns import NOWHERE, columns_of, positions
 
 
 def merged(
@@ -34,26 +34,22 @@ def merged(
     """
     if not source.num_rows:
         return target
-    of_source = _keys(source, key, "source", guard)
-    of_target = _keys(target, key, "target", guard and "record_offset")
-    # A join hashes its whole right side, so filter it to the groups in `source` first.
+    numbers = np.arange(target.num_rows)
+    # All keys of the target are hashed, so filter them to the groups in `source` first.
     if "group_id" in key:
         ids = pc.unique(source["group_id"])
-        of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
-    pairs = of_source.join(of_target, list(key), join_type="left outer")
+        numbers = np.flatnonzero(pc.is_in(target["group_id"], ids).to_numpy())
+    columns = [*key, *(["record_offset"] if guard else [])]
+    candidates = target.select(columns).take(pa.array(numbers))
+    place = positions(source.select(list(key)), candidates.select(list(key)))
+    is_taken = np.ones(source.num_rows, dtype=np.bool_)
     if guard is not None:
-        is_newer = pc.greater_equal(pairs["source_offset"], pairs["target_offset"])
-        pairs = pairs.filter(pc.fill_null(is_newer, fill_value=True))
+        of_target = candidates["record_offset"].take(pa.array(place, mask=place == NOWHERE))
+        is_newer = pc.greater_equal(source[guard], of_target)
+        is_taken = pc.fill_null(is_newer, fill_value=True).to_numpy()
     is_kept = np.ones(target.num_rows, dtype=np.bool_)
-    is_kept[pairs["target"].drop_null().to_numpy()] = False
-    rows = source.take(pairs["source"].sort())
+    is_kept[numbers[place[is_taken & (place != NOWHERE)]]] = False
+    rows = source.filter(pa.array(is_taken))
     if deletes is not None:
         rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
     return pa.concat_tables([target.filter(pa.array(is_kept)), columns_of(rows, target.schema)])
-
-
-def _keys(rows: pa.Table, key: Sequence[str], name: str, offset: str | None) -> pa.Table:
-    """The key of each row, its row number, and the record offset to compare, if there is one."""
-    numbers = pa.array(np.arange(rows.num_rows))
-    keys = rows.select(list(key)).append_column(name, numbers)
-    return keys if offset is None else keys.append_column(f"{name}_offset", rows[offset])

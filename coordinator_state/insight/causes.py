@@ -98,7 +98,11 @@ def _stands(partitions: Sequence[PartitionHistory]) -> str:
 
 
 def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
-    commands = transaction_commands(transaction.log_partition, transaction.first_record_offset)
+    commands = transaction_commands(
+        transaction.log_partition,
+        transaction.first_record_offset,
+        two_phase_commit_id=transaction.two_phase_commit_id,
+    )
     offsets = count_text(transaction.offsets, "offset")
     text = f"{_owner_text(transaction)} has held {offsets} since {when(transaction.since, facts)}"
     if transaction.is_marker_lost:
@@ -106,6 +110,8 @@ def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
     elif transaction.owner is not None and transaction.owner.abort_timestamp is not None:
         due = when(transaction.owner.abort_timestamp, facts)
         text += f"; the coordinator aborts it within 10 s after {due}"
+    elif transaction.two_phase_commit_id is not None:
+        text += "; it is a two-phase commit, which only its application commits or aborts"
     return Evidence(
         cause=Cause.OPEN_TRANSACTION,
         text=text,
@@ -166,7 +172,7 @@ def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
             record_ids=[partition.last.record_id for partition in old[:MOST_RECORDS]],
             sql=samples_sql(again),
         )
-    lost = [partition for partition in facts.partitions if partition.data_lost]
+    lost = [each for each in facts.partitions if each.cause is Cause.DATA_LOSS]
     if lost and not again:
         records = sum(partition.data_lost or 0 for partition in lost)
         yield Evidence(

@@ -111,6 +111,13 @@ class OpenTransaction:
         """Whether its coordinator still has it, and ends it by itself."""
         return self.owner is not None and not self.owner.is_marker_lost
 
+    @property
+    def two_phase_commit_id(self) -> str | None:
+        """The transactional id, if only the application ends the transaction (KIP-939)."""
+        if self.owner is None or not self.owner.is_two_phase_commit:
+            return None
+        return self.owner.transactional_id
+
 
 class GroupDeletion(NamedTuple):
     """The tombstone of a group, and its record timestamp."""

@@ -1,7 +1,8 @@
 """The lines of Kafka's tools, quoted for a shell: plans of groups, and open transactions.
 
 Source: tools/src/main/java/org/apache/kafka/tools/consumer/group/ConsumerGroupCommand.java
-(`parseResetPlan`, `resetOffsets`, `deleteGroups`, `parseTopicsWithPartitions`) at 3.9.1 and 4.4.0.
+(`parseResetPlan`, `resetOffsets`, `deleteGroups`, `parseTopicsWithPartitions`) at 3.9.1 and 4.4.0;
+ShareGroupCommandOptions.java and StreamsGroupCommandOptions.java at 4.4.0 for `--reset-offsets`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC
+from coordinator_state.replay.groups import SHARE, STREAMS
 
 PLACEHOLDER: Final = "HOST:PORT"
 _TOOL: Final = "kafka-consumer-groups.sh"
+GROUP_TOOLS: Final = {SHARE: "kafka-share-groups.sh", STREAMS: "kafka-streams-groups.sh"}
+"""The tools of other groups than classic and consumer groups, by type."""
 _GROUPS_OF_A_LINE: Final = 50
 """A line with the longest group ids still fits into the 2 MB that Linux allows."""
 
@@ -49,16 +53,21 @@ def cannot_be_reset(group_id: str) -> str:
 
 
 def reset_commands(
-    group_ids: Sequence[str], file: str, bootstrap_servers: str | None = None
+    group_ids: Sequence[str],
+    file: str,
+    bootstrap_servers: str | None = None,
+    group_type: str | None = None,
 ) -> list[tuple[str, str]]:
     """The dry run and the execution of a plan file, one pair for each 50 groups.
 
-    `--all-groups` would leave out groups that do not exist now.
+    `--all-groups` would leave out groups that do not exist now. `group_type` is that of all groups;
+    None for groups that do not exist.
     """
+    tool = GROUP_TOOLS.get(group_type or "", _TOOL)
     return [
         (
-            _line(bootstrap_servers, *words, "--dry-run"),
-            _line(bootstrap_servers, *words, "--execute"),
+            _line(bootstrap_servers, *words, "--dry-run", tool=tool),
+            _line(bootstrap_servers, *words, "--execute", tool=tool),
         )
         for first in range(0, len(group_ids), _GROUPS_OF_A_LINE)
         for words in [
@@ -88,8 +97,8 @@ def _named(option: str, values: Iterable[str]) -> list[str]:
     return [word for value in values for word in (option, value)]
 
 
-def _line(bootstrap_servers: str | None, *words: str) -> str:
-    words = (_TOOL, "--bootstrap-server", bootstrap_servers or PLACEHOLDER, *words)
+def _line(bootstrap_servers: str | None, *words: str, tool: str = _TOOL) -> str:
+    words = (tool, "--bootstrap-server", bootstrap_servers or PLACEHOLDER, *words)
     return " ".join(map(shell_word, words))
 
 
@@ -104,23 +113,32 @@ class TransactionCommands:
     `find` lists transactions that their coordinator has forgotten, which never end by themselves.
     `end` aborts the transaction in the log partition: its pending offsets are dropped. It must not
     be used on a transaction that its coordinator still has: the producer could then commit its
-    records without these offsets.
+    records without these offsets. `terminate` aborts a two-phase commit (KIP-939), also a prepared
+    one; None for other transactions.
     """
 
     describe: str
     find: str
     end: str
+    terminate: str | None = None
 
     def lines(self, *, is_known_to_coordinator: bool) -> tuple[str, ...]:
         """The command lines for a transaction."""
-        commands = (self.describe, self.find)
-        return commands if is_known_to_coordinator else (*commands, self.end)
+        last = self.terminate if is_known_to_coordinator else self.end
+        return (self.describe, self.find, *([] if last is None else [last]))
 
 
 def transaction_commands(
-    log_partition: int, first_record_offset: int, bootstrap_servers: str = PLACEHOLDER
+    log_partition: int,
+    first_record_offset: int,
+    bootstrap_servers: str = PLACEHOLDER,
+    *,
+    two_phase_commit_id: str | None = None,
 ) -> TransactionCommands:
-    """The command lines for the transaction whose first record in a log partition is given."""
+    """The command lines for the transaction whose first record in a log partition is given.
+
+    `two_phase_commit_id` is its transactional id, if it is a two-phase commit.
+    """
 
     def line(action: str, more: str = "") -> str:
         return (
@@ -132,4 +150,7 @@ def transaction_commands(
         describe=line("describe-producers"),
         find=line("find-hanging"),
         end=line("abort", f" --start-offset {first_record_offset}"),
+        terminate=two_phase_commit_id
+        and f"kafka-transactions.sh --bootstrap-server {bootstrap_servers} "
+        f"forceTerminateTransaction --transactionalId {shell_word(two_phase_commit_id)}",
     )

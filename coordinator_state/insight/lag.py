@@ -61,8 +61,8 @@ class Lags:
     """Lags of committed offsets, in the order of the offsets; `UNKNOWN` without enough samples.
 
     Attributes:
-        lag: the offsets from the committed one to the last record of the log; 0 if the offset is
-            past the newest sample. Where the last record is not known, up to the log end.
+        lag: the offsets from the committed one to the log end, without those right before the last
+            stable offset that hold no record; 0 if the offset is past the newest sample.
         lag_to_last_stable: as `lag`, but up to the last stable offset, which limits what a
             `read_committed` consumer can read now.
         markers: the number of the offsets up to the log end if none has a record, otherwise
@@ -156,11 +156,15 @@ class LogHistories:
         is_known = self.is_known[log]
         start = self.newest.log_start_offset[log]
         end = self.newest.log_end_offset[log]
-        readable_end = end - np.maximum(self.newest.end_markers[log], 0)
-        produced_at_ms = self.produced_at_ms(log, np.maximum(committed_offset, start))
+        stable = self.newest.last_stable_offset[log]
+        markers = np.maximum(self.newest.end_markers[log], 0)
+        # Between these markers and the last stable offset nothing is left to read.
+        is_at_markers = (read_up_to < stable) & (read_up_to >= stable - markers)
+        next_offset = np.where(is_at_markers, stable, committed_offset)
+        produced_at_ms = self.produced_at_ms(log, np.maximum(next_offset, start))
         age_ms = np.where(produced_at_ms == UNKNOWN, UNKNOWN, now_ms - produced_at_ms)
-        is_at_markers = (committed_offset < end) & (committed_offset >= readable_end)
-        is_behind = read_up_to < readable_end
+        read_up_to = np.where(is_at_markers, stable, read_up_to)
+        is_behind = read_up_to < end
         until_age_ms = self._deleted_at_age_ms[log]
         has_margin = is_behind & (age_ms != UNKNOWN) & (until_age_ms != UNKNOWN)
         margin_ms = np.where(has_margin, np.maximum(until_age_ms - age_ms, 0), UNKNOWN)
@@ -168,13 +172,14 @@ class LogHistories:
         is_older = is_known & (time_lag_ms == UNKNOWN)
 
         def behind(offset: Int64s) -> Int64s:
-            records = np.minimum(offset, readable_end) - read_up_to
+            empty = np.clip(offset - (stable - markers), 0, markers)
+            records = offset - read_up_to - np.where(read_up_to < stable, empty, 0)
             return np.where(is_known, np.maximum(records, 0), UNKNOWN)
 
         return Lags(
             lag=behind(end),
-            lag_to_last_stable=behind(self.newest.last_stable_offset[log]),
-            markers=np.where(is_at_markers, end - committed_offset, UNKNOWN),
+            lag_to_last_stable=behind(stable),
+            markers=np.where(is_at_markers & ~is_behind, end - committed_offset, UNKNOWN),
             data_lost=behind(start),
             time_lag_ms=time_lag_ms,
             time_lag_at_least_ms=np.where(

@@ -21,6 +21,7 @@ from coordinator_state.log.commit_sampling import HistoryResolution
 
 USUAL: Final = 0.9
 """So much of the waits are at most the usual one. A pace that varies is no stop."""
+_MEDIAN: Final = 0.5
 ENOUGH: Final = 3
 """Waits after which a pace is known: the first commits of a group are often quicker than usual."""
 RESTS: Final = 2
@@ -32,10 +33,11 @@ _LATE_MS: Final = 30 * 60_000
 _LATE_SHARE: Final = 4
 """A key may be late by a quarter of its rest, and half an hour at most."""
 _TURN_SHARE: Final = 4
-_TIME_BITS: Final = 42
+TIME_BITS: Final = 42
+"""A number and a time are one integer, so that both are sorted and searched at once."""
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-_REST_WINDOWS_MS: Final = (_HOUR_MS, 6 * _HOUR_MS, _DAY_MS, 3 * _DAY_MS)
+REST_WINDOWS_MS: Final = (_HOUR_MS, 6 * _HOUR_MS, _DAY_MS, 3 * _DAY_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Paces:
         usual_move_ms: the usual wait for a commit with another offset.
         move_waits: the number of waits that show it.
         longest_move_ms: the longest of these waits.
+        usual_move_records: the median of the offsets between a commit and the next other one.
     """
 
     usual_commit_ms: Int64s
@@ -55,6 +58,7 @@ class Paces:
     usual_move_ms: Int64s
     move_waits: Int64s
     longest_move_ms: Int64s
+    usual_move_records: Int64s
 
 
 class Commits(NamedTuple):
@@ -75,14 +79,20 @@ class Commits(NamedTuple):
 
 def paces(logs: LogHistories, commits: Commits, count: int) -> Paces:
     """Return the pace of each of `count` keys; `logs` has the samples of their logs."""
-    waits = _waits(logs, commits)
-    moves = _waits(logs, moved(commits))
+    waits = waits_of(logs, commits)
+    moved_commits = moved(commits)
+    moves = waits_of(logs, moved_commits)
+    key, _, committed_offset, _ = moved_commits
+    is_next = key[1:] == key[:-1]
     return Paces(
         usual_commit_ms=usual_ms(waits.key, waits.lengths_ms, count),
         commit_waits=np.bincount(waits.key, minlength=count),
         usual_move_ms=usual_ms(moves.key, moves.lengths_ms, count),
         move_waits=np.bincount(moves.key, minlength=count),
         longest_move_ms=usual_ms(moves.key, moves.lengths_ms, count, share=1),
+        usual_move_records=usual_ms(
+            key[1:][is_next], np.diff(committed_offset)[is_next], count, share=_MEDIAN
+        ),
     )
 
 
@@ -94,8 +104,8 @@ def moved(commits: Commits) -> Commits:
     return Commits(*(column[has_moved] for column in commits))
 
 
-class _Waits(NamedTuple):
-    """The key of each wait, and its begin and end since the epoch."""
+class Waits(NamedTuple):
+    """The key of each wait for a commit, and its begin and end since the epoch."""
 
     key: Int64s
     began_ms: Int64s
@@ -135,21 +145,13 @@ def rests(
 ) -> Rests:
     """Return the rests of each of `count` keys; `logs` has the samples of their logs.
 
-    The rests of moves are those of `moved` commits. Of commits that were old when `run` read them,
-    the history has only some: a wait that may be such an interval of its resolution is no rest.
+    The rests of moves are those of `moved` commits.
     """
-    waits = _waits(logs, commits)
-    first_ms, last_ms = np.full(count, now_ms), np.zeros(count, np.int64)
-    np.minimum.at(first_ms, commits.key, commits.committed_at_ms)
-    last_ms[commits.key] = commits.committed_at_ms
+    waits = known_waits(logs, commits, now_ms, resolution)
     lengths_ms = waits.lengths_ms
-    for step in resolution.steps:
-        interval_ms = resolution.interval_ms(step.age_ms)
-        is_known = (waits.began_ms >= now_ms - step.age_ms) | (lengths_ms >= 2 * interval_ms)
-        waits = _Waits(*(column[is_known] for column in waits))
-        lengths_ms = lengths_ms[is_known]
+    first_ms, last_ms = first_and_last_ms(commits, count)
     usual_ms, due_ms, only_ms = (np.full(count, UNKNOWN) for _ in Rests._fields)
-    for window_ms in _REST_WINDOWS_MS:
+    for window_ms in REST_WINDOWS_MS:
         # The window ends with the last commit, so the present silence does not change the result.
         since_ms = np.maximum(first_ms, last_ms - window_ms)
         is_since = waits.began_ms >= since_ms[waits.key]
@@ -163,7 +165,7 @@ def rests(
         only_rests_ms = _only_rests(key, began_ms, lengths, first_ms, last_ms)
         only_ms = np.maximum(only_ms, only_rests_ms)
     usual_ms, due_ms, only_ms = (
-        np.where(rest_ms == UNKNOWN, UNKNOWN, rest_ms + _late_ms(rest_ms))
+        np.where(rest_ms == UNKNOWN, UNKNOWN, rest_ms + late_ms(rest_ms))
         for rest_ms in (usual_ms, due_ms, only_ms)
     )
     until_ms = _daily_until_ms(waits, lengths_ms, last_ms, now_ms)
@@ -171,7 +173,32 @@ def rests(
     return Rests(usual_ms, np.maximum(due_ms, daily_ms), only_ms)
 
 
-def _late_ms(rests_ms: Int64s) -> Int64s:
+def known_waits(
+    logs: LogHistories, commits: Commits, now_ms: int, resolution: HistoryResolution
+) -> Waits:
+    """Return the waits of all keys that no interval of the history's resolution explains.
+
+    Of commits that were old when `run` read them, the history has only some.
+    """
+    waits = waits_of(logs, commits)
+    for step in resolution.steps:
+        interval_ms = resolution.interval_ms(step.age_ms)
+        is_known = waits.began_ms >= now_ms - step.age_ms
+        is_known |= waits.lengths_ms >= 2 * interval_ms
+        waits = Waits(*(column[is_known] for column in waits))
+    return waits
+
+
+def first_and_last_ms(commits: Commits, count: int) -> tuple[Int64s, Int64s]:
+    """Return the times of the first and of the last commit of each key."""
+    first_ms, last_ms = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first_ms, commits.key, commits.committed_at_ms)
+    last_ms[commits.key] = commits.committed_at_ms
+    return first_ms, last_ms
+
+
+def late_ms(rests_ms: Int64s) -> Int64s:
+    """Return by how much keys may be late after their rests."""
     late_ms: Int64s = np.minimum(rests_ms // _LATE_SHARE, _LATE_MS)
     return late_ms
 
@@ -233,12 +260,12 @@ def _only_rests(
     return only_ms
 
 
-def _daily_until_ms(waits: _Waits, lengths_ms: Int64s, last_ms: Int64s, now_ms: int) -> Int64s:
+def _daily_until_ms(waits: Waits, lengths_ms: Int64s, last_ms: Int64s, now_ms: int) -> Int64s:
     """Return when each key is late for the commit that ends its rest of each day, or `UNKNOWN`."""
     # A longer wait is no rest of a day.
     is_rest = (lengths_ms >= LEAST_REST_MS) & (lengths_ms < _DAY_MS)
     key, began_ms, ended_ms = (column[is_rest] for column in waits)
-    ended_ms = ended_ms + _late_ms(lengths_ms[is_rest])
+    ended_ms = ended_ms + late_ms(lengths_ms[is_rest])
     is_as_long = ended_ms - began_ms >= now_ms - last_ms[key]
     until_ms, days = np.full(last_ms.size, UNKNOWN), np.zeros(last_ms.size, np.int64)
     for day_ms in range(_DAY_MS, (RESTS + 1) * _DAY_MS, _DAY_MS):
@@ -275,7 +302,7 @@ def rests_in_turn_ms(
     count = 1 + int(reader.max(initial=0))
     without_move_ms = np.zeros(count, np.int64)
     np.maximum.at(without_move_ms, readers[1:][is_next], np.diff(times_ms)[is_next])
-    waits = _waits(logs, commits)
+    waits = waits_of(logs, commits)
     lengths_ms, readers = waits.lengths_ms, reader_of_key[waits.key]
     is_in_turn = lengths_ms > 2 * without_move_ms[readers]
     # A single partition that was away for a while is no turn.
@@ -286,17 +313,17 @@ def rests_in_turn_ms(
         column[is_in_turn] for column in (readers, lengths_ms, waits.ended_ms)
     )
     order = np.lexsort((ended_ms, readers))
-    places = (readers[order] << _TIME_BITS) + ended_ms[order]
-    first = np.searchsorted(places, (reader << _TIME_BITS) + since_ms, side="right")
-    past = np.searchsorted(places, (reader + 1) << _TIME_BITS)
+    places = (readers[order] << TIME_BITS) + ended_ms[order]
+    first = np.searchsorted(places, (reader << TIME_BITS) + since_ms, side="right")
+    past = np.searchsorted(places, (reader + 1) << TIME_BITS)
     # The longest wait from each one to the last of its reader; the greater bits keep them apart.
-    keyed = ((count - readers[order]) << _TIME_BITS) + lengths_ms[order]
-    longest_ms = np.maximum.accumulate(keyed[::-1])[::-1] & ((1 << _TIME_BITS) - 1)
+    keyed = ((count - readers[order]) << TIME_BITS) + lengths_ms[order]
+    longest_ms = np.maximum.accumulate(keyed[::-1])[::-1] & ((1 << TIME_BITS) - 1)
     longest_ms = np.append(longest_ms, UNKNOWN)
     return np.where(first < past, longest_ms[first], UNKNOWN)
 
 
-def _waits(logs: LogHistories, commits: Commits) -> _Waits:
+def waits_of(logs: LogHistories, commits: Commits) -> Waits:
     """Return the waits of all keys.
 
     Before the first sample of a log, nobody knows since when a record was there to read. So only
@@ -315,7 +342,7 @@ def _waits(logs: LogHistories, commits: Commits) -> _Waits:
     ended_ms = committed_at_ms[before + 1]
     # Without a record that was there to read, a commit of the same offset says nothing.
     is_known &= (ended_ms > began_ms) | (committed_offset[before + 1] != committed_offset[before])
-    return _Waits(key[is_known], began_ms[is_known], ended_ms[is_known])
+    return Waits(key[is_known], began_ms[is_known], ended_ms[is_known])
 
 
 def usual_ms(key: Int64s, waits_ms: Int64s, count: int, share: float = USUAL) -> Int64s:

@@ -45,6 +45,7 @@ class PartitionFacts:
             the time is the longest of the group's other partitions.
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
+        usual_move_records: the usual number of offsets between two such commits.
         rest_ms: how long the group may go without a commit, because it usually rests
             (`pace.Rests`); None if that is unknown, or if its usual time is longer.
         move_rest_ms: the same for commits of another offset.
@@ -76,6 +77,8 @@ class PartitionFacts:
         overdue_ms: the time since that transaction's coordinator had to abort it, negative before
             that; None if it is unknown.
         is_marker_lost: whether that transaction will never end by itself.
+        is_two_phase_commit: whether only its application ends that transaction, or the one that
+            keeps the last stable offset (KIP-939).
         expires_in_ms: the time until the offset expires.
     """
 
@@ -117,6 +120,7 @@ class PartitionFacts:
     usual_move_ms: int | None
     move_waits: int
     longest_move_ms: int | None
+    usual_move_records: int | None = None
     rest_ms: int | None
     move_rest_ms: int | None
     only_rest_ms: int | None
@@ -145,6 +149,7 @@ class PartitionFacts:
     pending_transactional_id: str | None
     overdue_ms: int | None
     is_marker_lost: bool
+    is_two_phase_commit: bool = False
     expires_in_ms: int | None
 
     @property

@@ -34,6 +34,10 @@ from coordinator_state.replay.groups import SHARE
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 """The default of producers for `transaction.timeout.ms`."""
+_SLOWEST_FILE: Final = 8
+"""If producers write less, a file may take so many times longer until it is full."""
+_FILE_SHARE: Final = 4
+"""A file may have a quarter more records than usual."""
 _RUNS_WITHIN_MS: Final = 86_400_000
 """Most jobs run once a day at least."""
 
@@ -60,7 +64,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             "(auto.offset.reset)",
             None if facts.recreated_at_ms is None else Cause.TOPIC_RECREATED,
         )
-    if facts.data_lost:
+    if facts.data_lost and not _were_read_before(facts):
         return Verdict(
             Status.DATA_LOSS,
             f"{count_text(facts.data_lost, 'record')} deleted before being read: "
@@ -73,6 +77,11 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         if verdict is not None:
             return verdict
     return _healthy(facts, rules)
+
+
+def _were_read_before(facts: PartitionFacts) -> bool:
+    """Whether the group had read all deleted records before it went back."""
+    return facts.rewound_from is not None and (facts.log_start_offset or 0) <= facts.rewound_from
 
 
 def _recreated_text(facts: PartitionFacts) -> str:
@@ -222,8 +231,11 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> Verdict | No
     if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
         text += "; the usual time of its transactions is not known yet"
         return Verdict(Status.UNKNOWN, text, Cause.OPEN_TRANSACTION)
+    is_hanging = oldest_ms > hanging_after_ms and not facts.is_two_phase_commit
+    if facts.is_two_phase_commit:
+        text += ", prepared or open (2PC)"
     return Verdict(
-        Status.HANGING_TRANSACTION if oldest_ms > hanging_after_ms else Status.PENDING,
+        Status.HANGING_TRANSACTION if is_hanging else Status.PENDING,
         f"{text}: last stable offset {facts.last_stable_offset:,}, log end "
         f"{facts.log_end_offset:,}",
         Cause.OPEN_TRANSACTION,
@@ -234,7 +246,10 @@ def _is_at_last_stable(facts: PartitionFacts) -> bool:
     """Whether the group has read up to an open transaction; `read_uncommitted` groups go on."""
     if facts.uncommitted_ms is not None:
         return facts.lag_to_last_stable == 0
-    return facts.lag_to_last_stable == 0 and facts.committed_offset == facts.last_stable_offset
+    # Only aborted records may be left before it.
+    return facts.lag_to_last_stable == 0 and (facts.committed_offset or 0) <= (
+        facts.last_stable_offset or 0
+    )
 
 
 def _uncommitted(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
@@ -283,12 +298,15 @@ def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
 def _is_hanging(facts: PartitionFacts, rules: StatusRules) -> bool:
     """Whether a transaction that holds commits will not end in time.
 
-    Its coordinator aborts it after its own time-out, or after `transaction.max.timeout.ms`.
+    Its coordinator aborts it after its own time-out, or after `transaction.max.timeout.ms`, and
+    never a two-phase commit.
     """
     if facts.held_ms is None:
         return False
     if facts.is_marker_lost:
         return facts.held_ms > rules.pending_after_ms
+    if facts.is_two_phase_commit:
+        return False
     if facts.overdue_ms is not None:
         return facts.overdue_ms > rules.pending_after_ms
     return facts.held_ms > _limit_ms(rules.hanging_after_ms, facts.usual_commit_ms, rules)
@@ -302,6 +320,8 @@ def _held_text(facts: PartitionFacts) -> str:
     held = f"commits held for {time_text(facts.held_ms)} by"
     if facts.is_marker_lost:
         return f"{held} a transaction of {owner} that its coordinator has ended: abort it by hand"
+    if facts.is_two_phase_commit:
+        return f"{held} a prepared or open transaction (2PC) of {owner}"
     return f"{held} an open transaction of {owner}"
 
 
@@ -344,7 +364,7 @@ def _usual_stop_ms(facts: PartitionFacts, rules: StatusRules) -> int:
 def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     """The group has stopped committing."""
     silent_ms = _silent_ms(facts)
-    if _waited_ms(facts) <= _stop_after_ms(facts, rules):
+    if _waited_ms(facts) <= _stop_after_ms(facts, rules) or _is_filling(facts, rules):
         return None
     text, cause = f"no commit for {time_text(silent_ms)}", Cause.NO_COMMITS
     if _waited_ms(facts) <= (facts.only_rest_ms or 0):
@@ -370,6 +390,17 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
         # An operator stops the members before a reset.
         return rewind._replace(status=Status.STOP, text=f"{rewind.text}; {text}")
     return Verdict(Status.STOP, text, cause)
+
+
+def _is_filling(facts: PartitionFacts, rules: StatusRules) -> bool:
+    """Whether a sink with a slow pace may wait for more records: it commits full files."""
+    usual_ms, records = facts.usual_commit_ms or 0, facts.usual_move_records or 0
+    return (
+        facts.has_member
+        and usual_ms > rules.stop_after_ms
+        and _waited_ms(facts) <= _SLOWEST_FILE * usual_ms
+        and _FILE_SHARE * (facts.lag or 0) <= (_FILE_SHARE + 1) * records
+    )
 
 
 def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> Verdict | None:
@@ -477,7 +508,10 @@ def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
     # commits may be unknown yet.
     pace_ms = max(facts.usual_commit_ms or 0, facts.usual_move_ms or 0, facts.commit_age_ms)
     rest_ms = max(facts.rest_ms or 0, facts.move_rest_ms or 0, 2 * (facts.rest_in_turn_ms or 0))
-    limit_ms = max(rules.slow_after_ms, 2 * pace_ms, rest_ms)
+    # A record may take minutes of work, in which the client commits the same offset.
+    is_unknown = bool(facts.commit_waits) and facts.move_waits < ENOUGH
+    least_ms = rules.pace_unknown_after_ms if is_unknown else rules.slow_after_ms
+    limit_ms = max(least_ms, 2 * pace_ms, rest_ms)
     return (facts.time_lag_at_least_ms or 0) > limit_ms
 
 

@@ -296,4 +296,6 @@ def _step_commands(group_id: str, evidence: Evidence) -> Sequence[str]:
 def _end_transaction(evidence: Evidence) -> str:
     if any(" abort " in command for command in evidence.commands):
         return "restart the producer; if find-hanging lists the transaction, abort it"
+    if any("forceTerminateTransaction" in command for command in evidence.commands):
+        return "let the application commit or abort its two-phase commit"
     return "restart the producer: its coordinator then ends the transaction"

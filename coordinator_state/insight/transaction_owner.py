@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from coordinator_state.replay.transactions import OPEN_STATES
+from coordinator_state.replay.transactions import (
+    ONGOING,
+    OPEN_STATES,
+    TWO_PHASE_COMMIT_TIMEOUT_MS,
+)
 
 SLACK: Final = timedelta(minutes=1)
 """Two logs are read up to slightly different moments, and brokers' clocks differ."""
@@ -23,6 +27,7 @@ class ProducerState:
     """The row of `transactions` that has a producer id."""
 
     transactional_id: str
+    timeout_ms: int
     state: str
     start_timestamp: datetime | None
     last_update_timestamp: datetime | None
@@ -39,12 +44,15 @@ class TransactionOwner:
         abort_timestamp: when the coordinator aborts the transaction, if it is ongoing.
         is_marker_lost: whether the offsets stay pending for ever; None if the tables lack records
             that may tell.
+        is_two_phase_commit: whether the transaction is ongoing, and only its application ends it,
+            maybe long after it has prepared it (KIP-939).
     """
 
     transactional_id: str | None
     state: str | None
     abort_timestamp: datetime | None
     is_marker_lost: bool | None
+    is_two_phase_commit: bool = False
 
 
 def transaction_owner(
@@ -78,4 +86,7 @@ def transaction_owner(
         state=producer.state,
         abort_timestamp=producer.abort_timestamp if is_open else None,
         is_marker_lost=not is_open and is_settled if is_at_end else None,
+        is_two_phase_commit=is_open
+        and producer.state == ONGOING
+        and producer.timeout_ms == TWO_PHASE_COMMIT_TIMEOUT_MS,
     )

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.classic_groups import classic_group, refusal
@@ -53,6 +53,9 @@ MODERN_GROUPS: Final[dict[int, type[ModernGroup]]] = {
 }
 """Classes of groups by record type. Later brokers ignore type 9 of 4.0's early access."""
 
+MOST_ARRAY_ELEMENTS: Final = 1_000_000
+"""`Release.refuses_long_arrays`: the longest array that Kafka 4.4 reads."""
+
 AskTopicNames = Callable[[Collection[str]], Mapping[str, str]]
 """Returns the known topic names for topic ids."""
 
@@ -61,13 +64,17 @@ OnWarning = Callable[[int, str], None]
 
 
 class GroupRecord(NamedTuple):
-    """A decoded record of a group; `name` is the member id or regular expression of its key."""
+    """A decoded record of a group; `name` is the member id or regular expression of its key.
+
+    `value_bytes` is the size of the undecoded value.
+    """
 
     record_type: int
     group_id: str
     name: str
     value: Fields | None
     record_offset: int
+    value_bytes: int = 0
 
 
 def rebuilt_group(
@@ -159,6 +166,9 @@ class GroupReplay:
             kind = MODERN_GROUPS[record.record_type]
             if kind is not StreamsGroup or self.release.has_streams_groups:
                 self._replay_modern(kind, record)
+        # Each element needs at least one byte, so no other value has such an array.
+        if record.value_bytes > MOST_ARRAY_ELEMENTS and self.release.refuses_long_arrays:
+            self._check_arrays(record)
 
     def replay_in_order(
         self, group_id: str, commits: Iterable[int], records: Iterable[GroupRecord]
@@ -173,6 +183,12 @@ class GroupReplay:
                 self.replay_offset_commit(group_id)
             else:
                 self.replay(record)
+
+    def _check_arrays(self, record: GroupRecord) -> None:
+        length = _longest_array(record.value)
+        if record.group_id in self.states and length > MOST_ARRAY_ELEMENTS:
+            reason = f"an array has {length:,} elements; Kafka 4.4 reads {MOST_ARRAY_ELEMENTS:,}"
+            self._warn(record, reason)
 
     def _replay_classic(self, record: GroupRecord) -> None:
         if record.value is None:
@@ -299,6 +315,15 @@ def restored_group(
         )
     restored.record_offset = record_offset
     return restored
+
+
+def _longest_array(value: Any) -> int:
+    """The greatest number of elements of an array in a decoded value."""
+    if isinstance(value, Mapping):
+        return max(map(_longest_array, value.values()), default=0)
+    if not isinstance(value, list):
+        return 0
+    return max(len(value), max(map(_longest_array, value), default=0))
 
 
 def _warning(record_offset: int, reason: str) -> str:

@@ -179,6 +179,7 @@ class ReferenceLoader:
                     name=name_of(decoded.fields),
                     value=fields,
                     record_offset=record_offset,
+                    value_bytes=len(value or b""),
                 )
             )
 

@@ -22,13 +22,14 @@ class Release(Enum):
     KAFKA_4_1 = (4, 1)
     KAFKA_4_2 = (4, 2)
     KAFKA_4_3 = (4, 3)
+    KAFKA_4_4 = (4, 4)
 
     @classmethod
     def of(cls, version: Sequence[int]) -> Release:
         """Return the rules of a broker's version; of 3.x with the new coordinator, those of 4.0.
 
         >>> str(Release.of((4, 4, 0)))
-        '4.3'
+        '4.4'
         """
         older = [release for release in cls if release.value <= tuple(version[:2])]
         return older[-1] if older else cls.KAFKA_4_0
@@ -98,5 +99,13 @@ class Release(Enum):
         """Whether a consumer's described assignment has the partitions pending revocation."""
         return self.value >= (4, 3)
 
+    @property
+    def refuses_long_arrays(self) -> bool:
+        """Whether the value of a group record with an array of over 1,000,000 elements is refused.
 
-NEWEST_RELEASE: Final = Release.KAFKA_4_3
+        It is the limit of the readers that Kafka 4.4 generates (`MessageDataGenerator`).
+        """
+        return self.value >= (4, 4)
+
+
+NEWEST_RELEASE: Final = Release.KAFKA_4_4

@@ -55,7 +55,9 @@ DEFAULT_STATE_EPOCH: Final = 0
 class StateBatch:
     """A run of record offsets of a user topic's partition with one delivery state.
 
-    `delivery_state` is 0 AVAILABLE, 1 ACQUIRED (never stored), 2 ACKNOWLEDGED or 4 ARCHIVED.
+    `delivery_state` is 0 AVAILABLE, 1 ACQUIRED (never stored), 2 ACKNOWLEDGED, 3 ARCHIVING (from
+    share.version 2 on: waits for its write to a dead-letter topic, KIP-1191) or 4 ARCHIVED. A
+    number that Kafka adds later is kept as it is.
     """
 
     first_offset: int

@@ -25,6 +25,12 @@ COMPLETE_COMMIT: Final = "CompleteCommit"
 COMPLETE_ABORT: Final = "CompleteAbort"
 OPEN_STATES: Final = (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
 """The states in which markers of the transaction are still to come."""
+TWO_PHASE_COMMIT_TIMEOUT_MS: Final = 2**31 - 1
+"""The timeout of a producer with `transaction.two.phase.commit.enable` (KIP-939).
+
+Kafka 4.4: `TransactionMetadata.isDistributedTwoPhaseCommitTxn`. The coordinator never aborts such a
+transaction. No record says whether the application has prepared it: its state is `Ongoing`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +69,12 @@ class Transaction:
         """When the coordinator aborts the transaction by itself, if it is ongoing.
 
         It looks for such transactions every 10 seconds
-        (`transaction.abort.timed.out.transaction.cleanup.interval.ms`).
+        (`transaction.abort.timed.out.transaction.cleanup.interval.ms`). None for a two-phase
+        commit.
         """
         if self.state != ONGOING or self.start_timestamp_ms is None:
+            return None
+        if self.timeout_ms == TWO_PHASE_COMMIT_TIMEOUT_MS:
             return None
         return min(self.start_timestamp_ms + self.timeout_ms, MAX_TIMESTAMP_MS)
 

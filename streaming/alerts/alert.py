@@ -68,6 +68,7 @@ class Sent:
 class Alert:
     """An alert; `value` and `reason` are from the last evaluation in which its condition held.
 
+    `fired_value` is the value of the evaluation that made it fire.
     `condition_ended_at` is the first evaluation since then; None while the condition holds.
     `group_status` is the status of its subject then, since `status_since`, and `previous_status`
     the one before it. A resolved alert has none, and its `reason` names the current state.
@@ -81,6 +82,7 @@ class Alert:
     condition_ended_at: datetime | None = None
     resolved_at: datetime | None = None
     value: float | None = None
+    fired_value: float | None = None
     reason: str = ""
     muted_by: str | None = None
     sent: tuple[Sent, ...] = ()
@@ -167,6 +169,7 @@ class Notice:
             "topic": alert.topic,
             "partition": alert.partition,
             "value": alert.value,
+            "fired_value": alert.fired_value,
             "reason": alert.reason,
             "note": self.note,
             "since": alert.since,

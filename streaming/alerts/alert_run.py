@@ -14,10 +14,22 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding, Notice, NoticeKind
+from streaming.alerts.alert import (
+    Alert,
+    AlertKey,
+    Alerts,
+    AlertState,
+    Finding,
+    Notice,
+    NoticeKind,
+)
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_alerts, write_alerts
-from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
+from streaming.alerts.delivery import (
+    DeliveryError,
+    TransientDeliveryError,
+    UnfinishedDeliveryError,
+)
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable, load_rules
 from streaming.alerts.sinks import Sink
@@ -27,16 +39,22 @@ from streaming.lag.paces import KnownPaces
 from streaming.tables.clock import utc_now
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
+from streaming.tables.rows import SEVERITIES
 from streaming.tables.schemas import ALERTS
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
+_OUTAGE_PAUSE_S = 3.0
+"""The pause after a failed attempt on a sink that is away: with a round of 2 s and the 5 s of an
+attempt, a sink gets the notices within 10 s after it is back."""
 _FIRST_BACK_OFF_S = 5.0
 _LONGEST_BACK_OFF_S = 300.0
 _SEND_S = 30.0
 """Time per round and sink for sending notices; the next round sends the rest."""
 _RELOAD_EVERY_S = 60.0
+_VALUES_EVERY_S = 60.0
+"""The time between two writes of values that change while the alerts do not."""
 _CLEAN_UP_EVERY_S = 3_600.0
 LOCK_FILE = "_alerts.lock"
 _RULES = "rules file (the previous rules stay active)"
@@ -44,7 +62,11 @@ _RULES = "rules file (the previous rules stay active)"
 
 @dataclass(slots=True)
 class _BackOff:
-    """The pause after a failure of a sink; it doubles with each further failure."""
+    """The pause after a failure of a sink.
+
+    It doubles with each further failure, unless the sink is away: a request that the sink refused,
+    or may still accept, is not repeated soon.
+    """
 
     pause_s: float = 0.0
     until: float = 0.0
@@ -53,9 +75,9 @@ class _BackOff:
     def is_pausing(self) -> bool:
         return time.monotonic() < self.until
 
-    def record(self, *, has_failed: bool) -> None:
+    def record(self, *, has_failed: bool, is_away: bool) -> None:
         longer_s = min(max(2 * self.pause_s, _FIRST_BACK_OFF_S), _LONGEST_BACK_OFF_S)
-        self.pause_s = longer_s if has_failed else 0
+        self.pause_s = (_OUTAGE_PAUSE_S if is_away else longer_s) if has_failed else 0
         self.until = time.monotonic() + self.pause_s
 
 
@@ -80,7 +102,8 @@ class AlertRun:
         self._cluster_id = reader.cluster_id
         self.alerts = read_alerts(reader)
         self._writer: Writer | None = None
-        self._is_unwritten = False
+        self._is_unwritten = self._has_new_values = False
+        self._written_at = time.monotonic()
         self._can_be_opened = False
         self._cleaned_up_at = time.monotonic()
         self._paces = KnownPaces()
@@ -178,16 +201,20 @@ class AlertRun:
     def _update(self, alerts: dict[AlertKey, Alert]) -> None:
         """Keep the alerts in memory and write changes; retries a failed write on the next call.
 
-        New values alone, while the status stays, are not worth a write: they change in each round.
+        New values alone, which change in each round, are written once a minute.
         """
         self._is_unwritten |= _without_values(alerts) != _without_values(self.alerts)
+        self._has_new_values |= alerts != self.alerts
         self.alerts = alerts
+        if self._has_new_values and time.monotonic() - self._written_at > _VALUES_EVERY_S:
+            self._is_unwritten = True
         if not (self._is_unwritten and self._may_write):
             return
         with self._logging_failures("table alerts"):
             self._writer = self._writer or open_alerts(self.tables)
             write_alerts(self._writer, alerts)
-            self._is_unwritten = False
+            self._is_unwritten = self._has_new_values = False
+            self._written_at = time.monotonic()
 
     @property
     def _may_write(self) -> bool:
@@ -234,11 +261,15 @@ class AlertRun:
                 self._writer.epoch.require_current(ALERTS)
 
     def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
-        """The due notices by sink, firing ones first: a group may leave one rule for another."""
+        """The due notices by sink, firing ones first: a group may leave one rule for another.
+
+        Then they are by severity and age, the newest first.
+        """
         notices: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
         notes = {rule.name: rule.note for rule in self.rules.all}
         alerts = self.alerts.values()
-        for alert in sorted(alerts, key=lambda alert: alert.state is AlertState.RESOLVED):
+        newest_first = sorted(alerts, key=lambda alert: alert.since, reverse=True)
+        for alert in sorted(newest_first, key=_urgency):
             for name, kind in due(alert, self.rules, now).items():
                 notices[name].append(
                     Notice(
@@ -254,7 +285,7 @@ class AlertRun:
         """Send notices to a sink and return those that it accepted."""
         sink: Sink = self.rules.sinks[name]
         accepted: list[Notice] = []
-        failure = ""
+        failure, is_away = "", False
         until = time.monotonic() + _SEND_S
         try:
             for batch in sink.batches(notices):
@@ -264,10 +295,10 @@ class AlertRun:
                 accepted += accepted_now
                 failure = refusal or failure
         except TransientDeliveryError as error:
-            failure = str(error)
+            failure, is_away = str(error), not isinstance(error, UnfinishedDeliveryError)
         except Exception as error:  # noqa: BLE001 - its text may contain secrets of the sink
             failure = type(error).__name__
-        self._back_offs[name].record(has_failed=bool(failure))
+        self._back_offs[name].record(has_failed=bool(failure), is_away=is_away)
         if failure:
             self._log_failure(f"sink {name}", f"{failure}; retrying")
         else:
@@ -327,6 +358,10 @@ def _sent(sink: Sink, batch: Sequence[Notice]) -> tuple[list[Notice], str]:
         accepted += accepted_now
         last_refusal = refusal or last_refusal
     return accepted, last_refusal
+
+
+def _urgency(alert: Alert) -> tuple[bool, int]:
+    return alert.state is AlertState.RESOLVED, SEVERITIES.index(alert.severity)
 
 
 def _mtime_ns(path: str) -> int:

@@ -124,7 +124,7 @@ def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime
             sent=() if alert is None else alert.sent,
         )
     if alert.state is AlertState.PENDING and now - alert.since >= rule.hold:
-        alert = replace(alert, state=AlertState.FIRING, fired_at=now)
+        alert = replace(alert, state=AlertState.FIRING, fired_at=now, fired_value=finding.value)
     if alert.group_status != finding.group_status:
         alert = replace(
             alert,

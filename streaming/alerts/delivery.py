@@ -1,4 +1,7 @@
-"""Delivery of notices: POST of JSON with retries, and errors without secrets."""
+"""Delivery of notices: one POST of JSON, and errors without secrets.
+
+Nothing is retried here: the next round of `alert run` sends again what a sink did not accept.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,6 @@ from urllib.parse import urlsplit
 
 import requests
 from pydantic import SecretStr
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_exponential,
-)
 
 from streaming.views.text import json_line
 
@@ -29,10 +25,6 @@ CONNECT_S: Final = 5
 ANSWER_S: Final = 10
 SERVER_ERROR: Final = 500
 """From this code on a failure is transient in HTTP and permanent in SMTP."""
-FIRST_WAIT_S: Final = 0.5
-LONGEST_WAIT_S: Final = 5.0
-_ATTEMPTS: Final = 3
-_GIVE_UP_AFTER_S: Final = 20
 _TRANSIENT: Final = frozenset({408, 429})
 _SUCCESS: Final = range(200, 300)
 
@@ -53,40 +45,14 @@ class UnfinishedDeliveryError(TransientDeliveryError):
     """An attempt has not ended, and may still succeed: one soon after might send a notice twice."""
 
 
-def _may_be_tried_again(error: BaseException) -> bool:
-    is_transient = isinstance(error, TransientDeliveryError)
-    return is_transient and not isinstance(error, UnfinishedDeliveryError)
-
-
-def attempts() -> Retrying:
-    """Up to 3 attempts within 20 s, with back-off, after transient failures."""
-    return Retrying(
-        retry=retry_if_exception(_may_be_tried_again),
-        stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
-        wait=wait_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S),
-        reraise=True,
-    )
-
-
-def post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> None:
-    """POST JSON; transient failures are retried.
-
-    Raises:
-        DeliveryError: see `post_once`.
-    """
-    for attempt in attempts():
-        with attempt:
-            post_once(url, body, headers)
-
-
-def post_once(
+def post(
     url: SecretStr,
     body: Any,
     headers: dict[str, str] | None = None,
     *,
     timeout_s: tuple[float, float] = (CONNECT_S, ANSWER_S),
 ) -> None:
-    """POST JSON in one attempt; `timeout_s` is the time to connect, and to be answered.
+    """POST JSON; `timeout_s` is the time to connect, and to be answered.
 
     Raises:
         DeliveryError: the host did not accept it. The message names only the host, because the

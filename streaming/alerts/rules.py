@@ -33,6 +33,7 @@ from streaming.kafka.secrets import is_text
 from streaming.lag.group_lag import TOTALS_BY
 from streaming.lag.recent_commits import KEY
 from streaming.tables.durations import parse_duration
+from streaming.tables.rows import Severity
 
 DEFAULT_RULES: Final = Path(__file__).with_name("default_rules.yaml")
 EVERY: Final = ("*",)
@@ -165,7 +166,7 @@ class _Notified(_Model):
 
     hold: Duration = Field(default=timedelta(0), alias="for")
     keep_firing_for: Duration = timedelta(0)
-    severity: Literal["critical", "error", "warning", "info"] = "warning"
+    severity: Severity = "warning"
     repeat: Annotated[timedelta | None, BeforeValidator(_repeat)] = timedelta(hours=4)
     sinks: Annotated[tuple[str, ...], BeforeValidator(as_list)] | None = None
     note: str = ""
@@ -177,14 +178,14 @@ class TablesUnreadable(_Notified):
     name: ClassVar[str] = "tables_unreadable"
     # A store that is unreachable for some seconds needs no action.
     hold: Duration = Field(default=timedelta(minutes=1), alias="for")
-    severity: Literal["critical", "error", "warning", "info"] = "critical"
+    severity: Severity = "critical"
 
 
 class TablesStale(_Notified):
     """The built-in alert that fires when nothing was written for longer than `stale_after`."""
 
     name: ClassVar[str] = "tables_stale"
-    severity: Literal["critical", "error", "warning", "info"] = "critical"
+    severity: Severity = "critical"
 
 
 class Rule(_Notified):

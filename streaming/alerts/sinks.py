@@ -32,7 +32,6 @@ from streaming.alerts.delivery import (
     SERVER_ERROR,
     DeliveryError,
     TransientDeliveryError,
-    attempts,
     post,
     within,
 )
@@ -80,7 +79,7 @@ class _Sink(BaseModel, ABC):
         """Send one batch of notices.
 
         Raises:
-            TransientDeliveryError: all attempts failed; a later one may succeed.
+            TransientDeliveryError: the attempt failed; a later one may succeed.
             DeliveryError: the sink refused the batch.
         """
 
@@ -234,10 +233,8 @@ class EmailSink(_Sink):
         subject = printable(headline(notices)).replace("=?", "= ?")
         mail["Subject"] = subject[:_SUBJECT_LENGTH]
         mail.set_content("\n\n".join(map(printable, sentences(notices))) + "\n")
-        for attempt in attempts():
-            with attempt:
-                address = f"smtp://{self.host}:{self.port}"
-                within(_MAIL_S, self.host, address, lambda: self._send(mail))
+        address = f"smtp://{self.host}:{self.port}"
+        within(_MAIL_S, self.host, address, lambda: self._send(mail))
 
     def _send(self, mail: EmailMessage) -> None:
         try:

@@ -31,7 +31,7 @@ _RULES_FILE = "YAML file with the alert rules, see docs/alerts.md."
 
 @click.group()
 def alert() -> None:
-    """Run or test the alert rules of a YAML file.
+    """Run or test the alert rules and the sinks of a YAML file.
 
     A rule sets a condition, how long it must hold, and the sinks that are notified. Python API:
     streaming.alerts.
@@ -39,6 +39,7 @@ def alert() -> None:
     \b
     Examples:
       coordinator-state alert run --rules-file alerts.yaml --tables tables
+      coordinator-state alert send-test --rules-file alerts.yaml
       coordinator-state alert test --rules-file alerts.yaml --tables tables
       coordinator-state alert test --scenario scenario.yaml
     """
@@ -68,6 +69,38 @@ def run(*, rules_file: str, tables: str) -> None:
             f"sinks: {', '.join(alerts.rules.sinks)}"
         )
         alerts.run()
+
+
+@alert.command("send-test")
+@click.argument("sink", required=False)
+@rules_file_option(required=True, help=_RULES_FILE)
+@output_option
+def send_test(*, sink: str | None, rules_file: str, output: Output) -> None:
+    """Send one test notice to SINK, or to every sink, and show which sinks accept it.
+
+    The notice is of the rule test_notice and the cluster "test", and says that nothing is wrong. No
+    failure is retried. PagerDuty keeps the test open until somebody resolves it. Exits with status
+    1 if a sink does not accept the notice. Python API: streaming.alerts.send_test.send_test.
+
+    \b
+    Examples:
+      coordinator-state alert send-test --rules-file alerts.yaml
+      coordinator-state alert send-test pager --rules-file alerts.yaml
+    """
+    from streaming.alerts.rules import load_rules
+    from streaming.alerts.send_test import TestDelivery
+    from streaming.alerts.send_test import send_test as send_test_notices
+    from streaming.errors import ConfigurationError, did_you_mean
+
+    sinks = load_rules(rules_file).sinks
+    if sink is not None and sink not in sinks:
+        similar = did_you_mean(sink, sinks) or f"; the sinks are {', '.join(sinks)}"
+        raise ConfigurationError(f"{rules_file} has no sink {sink}{similar}")
+    chosen = sinks if sink is None else {sink: sinks[sink]}
+    rows = [delivery._asdict() for delivery in send_test_notices(chosen)]
+    output.rows(rows, TestDelivery._fields)
+    if not all(row["is_accepted"] for row in rows):
+        exit_with_difference()
 
 
 @alert.command()

@@ -58,10 +58,10 @@ written_options = options(file_option, force_option, servers_option, output_opti
 
 @click.group()
 def plan() -> None:
-    """Plan resets, clones, cleanups and backups that Kafka's own tool executes.
+    """Plan resets, clones, cleanups and backups that Kafka's own tools execute.
 
     The commands write nothing to Kafka. They show the planned changes as a table, and print the
-    kafka-consumer-groups.sh commands that apply them. --file writes a plan as CSV. Python API:
+    commands of Kafka's tools that apply them. --file writes a plan as CSV. Python API:
     streaming.plans, see docs/plans.md.
 
     \b
@@ -86,6 +86,24 @@ def plan() -> None:
     is_flag=True,
     help="Start at the oldest records that are still in the logs.",
 )
+@option("--to-latest", is_flag=True, help="Skip all records, and start at the ends of the logs.")
+@option(
+    "--to-offset",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="Start at this offset in each partition.",
+)
+@option(
+    "--shift-by",
+    type=int,
+    metavar="RECORDS",
+    help="Add this number, which may be negative, to each committed offset.",
+)
+@option(
+    "--from-file",
+    metavar="FILE",
+    help="Use the offsets of a CSV file with the columns topic, partition and offset.",
+)
 @topic_option
 @tables_option
 @written_options
@@ -96,35 +114,50 @@ def reset(
     to_time: str | None,
     back: float | None,
     to_earliest_kept: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    from_file: str | None,
     topics: tuple[str, ...],
     tables: str,
     **written: Any,
 ) -> None:
-    """Plan new committed offsets for GROUP: its earlier offsets, or log offsets by time.
+    """Plan new committed offsets for GROUP: earlier ones, log offsets by time, or given ones.
 
     Shows how many records each partition replays, skips and has already deleted. Warns about
     members that must stop first, and about open transactions. Log start and log end offsets come
     from the samples in log_offsets. A partition is left unchanged if its samples do not reach back
-    to the time. Exits with status 1 and a warning if the group is unknown. Python API:
-    streaming.plans.reset.
+    to the time. The commands for a share group are those of kafka-share-groups.sh, which sets start
+    offsets, and for a streams group those of kafka-streams-groups.sh. Exits with status 1 and a
+    warning if the group is unknown. Python API: streaming.plans.reset.
 
     \b
     Examples:
       coordinator-state plan reset payments --to-state-at 03:14 --tables tables
       coordinator-state plan reset payments --back 15m --topic orders --tables tables
       coordinator-state plan reset payments --to-time 14:00 --tables tables --file plan.csv
+      coordinator-state plan reset payments --shift-by -100 --topic orders:3 --tables tables
     """
     from datetime import timedelta
 
+    from streaming.plans.plan_file import read_plan
     from streaming.plans.reset import (
         TopicSelection,
         reset_to_earliest_kept,
+        reset_to_latest,
+        reset_to_offset,
+        reset_to_offsets,
         reset_to_state,
         reset_to_time,
+        shift,
     )
 
-    if sum((to_state_at is not None, to_time is not None, back is not None, to_earliest_kept)) != 1:
-        raise usage_error("pass one of --to-state-at, --to-time, --back and --to-earliest-kept")
+    values = (to_state_at, to_time, back, to_offset, shift_by, from_file)
+    if sum((*(value is not None for value in values), to_earliest_kept, to_latest)) != 1:
+        raise usage_error(
+            "pass one of --to-state-at, --to-time, --back, --to-earliest-kept, --to-latest, "
+            "--to-offset, --shift-by and --from-file"
+        )
     selection = TopicSelection.of(topics)
     reader = opened_tables(tables, warns_if_stale=True)
     if to_state_at is not None:
@@ -136,6 +169,14 @@ def reset(
         group_plan = reset_to_time(
             reader, group, reader.moment - timedelta(seconds=back), selection
         )
+    elif to_offset is not None:
+        group_plan = reset_to_offset(reader, group, to_offset, selection)
+    elif shift_by is not None:
+        group_plan = shift(reader, group, shift_by, selection)
+    elif from_file is not None:
+        group_plan = reset_to_offsets(reader, group, read_plan(from_file, group), selection)
+    elif to_latest:
+        group_plan = reset_to_latest(reader, group, selection)
     else:
         group_plan = reset_to_earliest_kept(reader, group, selection)
     if group_plan is None:

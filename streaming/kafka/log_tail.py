@@ -24,6 +24,8 @@ _WINDOWS: Final = (16, 256)
 """
 _FETCH_BYTES: Final = 16_384
 """About two hundred markers of 78 bytes."""
+_LONG_FETCH_BYTES: Final = 262_144
+"""A long tail is fetched in larger parts."""
 _MOST_FETCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_MAGIC_WITH_TRANSACTIONS: Final = 2
 
@@ -81,9 +83,10 @@ class LogTail:
             self._last_record = max(self._last_record, last_record)
         if rest.damage and not rest.is_cut:
             raise CorruptRecordBatch(rest.damage, position=rest.start)
-        if self.next_offset < self._until and not frames:
-            # A batch that does not fit.
-            self.fetch_bytes = min(4 * self.fetch_bytes, _MOST_FETCH_BYTES)
+        if self.next_offset < self._until:
+            # Without a frame, the batch does not fit.
+            most_bytes = _LONG_FETCH_BYTES if frames else _MOST_FETCH_BYTES
+            self.fetch_bytes = max(self.fetch_bytes, min(4 * self.fetch_bytes, most_bytes))
         if self.next_offset >= self._until:
             self._read_to_end()
 

@@ -19,7 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP, nullable, schema_of
+from coordinator_state.apply.columns import (
+    NOWHERE,
+    TIMESTAMP,
+    nullable,
+    positions,
+    schema_of,
+    with_matches,
+)
 from coordinator_state.insight.lag import (
     GONE,
     NO_DELIVERY_COUNT,
@@ -508,7 +515,7 @@ def _committed(
     pending = pending.rename_columns([*columns[:4], *_PENDING])
     # A share group has no committed offsets; an earlier group of its name may have left some.
     readers = groups.filter(pc.invert(is_share)) if share_groups.num_rows else groups
-    committed = offsets.join(readers, ["log_partition", "group_id"], join_type="inner")
+    committed = _of_groups(offsets, readers)
     shared = share_offsets(reader, share_groups) if share_groups.num_rows else None
     assigned = owners(reader, wanted)
     names = [*columns[:4], "committed_offset", "commit_timestamp"]
@@ -521,14 +528,12 @@ def _committed(
         assigned,
         known,
     )
-    new = uncommitted.join(readers, ["log_partition", "group_id"], join_type="inner")
+    new = _of_groups(uncommitted, readers)
     committed = pa.concat_tables([committed, new], promote_options="default")
-    committed = committed.join(pending, ["log_partition", *_KEY], join_type="left outer")
-    committed = _with_owners(committed, assigned)
+    place = ["log_partition", *_KEY]
+    committed = with_matches(with_matches(committed, pending, place), assigned, place)
     if shared is not None and shared.num_rows:
-        shared = shared.join(
-            uncommitted.drop_columns("log_partition"), _KEY, join_type="left outer"
-        )
+        shared = with_matches(shared, uncommitted.drop_columns("log_partition"), _KEY)
         committed = pa.concat_tables([committed, shared], promote_options="default")
     return committed.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
 
@@ -539,18 +544,10 @@ _OF_GROUP: Final = (
 )
 
 
-def _with_owners(rows: pa.Table, assigned: pa.Table) -> pa.Table:
-    """The rows with the member of each partition.
-
-    The join has only row numbers: one that carried the names took five times as long.
-    """
-    key = ["log_partition", *_KEY]
-    numbered = assigned.select(key).append_column("owner", pa.array(np.arange(len(assigned))))
-    rows = rows.join(numbered, key, join_type="left outer")
-    assignments = assigned.drop_columns(key).take(rows["owner"])
-    for name, column in zip(assignments.column_names, assignments.columns, strict=True):
-        rows = rows.append_column(name, column)
-    return rows.drop_columns("owner")
+def _of_groups(offsets: pa.Table, groups: pa.Table) -> pa.Table:
+    """The offsets of existing groups, with their type and state."""
+    rows = with_matches(offsets, groups, ["log_partition", "group_id"])
+    return rows.filter(pc.is_valid(rows["group_type"]))
 
 
 def _rates(
@@ -618,5 +615,7 @@ def _committed_in(
 def _fill(offsets: Any, rows: pa.Table, then: pa.Table) -> None:
     """Set the offsets of numbered rows to those of their keys."""
     key = ["log_partition", *_KEY]
-    matched = rows.join(then.rename_columns([*key, "then"]), key, join_type="inner")
-    offsets[matched["row"].to_numpy()] = matched["then"].to_numpy()
+    place = positions(rows.select(key), then.select(key))
+    matched = np.flatnonzero(place != NOWHERE)
+    committed = then["committed_offset"].to_numpy()
+    offsets[rows["row"].to_numpy()[matched]] = committed[place[matched]]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import nullable
+from coordinator_state.apply.columns import NOWHERE, nullable, positions
 from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import (
@@ -123,7 +123,9 @@ def silent_members(
     with_member = len(lags) - lags["member_id"].null_count
     if with_member == (pc.sum(pc.list_value_length(assignments)).as_py() or 0):
         return {}
-    silent = owners(reader, wanted).join(lags.select(KEY), KEY, join_type="left anti")
+    assigned = owners(reader, wanted)
+    is_silent = positions(assigned.select(KEY), lags.select(KEY)) == NOWHERE
+    silent = assigned.filter(pa.array(is_silent))
     silent = of_own_log_partition(silent, reader.log_partitions).combine_chunks()
     if not silent.num_rows:
         return {}

@@ -41,6 +41,7 @@ _OWNER_COLUMNS: Final = (
     ("transaction_state", pa.string()),
     ("abort_timestamp", TIMESTAMP),
     ("is_marker_lost", pa.bool_()),
+    ("is_two_phase_commit", pa.bool_()),
 )
 
 

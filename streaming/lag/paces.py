@@ -40,6 +40,7 @@ PACES: Final = pa.schema(
         *KEY_TYPES,
         *((f"{name}_ms", pa.int64()) for name in ("usual_commit", "usual_move", "longest_move")),
         *((f"{name}_waits", pa.int64()) for name in ("commit", "move")),
+        ("usual_move_records", pa.int64()),
     ]
 )
 """The pace of each key: see `coordinator_state.insight.pace.Paces`. It is null without a wait."""
@@ -53,9 +54,10 @@ HOLDS: Final = pa.schema(
 _KNOWN: Final = nullable(PACES.append(pa.field("commit_timestamp", TIMESTAMP)))
 _KNOWN_HOLDS_KEY: Final = pa.schema([*KEY_TYPES[1:], ("last_stable_offset", pa.int64())])
 _KNOWN_HOLDS: Final = nullable(HOLDS.append(pa.field("last_stable_offset", pa.int64())))
-REST_LENGTHS: Final = (
-    *("usual_ms", "due_ms", "only_ms"),
-    *("usual_move_ms", "due_move_ms", "only_move_ms"),
+REST_LENGTHS: Final = tuple(
+    f"{name}{of}_ms"
+    for of in ("", "_move")
+    for name in ("usual", "due", "only", "usual_pause", "only_pause")
 )
 KNOWN_RESTS: Final = nullable(
     pa.schema(
@@ -65,8 +67,8 @@ KNOWN_RESTS: Final = nullable(
         ]
     )
 )
-"""The rests of a key (`coordinator_state.insight.pace.Rests`), of commits and of moves, and the
-committed offset and the moment at which the history was asked for them."""
+"""The rests and pauses of a key (`pace.Rests` and `pauses.Pauses` in the core), of commits and
+of moves, and the committed offset and the moment at which the history was asked for them."""
 RUNS: Final = ("kept_up_ms", "rests", "usual_return_ms")
 KNOWN_ABSENCES: Final = nullable(
     pa.schema(

@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions, with_columns
+from coordinator_state.apply.columns import (
+    NOWHERE,
+    TIMESTAMP,
+    positions,
+    with_columns,
+    with_matches,
+)
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE, UNKNOWN
@@ -19,6 +25,7 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, SHARE
 from coordinator_state.replay.offsets import Outcome
+from coordinator_state.replay.transactions import ONGOING, TWO_PHASE_COMMIT_TIMEOUT_MS
 from streaming.lag.absences import absences_of
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
@@ -37,9 +44,12 @@ from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.clock import moment_ms
 from streaming.tables.filters import of_groups
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS
+from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS, TRANSACTIONS
 
-_USUAL: Final = ("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_hold_ms")
+_USUAL: Final = (
+    *("usual_commit_ms", "usual_move_ms", "longest_move_ms", "usual_move_records"),
+    "usual_hold_ms",
+)
 _GETS_ON_MS: Final = 60_000
 _RESTS: Final = timedelta(minutes=1) + MAX_SAMPLE_AGE
 _RESTS_AND_ABSENCES: Final = (
@@ -63,11 +73,12 @@ def partition_facts(
     `is_well` says that `well_status` has the verdict: no fact is beyond a limit. The facts about
     recent commits are those of groups that are not well, or whose commits were aborted.
     """
-    lag_rows = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
-    shares = pc.unique(lag_rows["group_id"].filter(pc.equal(lag_rows["group_type"], SHARE)))
+    shares = pc.unique(lags["group_id"].filter(pc.equal(lags["group_type"], SHARE)))
     rewinds = _of_others(_rewinds(reader, now, group_ids, known.logs.topics), shares)
-    lag_rows = _beside(lag_rows, rewinds)
-    lag_rows = _beside(lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares))
+    lag_rows = with_matches(lags, rewinds, KEY)
+    lag_rows = with_matches(
+        lag_rows, _of_others(_expiries(reader, now, group_ids, rules), shares), KEY
+    )
     now_ms = moment_ms(now)
     known_ms = to_ms(lag_rows["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
@@ -131,18 +142,20 @@ def partition_facts(
         pc.or_(pc.invert(is_well), pc.is_in(lag_rows["group_id"], uncommitted))
     )
     commits = _commits(reader, now, group_ids, pc.unique(suspects["group_id"]))
-    lag_rows = _beside(lag_rows, _of_others(commit_windows(commits), shares))
+    lag_rows = with_matches(lag_rows, _of_others(commit_windows(commits), shares), KEY)
     # A group without a committed offset may have had one before it was deleted.
     last = pc.coalesce(suspects["uncommitted_since"], suspects["commit_timestamp"])
     keys = suspects.select(KEY).append_column("commit_timestamp", last)
     keys = _of_others(keys, shares)
-    lag_rows = _beside(lag_rows, paces_of(reader, commits, keys, now, known))
+    lag_rows = with_matches(lag_rows, paces_of(reader, commits, keys, now, known), KEY)
     lag_rows = _with_pace_of_group(lag_rows, is_uncommitted)
     late = LateKeys.of(lag_rows, now, rules)
     in_turn = rests_in_turn_of(reader, commits, late.rows, lag_rows, now)
-    lag_rows = _beside(lag_rows, rests_of(reader, late, now, known))
-    lag_rows = _beside(lag_rows, _of_others(absences_of(reader, late, now, rules, known), shares))
-    lag_rows = _beside(lag_rows, _of_others(in_turn, shares))
+    lag_rows = with_matches(lag_rows, rests_of(reader, late, now, known), KEY)
+    lag_rows = with_matches(
+        lag_rows, _of_others(absences_of(reader, late, now, rules, known), shares), KEY
+    )
+    lag_rows = with_matches(lag_rows, _of_others(in_turn, shares), KEY)
     lag_rows = _with_holds(reader, lag_rows, now, rules, known)
     columns["present_rate_per_s"] = pc.if_else(
         _rests(reader, lag_rows, now, pc.invert(is_well)), 0.0, lag_rows["produce_rate_per_s"]
@@ -208,16 +221,6 @@ def _of_others(evidence: pa.Table, shares: pa.Array) -> pa.Table:
     if not len(shares):
         return evidence
     return evidence.filter(pc.invert(pc.is_in(evidence["group_id"], shares)))
-
-
-def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
-    """The rows, sorted by `row`, with the columns of the evidence about their key."""
-    if evidence.num_rows:
-        return rows.join(evidence, KEY, join_type="left outer").sort_by("row").combine_chunks()
-    for of_column in evidence.schema:
-        if of_column.name not in KEY:
-            rows = rows.append_column(of_column, pa.nulls(rows.num_rows, of_column.type))
-    return rows
 
 
 _GROUP_COLUMNS: Final = ["record_offset", "member_count", "subscribed_topics"]
@@ -318,9 +321,10 @@ def _with_holds(
 
 
 def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str, pa.Array]:
-    """The facts about the transaction of each pending offset, by `__transaction_state`."""
+    """The facts about the transaction that holds a partition back, by `__transaction_state`."""
     names: list[str | None] = [None] * lag_rows.num_rows
     is_lost = [False] * lag_rows.num_rows
+    is_two_phase_commit = _is_held_by_two_phase_commit(reader, lag_rows)
     overdue_ms: list[int | None] = [None] * lag_rows.num_rows
     numbers = np.flatnonzero(pc.is_valid(lag_rows["pending_producer_id"]).to_numpy())
     if numbers.size:
@@ -337,6 +341,7 @@ def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str,
             if owner is not None:
                 names[number] = owner.transactional_id
                 is_lost[number] = owner.is_marker_lost is True
+                is_two_phase_commit[number] = owner.is_two_phase_commit
                 if owner.abort_timestamp is not None:
                     due = owner.abort_timestamp - reader.clock_skew
                     overdue_ms[number] = moment_ms(now) - moment_ms(due)
@@ -344,7 +349,32 @@ def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str,
         "pending_transactional_id": pa.array(names, pa.string()),
         "is_marker_lost": pa.array(is_lost, pa.bool_()),
         "overdue_ms": pa.array(overdue_ms, pa.int64()),
+        "is_two_phase_commit": pa.array(is_two_phase_commit, pa.bool_()),
     }
+
+
+def _is_held_by_two_phase_commit(reader: TableReader, lag_rows: pa.Table) -> list[bool]:
+    """Whether a group has read up to a transaction of a two-phase commit in the log."""
+    is_held = [
+        bool(lag) and to_last_stable == 0
+        for lag, to_last_stable in zip(
+            lag_rows["lag"].to_pylist(), lag_rows["lag_to_last_stable"].to_pylist(), strict=True
+        )
+    ]
+    if not any(is_held):
+        return is_held
+    filters = [("state", "=", ONGOING), ("timeout_ms", "=", TWO_PHASE_COMMIT_TIMEOUT_MS)]
+    transactions = reader.read(TRANSACTIONS.name, ["topic_partitions"], filters)
+    places = {
+        (place["topic"], place["partition"])
+        for partitions in transactions["topic_partitions"].to_pylist()
+        for place in partitions
+    }
+    topics, partitions = (lag_rows[name].to_pylist() for name in ("topic", "partition"))
+    return [
+        held and place in places
+        for held, place in zip(is_held, zip(topics, partitions, strict=True), strict=True)
+    ]
 
 
 def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: Any) -> Any:

@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, distinct_keys, positions
+from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.insight.pace import moved, rests, rests_in_turn_ms
+from coordinator_state.insight.pauses import MemberChanges, pauses
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.offset_samples import null_if_unknown, to_ms
 from streaming.lag.paces import (
     KEY_TYPES,
     KNOWN_RESTS,
     KnownPaces,
+    OwnCommits,
     own_commits,
     rows_by_day,
 )
@@ -31,7 +34,7 @@ from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, recent_commits
 from streaming.tables.clock import moment_ms
 from streaming.tables.delta import is_too_large
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS
+from streaming.tables.schemas import GROUP_EVENTS, LOG_OFFSETS, OFFSET_COMMITS
 
 _WINDOWS: Final = (timedelta(days=3), timedelta(days=1), timedelta(hours=6), timedelta(hours=1))
 """As much of the history is read as is not too large."""
@@ -40,6 +43,7 @@ _WITHIN_MS: Final = 26 * 3_600_000
 _ASK_EVERY_MS: Final = 5 * 60_000
 """A key that does not rest at this time of day may rest soon."""
 _KNOWN_FOR: Final = timedelta(hours=1)
+_CHANGES: Final = (EventName.MEMBER_JOINED.value, EventName.MEMBER_LEFT.value)
 _NEVER_MS: Final = 2**62
 
 
@@ -108,7 +112,8 @@ def rests_of(reader: TableReader, late: LateKeys, at: datetime, known: KnownPace
     # The rest of this time of day ends with a commit.
     is_same = pc.equal(before["committed_offset"], keys["committed_offset"]).fill_null(False)
     is_same = is_known & is_same.to_numpy()
-    rest_ms, move_rest_ms = _longer(before, is_same)
+    stays = pc.is_valid(late.rows["member_id"]).to_numpy()
+    rest_ms, move_rest_ms = _longer(before, is_same, stays)
     rests_now = is_known & (late.silent_ms <= rest_ms) & (late.unmoved_ms <= move_rest_ms)
     is_recent = is_same & (asked_ago_ms <= _ASK_EVERY_MS)
     # A read of days takes long, so all keys are asked for together.
@@ -125,8 +130,15 @@ def rests_of(reader: TableReader, late: LateKeys, at: datetime, known: KnownPace
     known.rests = pa.concat_tables([others, asked]).combine_chunks()
     results = pa.concat_tables([before.filter(pa.array(~is_asked)), asked])
     is_same = np.append(is_same[~is_asked], np.ones(len(asked), np.bool_))
-    only = (_if_same(results[name], is_same) for name in ("only_ms", "only_move_ms"))
-    lengths = (null_if_unknown(lengths_ms) for lengths_ms in (*_longer(results, is_same), *only))
+    stays = np.append(stays[~is_asked], stays[is_asked])
+    only = (
+        np.maximum(
+            _only_if(is_same, results[f"only{of}_ms"]),
+            _only_if(is_same & stays, results[f"only_pause{of}_ms"]),
+        )
+        for of in ("", "_move")
+    )
+    lengths = map(null_if_unknown, (*_longer(results, is_same, stays), *only))
     return pa.table([*results.select(KEY).columns, *lengths], schema=RESTS)
 
 
@@ -135,40 +147,76 @@ def _or_unknown(column: Any) -> Int64s:
     return values
 
 
-def _longer(known: pa.Table, is_same: Bools) -> tuple[Int64s, Int64s]:
-    """The longer rest of commits and of moves; those of a time of day if nothing has changed."""
-    usual_ms, usual_move_ms = (_or_unknown(known[n]) for n in ("usual_ms", "usual_move_ms"))
-    return (
-        np.maximum(usual_ms, _if_same(known["due_ms"], is_same)),
-        np.maximum(usual_move_ms, _if_same(known["due_move_ms"], is_same)),
+def _longer(known: pa.Table, is_same: Bools, stays: Bools) -> tuple[Int64s, Int64s]:
+    """The longest rest of commits and of moves.
+
+    Those of a time of day hold if nothing has changed, and pauses if a member has the partition.
+    """
+    usual_ms, usual_move_ms = (
+        np.maximum.reduce(
+            [
+                _or_unknown(known[f"usual{of}_ms"]),
+                _only_if(is_same, known[f"due{of}_ms"]),
+                _only_if(stays, known[f"usual_pause{of}_ms"]),
+            ]
+        )
+        for of in ("", "_move")
     )
+    return usual_ms, usual_move_ms
 
 
-def _if_same(column: Any, is_same: Bools) -> Int64s:
-    return np.where(is_same, _or_unknown(column), UNKNOWN)
+def _only_if(holds: Bools, column: Any) -> Int64s:
+    return np.where(holds, _or_unknown(column), UNKNOWN)
 
 
 def _rests(reader: TableReader, keys: pa.Table, at: datetime) -> pa.Table:
     """The rests (`KNOWN_RESTS`) of keys; none if their history is too large to read."""
     if not len(keys):
         return KNOWN_RESTS.empty_table()
-    sizes = rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS])
+    sizes = rows_by_day(reader, [OFFSET_COMMITS, LOG_OFFSETS, GROUP_EVENTS])
     since = next((at - w for w in _WINDOWS if not is_too_large(sizes, at - w, at)), None)
     if since is None:
         return KNOWN_RESTS.empty_table()
     group_ids = pc.unique(keys["group_id"]).to_pylist()
     commits = recent_commits(reader, since, at, group_ids=group_ids)
     own = own_commits(reader, commits, keys, since, at)
+    changes = _member_changes(reader, keys, own, since, at)
+    known_by = own.key_count, moment_ms(at), reader.history_resolution
     lengths = [
         null_if_unknown(lengths_ms).take(own.places)
         for each in (own.commits, moved(own.commits))
-        for lengths_ms in rests(
-            own.histories, each, own.key_count, moment_ms(at), reader.history_resolution
+        for lengths_ms in (
+            *rests(own.histories, each, *known_by),
+            *pauses(own.histories, each, *known_by, changes),
         )
     ]
     asked_at = pa.repeat(pa.scalar(at, TIMESTAMP), len(keys))
     columns = [*keys.select(KEY).columns, *lengths, keys["committed_offset"], asked_at]
     return pa.table(columns, schema=KNOWN_RESTS)
+
+
+def _member_changes(
+    reader: TableReader, keys: pa.Table, own: OwnCommits, since: datetime, at: datetime
+) -> MemberChanges:
+    """When members joined or left the groups of keys with commits."""
+    group_ids = pc.unique(keys["group_id"].combine_chunks())
+    # Events have times of the brokers.
+    first = since + reader.clock_skew
+    during: list[tuple[str, str, Any]] = [
+        *(("day", ">=", first.date()), ("record_timestamp", ">=", first)),
+        *(("record_timestamp", "<=", at + reader.clock_skew), ("event", "in", _CHANGES)),
+        ("group_id", "in", group_ids.to_pylist()),
+    ]
+    events = reader.read(GROUP_EVENTS.name, ["group_id", "record_timestamp"], during)
+    has_commits = pc.is_valid(own.places).to_numpy(zero_copy_only=False)
+    group_of_key = np.zeros(own.key_count, np.int64)
+    group = pc.index_in(keys["group_id"], group_ids).to_numpy()
+    group_of_key[own.places.drop_null().to_numpy()] = group[has_commits]
+    return MemberChanges(
+        group_of_key,
+        pc.index_in(events["group_id"], group_ids).to_numpy().astype(np.int64),
+        to_ms(reader.own_times(events["record_timestamp"])).to_numpy(),
+    )
 
 
 RESTS_IN_TURN: Final = pa.schema([*KEY_TYPES, ("rest_in_turn_ms", pa.int64())])

@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions
+from coordinator_state.apply.columns import NOWHERE, TIMESTAMP, positions, with_matches
 from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.insight.lag import UNKNOWN, Bools, Int64s
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
@@ -47,7 +47,7 @@ NO_START: Final = -1
 """The start offset of a share partition that is not initialized."""
 NO_LOG_PARTITION: Final = -1
 DELIVERED: Final = (2, 4)
-"""The final delivery states: acknowledged, and archived."""
+"""The final delivery states: acknowledged, and archived. ARCHIVING (3) is not final."""
 
 _KEY: Final = ["group_id", "topic", "partition"]
 _VALUES: Final = [
@@ -116,13 +116,12 @@ def share_offsets(reader: TableReader, groups: pa.Table) -> pa.Table:
     share_partitions = pa.concat_tables(
         [share_partitions, _without_state(reader, group_ids, share_partitions)]
     )
-    share_partitions = share_partitions.join(
-        groups.select(["group_id", "group_type", "group_state"]), "group_id"
-    )
+    group_columns = groups.select(["group_id", "group_type", "group_state"])
+    share_partitions = with_matches(share_partitions, group_columns, ["group_id"])
     members = of_own_log_partition(
         sole_owners(reader, of_groups(group_ids)), reader.log_partitions
     ).drop_columns("log_partition")
-    return share_partitions.join(members, _KEY, join_type="left outer")
+    return with_matches(share_partitions, members, _KEY)
 
 
 def _without_state(

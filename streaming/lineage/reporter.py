@@ -23,7 +23,7 @@ from openlineage.client.serde import Serde
 from openlineage.client.uuid import generate_new_uuid
 from pydantic import SecretStr
 
-from streaming.alerts.delivery import DeliveryError, TransientDeliveryError, post_once
+from streaming.alerts.delivery import DeliveryError, TransientDeliveryError, post
 from streaming.errors import first_line
 from streaming.kafka.outage import Outage
 from streaming.kafka.secrets import read_file
@@ -93,7 +93,7 @@ class Catalogue:
             DeliveryError: it refused the event.
             ConfigurationError: the file with the API key cannot be read any more.
         """
-        post_once(self._url, Serde.to_dict(event), self._headers(), timeout_s=_TIMEOUT_S)
+        post(self._url, Serde.to_dict(event), self._headers(), timeout_s=_TIMEOUT_S)
 
     def _headers(self) -> dict[str, str]:
         """The API key, read anew each time: keys are rotated."""

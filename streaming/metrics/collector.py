@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_status import Status
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
@@ -52,6 +53,7 @@ from streaming.metrics.families import (
     Gauge,
     Names,
 )
+from streaming.metrics.recent_events import COUNTS, with_recent_events
 from streaming.metrics.row_family import RowFamily
 from streaming.metrics.series_limit import SeriesLimit
 from streaming.tables.reader import TableReader
@@ -135,6 +137,11 @@ class TablesCollector(Collector):
         # Ages and rates of kept rows are up to a minute old: a series would have steps.
         evaluation = Evaluation.of(reader, known=self._paces)
         lags, groups = evaluation.lags, _groups(evaluation)
+        if evaluation.stale is not None:
+            # The lag is old by an unknown time: an autoscaler or a rule must not act on it.
+            lags, groups = lags.slice(0, 0), _with_status_alone(groups)
+        else:
+            groups = with_recent_events(reader, groups)
         of_statuses = {status.value: status.rank for status in Status}
         of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)
         ranks = {group_id: of_statuses[status] for group_id, status in of_groups}
@@ -191,7 +198,19 @@ def _groups(evaluation: Evaluation) -> pa.Table:
     return statuses.join(totals, "group_id", join_type="left outer").sort_by("group_id")
 
 
-_OF_STATUS: Final = ["group_id", "group_type", "group_state", "member_count", "status"]
+_IDENTITY: Final = ["group_id", "group_type", "group_state", "status"]
+_OF_STATUS: Final = [*_IDENTITY, "member_count", "growth_per_s", "time_to_catch_up_ms"]
+
+
+def _with_status_alone(groups: pa.Table) -> pa.Table:
+    """The groups with their type, state and status; all other values are null."""
+    others = {
+        name: pa.nulls(groups.num_rows, groups.schema.field(name).type)
+        for name in groups.column_names
+        if name not in _IDENTITY
+    }
+    counts = {name: pa.nulls(groups.num_rows, pa.int64()) for name in COUNTS}
+    return with_columns(groups, others | counts)
 
 
 def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iterator[Metric]:

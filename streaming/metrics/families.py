@@ -249,6 +249,43 @@ OWN_GROUPS = (
         "min_retention_margin_ms",
         _MS,
     ),
+    Gauge(
+        "coordinator_state_group_lag_growth_per_second",
+        "Growth of the lag of the group, in records per second; below 0 if it gets less",
+        _GROUP,
+        "growth_per_s",
+    ),
+    Gauge(
+        "coordinator_state_group_time_to_catch_up_seconds",
+        "Time in which the group catches up at the present rates",
+        _GROUP,
+        "time_to_catch_up_ms",
+        _MS,
+    ),
+    Gauge(
+        "coordinator_state_group_rebalances",
+        "Rebalances of the group in the last five minutes",
+        _GROUP,
+        "rebalances",
+    ),
+    Gauge(
+        "coordinator_state_group_member_joins",
+        "Members that joined the group in the last five minutes",
+        _GROUP,
+        "member_joins",
+    ),
+    Gauge(
+        "coordinator_state_group_member_leaves",
+        "Members that left the group in the last five minutes, also by a time-out",
+        _GROUP,
+        "member_leaves",
+    ),
+    Gauge(
+        "coordinator_state_group_aborted_commits",
+        "Commits of the group in the last five minutes whose transaction was aborted",
+        _GROUP,
+        "aborted_commits",
+    ),
 )
 
 _LOG_PARTITION = {"log_partition": "log_partition"}

@@ -9,6 +9,7 @@ from datetime import datetime
 from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.kafka.partition_offsets import TopicPartition
+from streaming.lag.share_offsets import start_offsets
 from streaming.tables.reader import TableReader
 
 
@@ -40,6 +41,18 @@ def committed_offsets(
         )
         for row in rows
         if has_all or types.get(row["group_id"], SHARE) != SHARE
+    }
+
+
+def current_offsets(reader: TableReader, group_id: str) -> dict[OffsetKey, Committed]:
+    """The committed offsets of one group; those of a share group are its start offsets."""
+    if group_types(reader, [group_id]).get(group_id) != SHARE:
+        return committed_offsets(reader, [group_id])
+    return {
+        OffsetKey(group_id, row["topic"], row["partition"]): Committed(
+            offset=row["committed_offset"], commit_timestamp=reader.moment, topic_id=None
+        )
+        for row in start_offsets(reader, [group_id]).to_pylist()
     }
 
 

@@ -8,29 +8,25 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from coordinator_state.insight.group_status import count_text, moment_text
-from coordinator_state.insight.kafka_commands import cannot_be_named, reset_commands
+from coordinator_state.insight.kafka_commands import GROUP_TOOLS, cannot_be_named, reset_commands
 from coordinator_state.insight.offset_plan import (
     LogBounds,
     PlannedOffset,
     left_as_it_is,
     planned_offset,
 )
-from coordinator_state.replay.groups import EXTERNAL, SHARE, STREAMS
+from coordinator_state.replay.groups import CLASSIC, EXTERNAL, STREAMS
 from coordinator_state.replay.offsets import OffsetKey
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import NO_ERROR
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.plans.committed_offsets import Committed, committed_offsets, group_types, place_of
+from streaming.plans.committed_offsets import Committed, current_offsets, group_types, place_of
 from streaming.plans.sampled_logs import SampledLog, recreations, sampled_logs
 from streaming.tables.reader import TableReader
 from streaming.views.offset_fetch import coordinator_error
 
-OTHER_TOOLS: Final = {
-    SHARE: "kafka-share-groups.sh",
-    STREAMS: "kafka-streams-groups.sh",
-    EXTERNAL: "the program that keeps its offsets",
-}
+OTHER_TOOLS: Final = {**GROUP_TOOLS, EXTERNAL: "the program that keeps its offsets"}
 """The tools for groups that `kafka-consumer-groups.sh` does not reset, by their type."""
 _SHOWN: Final = 10
 """The number of clients that a warning names."""
@@ -57,12 +53,13 @@ class Obstacles:
         """Find them in a snapshot."""
         members = reader.own("group_members", [*Client._fields], [group_id]).to_pylist()
         pending = reader.own("pending_offsets", ["producer_id"], [group_id])
-        groups = reader.own("groups", ["protocol_type"], [group_id])["protocol_type"]
+        groups = reader.own("groups", ["group_type", "protocol_type"], [group_id]).to_pylist()
         return cls(
             group_id=group_id,
             members=sorted(Client(row["client_id"], row["client_host"]) for row in members),
             pending_producer_ids=sorted(set(pending["producer_id"].to_pylist())),
-            is_simple=groups.to_pylist() == [""],
+            is_simple=[(row["group_type"], row["protocol_type"]) for row in groups]
+            == [(CLASSIC, "")],
         )
 
     @property
@@ -105,9 +102,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """The planned offsets of a group, sorted by topic and partition."""
+    """The planned offsets of a group, sorted by topic and partition.
+
+    `group_type` is None for a group that does not exist. The offsets of a share group are start
+    offsets.
+    """
 
     group_id: str
+    group_type: str | None
     goal: str
     offsets: list[PlannedOffset]
     obstacles: Obstacles
@@ -132,17 +134,26 @@ class GroupPlan:
         reason = cannot_be_named(self.group_id)
         if reason:
             raise ConfigurationError(f"Kafka's tool cannot reset '{self.group_id}': {reason}")
-        ((dry_run, execute),) = reset_commands([self.group_id], file, bootstrap_servers)
+        ((dry_run, execute),) = reset_commands(
+            [self.group_id], file, bootstrap_servers, self.group_type
+        )
         return [dry_run, execute]
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about consequences that people may not expect."""
-        skipped = sum(planned.records_skipped or 0 for planned in self.offsets)
-        if not skipped:
-            return []
-        count = count_text(skipped, "record")
-        return [f"the plan moves {self.group_id} forward: the group would never read {count}"]
+        sentences = []
+        if skipped := sum(planned.records_skipped or 0 for planned in self.offsets):
+            count = count_text(skipped, "record")
+            sentences.append(
+                f"the plan moves {self.group_id} forward: the group would never read {count}"
+            )
+        if self.group_type == STREAMS:
+            sentences.append(
+                f"the state stores of {self.group_id} keep their state, unless you add "
+                "--delete-all-internal-topics to the command"
+            )
+        return sentences
 
     @property
     def summary(self) -> str:
@@ -176,20 +187,21 @@ def plan_for_group(
         wanted: an entry for each partition of the plan.
 
     Raises:
-        ConfigurationError: Kafka's tool cannot reset groups of this type, or the log partition of
-            the group is not loaded.
+        ConfigurationError: no tool of Kafka can reset the group, because it is external, or the
+            log partition of the group is not loaded.
     """
     require_loaded(reader, group_id)
     group_type = group_types(reader, [group_id]).get(group_id)
-    if group_type in OTHER_TOOLS:
+    if group_type == EXTERNAL:
         raise ConfigurationError(
             f"{group_id} is of type {group_type}: reset it with {OTHER_TOOLS[group_type]}"
         )
-    current = committed_offsets(reader, [group_id])
+    current = current_offsets(reader, group_id)
     logs = sampled_logs(reader, map(place_of, wanted), reader.moment)
     again = recreations(reader, map(place_of, wanted))
     return GroupPlan(
         group_id=group_id,
+        group_type=group_type,
         goal=goal,
         offsets=[
             _planned(reader, key, wanted[key], current.get(key), logs, again)

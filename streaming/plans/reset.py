@@ -1,4 +1,4 @@
-"""Resets and clones of a group: to a past state, to the records of a time, to the oldest records.
+"""Resets and clones of a group: to a past state, to the records of a time, to given offsets.
 
 Each function returns None for a group without committed offsets of which no partition is named, and
 raises ConfigurationError as `plan_for_group` does, or if the selection names an unknown topic.
@@ -6,16 +6,17 @@ raises ConfigurationError as `plan_for_group` does, or if the selection names an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.offset_plan import LogBounds
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.plans.committed_offsets import Committed, committed_offsets, place_of
+from streaming.plans.committed_offsets import Committed, current_offsets, place_of
 from streaming.plans.group_plan import GroupPlan, Wanted, plan_for_group, require_loaded
 from streaming.plans.sampled_logs import sampled_logs
 from streaming.tables.reader import TableReader
@@ -90,8 +91,8 @@ def reset_to_state(
     left as they are.
     """
     require_loaded(past, group_id)
-    then = committed_offsets(past, [group_id])
-    known = {**committed_offsets(reader, [group_id]), **then}
+    then = current_offsets(past, group_id)
+    known = {**current_offsets(reader, group_id), **then}
     if not known:
         return None
     at = moment_text(past.moment, reader.moment)
@@ -120,10 +121,10 @@ def clone(
             unknown topic.
     """
     require_loaded(source, group_id)
-    then = committed_offsets(source, [group_id])
+    then = current_offsets(source, group_id)
     if not then:
         return None
-    keys = selection.selected(new_group_id, [*then, *committed_offsets(reader, [new_group_id])])
+    keys = selection.selected(new_group_id, [*then, *current_offsets(reader, new_group_id)])
     at = moment_text(source.moment, reader.moment)
     otherwise = f"{group_id} has no committed offset"
     wanted = _committed(reader, keys, then, source.moment, otherwise)
@@ -161,6 +162,82 @@ def reset_to_earliest_kept(
     reader: TableReader, group_id: str, selection: TopicSelection = EVERYTHING
 ) -> GroupPlan | None:
     """Plan the log starts of the newest samples."""
+    return _reset_to_bound(
+        reader, group_id, selection, "to the oldest kept records", lambda log: log.log_start_offset
+    )
+
+
+def reset_to_latest(
+    reader: TableReader, group_id: str, selection: TopicSelection = EVERYTHING
+) -> GroupPlan | None:
+    """Plan the log ends of the newest samples: only later records are read."""
+    return _reset_to_bound(
+        reader, group_id, selection, "to the log end", lambda log: log.log_end_offset
+    )
+
+
+def reset_to_offset(
+    reader: TableReader, group_id: str, offset: int, selection: TopicSelection = EVERYTHING
+) -> GroupPlan | None:
+    """Plan the same offset for each partition, within the bounds of its log."""
+    keys = _keys(reader, group_id, selection)
+    if not keys:
+        return None
+    wanted = dict.fromkeys(keys, Wanted(offset=offset))
+    return plan_for_group(reader, group_id, f"to offset {offset:,}", wanted)
+
+
+def shift(
+    reader: TableReader, group_id: str, by: int, selection: TopicSelection = EVERYTHING
+) -> GroupPlan | None:
+    """Plan the committed offsets plus `by`, which may be negative, within the bounds of the logs.
+
+    Partitions without a committed offset are left as they are.
+    """
+    keys = _keys(reader, group_id, selection)
+    if not keys:
+        return None
+    known = current_offsets(reader, group_id)
+    wanted = {
+        key: Wanted(offset=max(known[key].offset + by, 0))
+        if key in known
+        else Wanted(note="no committed offset to shift")
+        for key in keys
+    }
+    return plan_for_group(reader, group_id, f"shifted by {by:+,}", wanted)
+
+
+def reset_to_offsets(
+    reader: TableReader,
+    group_id: str,
+    offset_by_key: Mapping[OffsetKey, int],
+    selection: TopicSelection = EVERYTHING,
+) -> GroupPlan:
+    """Plan the offsets of a file, such as `read_plan` returns them for one group.
+
+    Raises:
+        ConfigurationError: it has no offsets; else as `plan_for_group` and `TopicSelection`.
+    """
+    if not offset_by_key:
+        raise ConfigurationError("the plan file has no offsets")
+    keys = selection.selected(group_id, offset_by_key)
+    wanted = {
+        key: Wanted(
+            offset=offset_by_key.get(key),
+            note="" if key in offset_by_key else "it is not in the file",
+        )
+        for key in keys
+    }
+    return plan_for_group(reader, group_id, "to the offsets of the file", wanted)
+
+
+def _reset_to_bound(
+    reader: TableReader,
+    group_id: str,
+    selection: TopicSelection,
+    goal: str,
+    bound: Callable[[LogBounds], int],
+) -> GroupPlan | None:
     keys = _keys(reader, group_id, selection)
     if not keys:
         return None
@@ -168,12 +245,12 @@ def reset_to_earliest_kept(
     wanted = dict.fromkeys(keys, Wanted(note="the log was not sampled yet"))
     for key in keys:
         if (log := logs.get(place_of(key))) is not None:
-            wanted[key] = Wanted(offset=log.bounds.log_start_offset)
-    return plan_for_group(reader, group_id, "to the oldest kept records", wanted)
+            wanted[key] = Wanted(offset=bound(log.bounds))
+    return plan_for_group(reader, group_id, goal, wanted)
 
 
 def _keys(reader: TableReader, group_id: str, selection: TopicSelection) -> list[OffsetKey]:
-    known = committed_offsets(reader, [group_id])
+    known = current_offsets(reader, group_id)
     return selection.selected(group_id, known) if known or selection.partitions else []
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.errors import DecodeError
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from streaming.errors import ConfigurationError, WriterFenced, first_line
@@ -31,6 +30,7 @@ from streaming.lag.sample_runs import MAX_SAMPLE_AGE, Sample, SampleRuns
 from streaming.lag.share_offsets import share_progress
 from streaming.lag.unwritten_samples import UnwrittenSamples, rows_of
 from streaming.run.external_sampling import ExternalSampling
+from streaming.run.log_ends import POSITIONS, LogEnds, committed_positions
 from streaming.run.missed_sampling import MissedSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.clock import utc_now
@@ -53,12 +53,9 @@ _LIST_EVERY_S: Final = 60.0
 """Time between two lists of all topics."""
 _MOST_ROWS: Final = 5_000_000
 """In more samples no earlier one of a log is looked for."""
-_NEAR: Final = 10_000
-"""The end of an idle log is read for a group that is at most so many offsets from it."""
-_LITTLE: Final = 16
-"""A log that has grown by so many offsets is read before it is idle."""
+_MOST_UNREAD: Final = 10_000
+"""Members without a committed offset count at the end of a log with at most so many records."""
 _EPOCH: Final = datetime.fromtimestamp(0, timezone.utc)
-_Positions: TypeAlias = Callable[[AbstractSet[TopicPartition]], pa.Table]
 
 
 @dataclass(slots=True)
@@ -73,7 +70,7 @@ class LogOffsetsSampling:
     external: ExternalSampling | None = None
     of_all_topics: bool = False
     _client: LogOffsetsClient = field(init=False)
-    _ends: _IdleEnds = field(init=False)
+    _ends: LogEnds = field(init=False)
     _missed: MissedSampling = field(init=False)
     _read: ReadPartitions = field(default_factory=lambda: ReadPartitions())
     _unwritten: UnwrittenSamples[Sample] = field(
@@ -90,7 +87,7 @@ class LogOffsetsSampling:
         self._client = LogOffsetsClient(
             self.bootstrap_servers, self.kafka_config, retry_timeout_ms=_RETRY_TIMEOUT_MS
         )
-        self._ends = _IdleEnds(self._client)
+        self._ends = LogEnds(self._client)
         self._missed = MissedSampling(self._client, self._were_sampled)
 
     def close(self) -> None:
@@ -138,7 +135,7 @@ class LogOffsetsSampling:
             self._has_begun = True
         samples = self._client.sample(places, whole_topics=True)
         samples = self._ends.with_markers(
-            samples, lambda places: self._read.positions(reader, places)
+            sampled_at, samples, lambda places: self._read.positions(reader, places)
         )
         unreadable = len(self._ends.unreadable)
         self.metrics.seen_logs((sample.state for sample in samples), unreadable)
@@ -206,7 +203,7 @@ class ReadPartitions:
     """
 
     def __init__(self) -> None:
-        self._offsets = pa.table({})
+        self._offsets = POSITIONS.empty_table()
         self._known: dict[Table, tuple[int, frozenset[TopicPartition]]] = {}
 
     def of(self, reader: TableReader) -> frozenset[TopicPartition]:
@@ -225,29 +222,28 @@ class ReadPartitions:
         return places
 
     def positions(self, reader: TableReader, places: AbstractSet[TopicPartition]) -> pa.Table:
-        """Return the committed offsets, and where members without any began to read some places.
+        """Return the positions (`POSITIONS`) of groups with committed offsets in all places.
 
-        The columns are `topic`, `partition` and `committed_offset`. `of` was called before.
+        Members without any have those where they began to read some places. `of` was called before.
         """
         assigned, committed = (self._known[table][1] for table in (GROUP_MEMBERS, GROUP_OFFSETS))
         if not places & (assigned - committed):
             return self._offsets
         unread: list[tuple[str, str, Any]] = [
-            *(("uncommitted_since", ">", _EPOCH), ("lag", ">", 0), ("lag", "<=", _NEAR)),
+            *(("uncommitted_since", ">", _EPOCH), ("lag", ">", 0), ("lag", "<=", _MOST_UNREAD)),
         ]
-        columns = ["topic", "partition", "log_end_offset", "lag"]
+        columns = ["topic", "partition", "log_end_offset", "lag", "uncommitted_since"]
         rows = reader.read(GROUP_LAG.name, columns, unread)
         began = pc.subtract(rows["log_end_offset"], rows["lag"])
-        rows = pa.table([rows["topic"], rows["partition"], began], schema=self._offsets.schema)
-        return pa.concat_tables([self._offsets, rows])
+        columns = [rows["topic"], rows["partition"], began, rows["uncommitted_since"]]
+        return pa.concat_tables([self._offsets, pa.table(columns, schema=POSITIONS)])
 
     def _committed(self, reader: TableReader) -> frozenset[TopicPartition]:
-        rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
-        keys = rows.group_by(["topic", "partition"]).aggregate([])
+        self._offsets = committed_positions(reader)
+        keys = self._offsets.group_by(["topic", "partition"]).aggregate([])
         # Also the log partitions, for the lag of the tables themselves. Before the first
         # micro-batch `load_progress` has no rows.
         loaded = reader.load_states or range(reader.log_partitions)
-        self._offsets = rows
         return _places_of(keys).union(TopicPartition(OFFSETS_TOPIC, p) for p in loaded)
 
 
@@ -257,180 +253,6 @@ def _shared(reader: TableReader) -> frozenset[TopicPartition]:
     return _places_of(rows.filter(pc.is_valid(rows["topic"]))).union(
         TopicPartition(SHARE_STATE_TOPIC, p) for p in log_partitions
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """A log end, and the last record before it, once it was read.
-
-    Attributes:
-        offset: the log end.
-        topic_id: the topic id of the sample.
-        read_to: the log end when the log was last read; None if it never was.
-        records_end: the offset after the last record before `read_to`.
-        unread: the end that could not be read, and the offset of the nearest group then.
-    """
-
-    offset: int
-    topic_id: str | None
-    read_to: int | None = None
-    records_end: int = 0
-    unread: tuple[int, int] | None = None
-
-    @property
-    def markers(self) -> int | None:
-        """The number of offsets without a record before the end; None if it was not read."""
-        return self.offset - self.records_end if self.read_to == self.offset else None
-
-    def next(self, sample: LogOffsets) -> _End:
-        """The end in a later sample: this one if the log has not changed."""
-        end = sample.log_end_offset or 0
-        if sample.topic_id != self.topic_id or end < self.offset:
-            return _End(end, sample.topic_id)
-        return self if end == self.offset else replace(self, offset=end)
-
-    @property
-    def has_grown_a_little(self) -> bool:
-        """Whether few offsets follow an end that was read, and has offsets without a record."""
-        read_to = self.read_to or 0
-        return self.records_end < read_to < self.offset <= read_to + _LITTLE
-
-    def is_asked(self, committed_offset: int) -> bool:
-        """Whether to read it for a group, after an end that could not be read.
-
-        It is read again if the group is half as far from that end, or if both have moved. So
-        neither a consumer that reads its backlog nor a stuck one causes a read each time.
-        """
-        if self.unread is None:
-            return True
-        end, offset = self.unread
-        if self.offset > end:
-            return committed_offset > offset
-        return 2 * (end - committed_offset) <= end - offset
-
-    def read_from(self, committed_offset: int) -> int:
-        """The offset from which to read it."""
-        return committed_offset if self.read_to is None else max(self.read_to, committed_offset)
-
-    def read(self, first: int, markers: int) -> _End:
-        """The end once `markers` offsets without a record were counted from an offset on."""
-        records_end = self.offset - markers
-        if records_end == first == self.read_to:
-            records_end = self.records_end
-        return replace(self, read_to=self.offset, records_end=records_end, unread=None)
-
-
-class _IdleEnds:
-    """The ends of idle logs, which are read if a group is near: markers are no records.
-
-    Attributes:
-        unreadable: the logs whose end cannot be decoded.
-    """
-
-    def __init__(self, client: LogOffsetsClient) -> None:
-        self._client = client
-        self._known: dict[TopicPartition, _End] = {}
-        self.unreadable: set[TopicPartition] = set()
-
-    def continue_from(self, logs: Mapping[TopicPartition, LogOffsets]) -> None:
-        """Take over the ends that an earlier run has read."""
-        self._known = {
-            at: _End(end, sample.topic_id, read_to=end, records_end=end - sample.end_markers)
-            for at, sample in logs.items()
-            if sample.end_markers and (end := sample.log_end_offset) is not None
-        }
-
-    def with_markers(self, samples: list[LogOffsets], positions: _Positions) -> list[LogOffsets]:
-        """Add the number of offsets without a record at the end of idle logs near a group.
-
-        `positions` returns `topic`, `partition` and `committed_offset` of the groups.
-        """
-        before, self._known = self._known, {}
-        quiet, asked = set(), set()
-        for sample in samples:
-            end, at = sample.log_end_offset, _place(sample)
-            known = before.get(at)
-            if end is None or end != sample.last_stable_offset:
-                # It is unavailable, or has an open transaction.
-                if known is not None:
-                    self._known[at] = known
-                continue
-            quiet.add(at)
-            self._known[at] = _End(end, sample.topic_id) if known is None else known.next(sample)
-            if self._known[at] is known and known.markers is None:
-                asked.add(at)
-            elif self._known[at].has_grown_a_little:
-                # Otherwise the lag would jump with each marker.
-                asked.add(at)
-        if asked:
-            self._read(self._nearest(asked, positions(asked)))
-        self.unreadable &= {_place(sample) for sample in samples}
-        return [
-            replace(sample, end_markers=self._known[at].markers)
-            if (at := _place(sample)) in quiet
-            else sample
-            for sample in samples
-        ]
-
-    def _nearest(
-        self, asked: AbstractSet[TopicPartition], positions: pa.Table
-    ) -> dict[TopicPartition, int]:
-        """The committed offset nearest to the end of each of these logs with a group near it."""
-        ends = [self._known[at].offset for at in asked]
-        rows = pa.table(
-            [
-                pa.array([at.topic for at in asked], pa.string()),
-                pa.array([at.partition for at in asked], pa.int32()),
-                pa.array(ends, pa.int64()),
-            ],
-            names=["topic", "partition", "end"],
-        )
-        near = positions.join(rows, ["topic", "partition"], join_type="inner")
-        lag = pc.subtract(near["end"], near["committed_offset"])
-        is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _NEAR))
-        nearest = near.filter(is_near).group_by(["topic", "partition"])
-        return {
-            TopicPartition(row["topic"], row["partition"]): row["committed_offset_max"]
-            for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
-        }
-
-    def _read(self, nearest: Mapping[TopicPartition, int]) -> None:
-        """Read the ends of logs from the committed offset that is nearest to each."""
-        ends = {
-            at: (known.read_from(committed_offset), known.offset)
-            for at, committed_offset in nearest.items()
-            if (known := self._known[at]).is_asked(committed_offset)
-        }
-        try:
-            markers_by_place = self._client.end_markers(ends)
-        except (ConfigurationError, TimeoutError) as error:
-            logger.info(
-                "cannot read the ends of %(logs)s logs: %(error)s",
-                {"logs": len(ends), "error": error},
-            )
-            # The next sample is the retry.
-            return
-        for at, (first, end) in ends.items():
-            markers = self._readable(at, markers_by_place.get(at))
-            self._known[at] = (
-                replace(self._known[at], unread=(end, nearest[at]))
-                if markers is None
-                else self._known[at].read(first, markers)
-            )
-
-    def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
-        """Return the markers; None if the log end cannot be read, which is logged once."""
-        if not isinstance(markers, DecodeError):
-            self.unreadable.discard(at)
-            return markers
-        if at not in self.unreadable:
-            logger.warning(
-                "cannot read the end of log %(topic)s-%(partition)s: %(error)s; it is unknown "
-                "whether a record is left",
-                {"topic": at.topic, "partition": at.partition, "error": markers},
-            )
-        self.unreadable.add(at)
-        return None
 
 
 def _places_of(rows: pa.Table) -> frozenset[TopicPartition]:

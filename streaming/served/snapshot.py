@@ -185,7 +185,9 @@ class ServedSnapshot(Snapshot):
         for transaction, rows in open_transactions(self.reader):
             age_ms = (self.at - transaction.since).total_seconds() * 1000
             commands = transaction_commands(
-                transaction.log_partition, transaction.first_record_offset
+                transaction.log_partition,
+                transaction.first_record_offset,
+                two_phase_commit_id=transaction.two_phase_commit_id,
             )
             transactions.append(
                 {
@@ -193,7 +195,8 @@ class ServedSnapshot(Snapshot):
                     **_owner(transaction.owner),
                     "group_id": rows[0]["group_id"],
                     "age_ms": age_ms,
-                    "is_hanging": age_ms > self.status_rules.hanging_after_ms,
+                    "is_hanging": age_ms > self.status_rules.hanging_after_ms
+                    and transaction.two_phase_commit_id is None,
                     "offsets": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
                     "commands": commands.lines(
                         is_known_to_coordinator=transaction.is_known_to_coordinator
@@ -210,4 +213,5 @@ def _owner(owner: TransactionOwner | None) -> Row:
         "transaction_state": owner and owner.state,
         "abort_timestamp": owner and owner.abort_timestamp,
         "is_marker_lost": owner and owner.is_marker_lost,
+        "is_two_phase_commit": owner and owner.is_two_phase_commit,
     }

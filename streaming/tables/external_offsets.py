@@ -26,6 +26,7 @@ from coordinator_state.apply.group_placement import partitions_for
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.replay.groups import EXTERNAL, NO_RECORD_OFFSET
 from coordinator_state.replay.offsets import Outcome
+from streaming.tables.filters import Conditions, Filters
 from streaming.tables.schemas import (
     EXTERNAL_OFFSETS,
     GROUP_EVENTS,
@@ -51,7 +52,6 @@ _PUSHED: Final = {
 }
 """The columns of `UNITED` whose conditions hold for rows of `external_offsets`, and which ones."""
 _STATE: Final = "Empty"
-Conditions = list[tuple[str, str, Any]]
 
 
 class ReadRows(Protocol):
@@ -76,7 +76,7 @@ class ExternalOffsets:
         self.moment = moment
         self._log_partitions = log_partitions
 
-    def rows(self, name: str, filters: pc.Expression | Conditions | None) -> pa.Table:
+    def rows(self, name: str, filters: Filters | None) -> pa.Table:
         """The rows in one of `UNITED`; only a list of conditions avoids reading other rows."""
         if name in {GROUPS.name, GROUP_OFFSETS.name}:
             commits = self._newest

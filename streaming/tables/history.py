@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import islice
 from threading import RLock
 from typing import Any, Final, TypeAlias
@@ -42,7 +42,7 @@ from streaming.errors import MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import TIME
 from streaming.tables.bases import BasePlace, bases_of
-from streaming.tables.filters import of_groups
+from streaming.tables.filters import OPERATIONS, Conditions, of_groups, rows_where
 from streaming.tables.load_state import (
     begun,
     is_begun,
@@ -72,7 +72,6 @@ from streaming.tables.schemas import (
     Table,
 )
 
-Conditions: TypeAlias = "list[tuple[str, str, Any]]"
 Read: TypeAlias = Callable[[str, Sequence[str], Conditions], pa.Table]
 
 HISTORY_TIMES: Final[Mapping[Table, str]] = {
@@ -99,12 +98,6 @@ _TIMES: Final = {
     LOG_OFFSETS: "sampled_at",
 }
 KEPT: Final = tuple(_TIMES)
-_OPERATIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "=": lambda column, value: pc.equal(column, pa.scalar(value, column.type)),
-    ">=": lambda column, value: pc.greater_equal(column, pa.scalar(value, column.type)),
-    "<=": lambda column, value: pc.less_equal(column, pa.scalar(value, column.type)),
-    "in": lambda column, values: pc.is_in(column, pa.array(values, column.type)),
-}
 _EARLIER: Final = timedelta(minutes=20)
 """Statuses look back at most this far, except for the samples of a few old records."""
 
@@ -479,7 +472,7 @@ class KeptRows:
         """The rows that fulfil the conditions, with at least these columns; None if not kept."""
         time = _TIMES.get(table) if table in self.tables else None
         since = max((v for n, op, v in conditions if n == time and op == ">="), default=None)
-        if time is None or since is None or not {op for _, op, _ in conditions} <= set(_OPERATIONS):
+        if time is None or since is None or not {op for _, op, _ in conditions} <= set(OPERATIONS):
             return None
         until = min((v for n, op, v in conditions if n == time and op == "<="), default=self.until)
         topics = next((v for n, op, v in conditions if (n, op) == ("topic", "in")), None)
@@ -493,13 +486,14 @@ class KeptRows:
             kept = self._load(table, time, since, needed, early_topics, kept)
             self._kept[table.name, is_early] = kept
         rows = kept.between(since, until)
-        masks = [
-            _OPERATIONS[operation](rows[name], value)
-            for name, operation, value in conditions
-            if not (name in (time, "day") and _holds(operation, value, since, until))
-        ]
-        # Faster than an expression, for which Arrow starts a plan.
-        return rows.filter(reduce(pc.and_, masks)) if masks else rows
+        return rows_where(
+            rows,
+            [
+                (name, operation, value)
+                for name, operation, value in conditions
+                if not (name in (time, "day") and _holds(operation, value, since, until))
+            ],
+        )
 
     def keep(self, table: Table, since: datetime, rows: pa.Table) -> None:
         """Keep rows of all columns that have been read, from a time on."""

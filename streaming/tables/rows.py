@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TypedDict
+from typing import Final, Literal, TypedDict, get_args
 
 from coordinator_state.apply.columns import Int32
 
@@ -113,6 +113,11 @@ class ExternalOffsetRow:
     day: date
 
 
+Severity = Literal["critical", "error", "warning", "info"]
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+"""From the most severe one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRow:
     """An alert: a rule, the group or partition that breaks it, and its state."""
@@ -134,6 +139,7 @@ class AlertRow:
     previous_status: str | None
     status_since: datetime | None
     condition_ended_at: datetime | None
+    fired_value: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

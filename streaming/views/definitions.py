@@ -97,6 +97,7 @@ class OpenTransactionRow:
     transaction_state: str | None
     abort_timestamp: datetime | None
     is_marker_lost: bool | None
+    is_two_phase_commit: bool | None
 
 
 VIEWS: Final[Mapping[str, pa.Schema]] = {
@@ -139,7 +140,7 @@ _OPEN_TRANSACTIONS: Final = """
           FROM pending_offsets
           GROUP BY log_partition, producer_id, group_id
         ), owned AS (
-          SELECT h.*, t.transactional_id, t.state, t.abort_timestamp,
+          SELECT h.*, l.is_loaded, t.transactional_id, t.state, t.timeout_ms, t.abort_timestamp,
                  coalesce(t.state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort')
                    AND t.start_timestamp <= n.at + INTERVAL '1' MINUTE, false) AS is_open,
                  n.at < moment() - INTERVAL '1' MINUTE
@@ -156,7 +157,10 @@ _OPEN_TRANSACTIONS: Final = """
         SELECT log_partition, producer_id, producer_epoch, group_id, client_id, client_host,
                offsets, since, transactional_id, state AS transaction_state,
                CASE WHEN is_open THEN abort_timestamp END AS abort_timestamp,
-               CASE WHEN is_at_end THEN NOT is_open AND is_settled END AS is_marker_lost
+               CASE WHEN is_at_end THEN NOT is_open AND is_settled END AS is_marker_lost,
+               CASE WHEN is_loaded
+                 THEN is_open AND state = 'Ongoing' AND timeout_ms = 2147483647
+               END AS is_two_phase_commit
         FROM owned
     """
 
@@ -226,11 +230,13 @@ SELECTS: Final[Mapping[str, str]] = {
     "open_transactions": _OPEN_TRANSACTIONS,
     # Complete in itself: in Spark a view in a catalog must not refer to one of a session.
     "hanging_transactions": _OPEN_TRANSACTIONS.replace(
-        "FROM owned", "FROM owned WHERE since < moment() - INTERVAL '15' MINUTE"
+        "FROM owned",
+        "FROM owned WHERE since < moment() - INTERVAL '15' MINUTE "
+        "AND NOT (is_open AND state = 'Ongoing' AND timeout_ms = 2147483647)",
     ),
 }
 """`moment()` is the time of the snapshot, `offsets_retention()` the cluster's retention of offsets;
-15 minutes are `StatusRules.hanging_after_ms`."""
+15 minutes are `StatusRules.hanging_after_ms`, 2147483647 is `TWO_PHASE_COMMIT_TIMEOUT_MS`."""
 
 
 def in_duckdb(select: str, offsets_retention_ms: int) -> str:

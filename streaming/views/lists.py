@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from coordinator_state.insight.sql_literal import sql_literal
+from streaming.tables.rows import SEVERITIES
 from streaming.tables.schemas import STATE_CURRENT
 from streaming.views.list_query import (
     Column,
@@ -141,6 +142,7 @@ _ALERTS: Final = (
     *columns("group", group_id="Group"),
     *columns("own", topic="Topic"),
     Column("reason", "Why", "own", css="why"),
+    *columns("number", value="Value", fired_value="At firing"),
     *columns("ago", since="Since", resolved_at="Resolved"),
 )
 TOPICS_NOT_READ: Final = {
@@ -548,8 +550,9 @@ def pending_offsets(group_id: str | None = None) -> ListQuery:
         ),
         columns=lines(
             "t.since, p.producer_id, t.transactional_id, t.transaction_state,",
-            "t.abort_timestamp, t.is_marker_lost, p.producer_epoch, p.group_id, p.client_id,",
-            "p.client_host, p.topic, p.partition, p.committed_offset, p.log_partition",
+            "t.abort_timestamp, t.is_marker_lost, t.is_two_phase_commit, p.producer_epoch,",
+            "p.group_id, p.client_id, p.client_host, p.topic, p.partition, p.committed_offset,",
+            "p.log_partition",
         ),
         within=in_group(group_id),
         then=["t.since", "p.producer_id", "p.topic", "p.partition"],
@@ -557,12 +560,16 @@ def pending_offsets(group_id: str | None = None) -> ListQuery:
 
 
 def alerts(*, states: Sequence[str] = (), group_ids: Sequence[str] = ()) -> ListQuery:
-    """The alerts of `alert run`, those that fire first; by default of all states and groups."""
+    """The alerts of `alert run`, by default of all states and groups.
+
+    Those that fire come first, then by severity and age, the newest first.
+    """
     order = "list_position(['firing', 'pending', 'resolved'], state)"
+    severity = f"list_position({list(SEVERITIES)}, severity)"
     return ListQuery(
         source="alerts",
         filters=[*any_of("state", states), *any_of("group_id", group_ids)],
-        then=[order, "since DESC", "rule", "group_id", "topic", "partition"],
+        then=[order, severity, "since DESC", "rule", "group_id", "topic", "partition"],
         shown=_ALERTS,
         key={
             **{"rule": str, "coalesce(group_id, '')": str, "coalesce(topic, '')": str},

@@ -140,7 +140,7 @@ ORDER BY record_timestamp DESC""",
     Question(
         "Which transactions hold offsets back, and since when?",
         """SELECT transactional_id, producer_id, group_id, client_id, since, offsets,
-       abort_timestamp, is_marker_lost
+       abort_timestamp, is_marker_lost, is_two_phase_commit
 FROM open_transactions
 ORDER BY since""",
     ),

@@ -147,15 +147,23 @@ def test_only_transaction_markers_are_left(
     assert client.end_markers({}) == {}
     # Aborted records are none for a `read_committed` consumer.
     producer.begin_transaction()
-    for _ in range(300):
+    for _ in range(2_000):
         producer.produce(topic, b"x" * 1_000, partition=0)
     producer.flush(30)
     producer.abort_transaction()
-    end = 9 + 300 + 1
+    end = 9 + 2_000 + 1
     eventually(lambda: _only(client, topic).last_stable_offset == end, 120)
     places = {at: (9, end), TopicPartition(topic, 1): (0, 0)}
     assert client.end_markers(places)[at] == end - 9
     assert client.end_markers({at: (7, end)}) == {at: end - 8}
+    # The records of the next transaction are behind the last stable offset.
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush(30)
+    eventually(lambda: _only(client, topic).log_end_offset == end + 1, 120)
+    assert _only(client, topic).last_stable_offset == end
+    assert client.end_markers({at: (9, end)}) == {at: end - 9}
+    producer.abort_transaction()
 
 
 @pytest.mark.long

@@ -17,9 +17,14 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from coordinator_state.insight.kafka_commands import transaction_commands
+from coordinator_state.insight.kafka_commands import (
+    GROUP_TOOLS,
+    reset_commands,
+    transaction_commands,
+)
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC
 from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.replay.transactions import TWO_PHASE_COMMIT_TIMEOUT_MS
 from streaming.lag.open_transactions import open_transactions
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.filters import Filters
@@ -51,6 +56,8 @@ ODD_GROUPS: Final = (
 )
 _CLASSES: Final = {
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
 }
 
@@ -335,8 +342,79 @@ def test_the_lines_of_a_hanging_transaction_find_it_and_end_it(
     assert outcomes == {5: "superseded", 6: "aborted"}
 
 
+def test_a_two_phase_commit_is_known_and_can_be_terminated(
+    tmp_path: Path, spark: SparkSession, eventually: Eventually
+) -> None:
+    """A broker of Kafka 4.4 never aborts the transaction by itself.
+
+    No client of 4.4 asks for a two-phase commit yet. For the broker, the timeout is what makes one.
+    """
+    timeout_ms = TWO_PHASE_COMMIT_TIMEOUT_MS
+    properties = {"transaction.max.timeout.ms": timeout_ms}
+    with EmbeddedBroker(folder=tmp_path / "broker", properties=properties) as broker:
+        broker.create_offsets_topic()
+        create_topic(broker, TOPIC, 1)
+        cluster = Cluster(broker, spark, tmp_path)
+        login = {"transactional.id": "two phases", "transaction.timeout.ms": timeout_ms}
+        producer = Producer({**cluster.servers, **login})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        with closing(Consumer({**cluster.servers, "group.id": "prepared"})) as consumer:
+            metadata = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction([Place(TOPIC, 0, 1)], metadata, 30)
+        cluster.materialise()
+        ((transaction, _),) = open_transactions(TableReader(cluster.tables))
+        assert transaction.two_phase_commit_id == "two phases"
+        assert transaction.owner is not None
+        assert (transaction.owner.state, transaction.owner.abort_timestamp) == ("Ongoing", None)
+        commands = transaction_commands(
+            *(transaction.log_partition, transaction.first_record_offset, broker.bootstrap_servers),
+            two_phase_commit_id=transaction.two_phase_commit_id,
+        )
+        assert commands.terminate is not None
+        execute(commands.terminate)
+
+        def is_ended() -> bool:
+            return start_offset(execute(commands.describe), transaction.producer_id) == "None"
+
+        eventually(is_ended, 120)
+        cluster.materialise()
+        assert open_transactions(TableReader(cluster.tables)) == []
+
+
 def start_offset(described: str, producer_id: int) -> str:
     """The start offset of a producer's transaction, as `describe-producers` prints it."""
     rows = (line.split() for line in described.splitlines() if line.strip())
     (cells,) = (cells for cells in rows if cells[0] == str(producer_id))
     return cells[5]
+
+
+def test_the_tools_of_share_and_streams_groups_execute_plans(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Both tools create a group that does not exist, so no member needs to join before."""
+    with EmbeddedBroker(folder=tmp_path / "broker") as broker:
+        broker.create_offsets_topic()
+        create_topic(broker, TOPIC, 2)
+        produce(broker, TOPIC, 20, 2)
+        cluster = Cluster(broker, spark, tmp_path)
+        begin = Path(cluster.file("begin"))
+        begin.write_text(f"{TOPIC},1,7\n")
+        for group_type in GROUP_TOOLS:
+            ((dry_run, real),) = reset_commands(
+                [f"of-{group_type}"], str(begin), broker.bootstrap_servers, group_type
+            )
+            for line in (dry_run, real):
+                assert execute(line).split()[-4:] == [f"of-{group_type}", TOPIC, "1", "7"]
+        cluster.materialise()
+        assert cluster.committed("of-streams") == {1: 7}
+
+        file = cluster.file("share")
+        plan = cluster.plan("reset", "of-share", "--shift-by", "-4", "--file", file)
+        (planned,) = plan["offsets"]
+        assert (planned["partition"], planned["from_offset"], planned["to_offset"]) == (1, 7, 3)
+        for line in plan["commands"]:
+            assert execute(line).split()[-4:] == ["of-share", TOPIC, "1", "3"]
+        cluster.materialise()
+        (share_partition,) = rows_of_group(Path(cluster.tables), "share_partitions", "of-share")
+        assert (share_partition["partition"], share_partition["start_offset"]) == (1, 3)

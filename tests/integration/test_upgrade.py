@@ -113,7 +113,7 @@ def test_a_cluster_that_is_upgraded_while_run_reads_it(
         assert epochs(tables) == epochs_before
         assert is_equal(broker, tables)
         with upgraded(broker) as newer:
-            eventually(lambda: loaded_by(tables) == ("coordinator", "4.3", "current"), 120)
+            eventually(lambda: loaded_by(tables) == ("coordinator", "4.4", "current"), 120)
             assert epochs(tables) == [1]
             if version == SCALA_VERSION:
                 # The cluster's group.version is still 0, so its coordinator describes no such

@@ -124,6 +124,16 @@ def test_transaction_markers_at_the_end_are_no_lag() -> None:
     assert measured.time_lag_ms.tolist() == [3_000, 0, 0, 0]
 
 
+def test_aborted_records_before_an_open_transaction_are_no_lag() -> None:
+    """From 8 to the last stable offset nothing is left; the open transaction has three records."""
+    samples = [sample(0, 7), sample(1_000, 12), sample(2_000, 15, stable=12, markers=4)]
+    measured = lags(samples, [7, 8, 11, 12, 13], 5_000)
+    assert measured.lag.tolist() == [4, 3, 3, 3, 2]
+    assert measured.lag_to_last_stable.tolist() == [1, 0, 0, 0, 0]
+    assert measured.markers.tolist() == [UNKNOWN] * 5
+    assert measured.time_lag_ms.tolist() == [5_000, 4_000, 4_000, 4_000, 3_667]
+
+
 def test_deleted_offsets_without_a_record_are_no_loss() -> None:
     """Retention deletes a transaction, and the marker that its group never got past."""
     measured = lags([sample(0, 11, start=11, markers=1)], [9, 10, 11], 1_000)

@@ -38,13 +38,6 @@ def receiver() -> Iterator[HttpReceiver]:
         yield receiver
 
 
-@pytest.fixture
-def attempts_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sinks that fail are tried again at once."""
-    monkeypatch.setattr("streaming.alerts.delivery.FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr("streaming.alerts.delivery.LONGEST_WAIT_S", 0.05)
-
-
 @pytest.fixture(scope="session")
 def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Tables without rows; a test copies them."""

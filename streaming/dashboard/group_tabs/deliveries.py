@@ -18,13 +18,16 @@ _COLUMNS: Final = (
     *columns("place", partition="Partition"),
     *columns("number", start_offset="Start offset", delivery_complete_count="Delivery complete"),
     *columns("number", available="Available again", acknowledged="Acknowledged"),
-    *columns("number", archived="Archived", max_delivery_count="Most deliveries"),
+    *columns("number", archiving="Archiving", archived="Archived", other="Other"),
+    *columns("number", max_delivery_count="Most deliveries"),
     *columns("own", batches="State batches"),
     *columns("ago", delivery_timestamp="Last delivery"),
     *columns("number", state_epoch="State epoch"),
 )
-_STATES: Final = {0: "available", 2: "acknowledged", 4: "archived"}
+_STATES: Final = {0: "available", 2: "acknowledged", 3: "archiving", 4: "archived"}
 """The delivery states that a share coordinator stores; it never stores 1, acquired."""
+_OTHER: Final = "other"
+"""The count of records in delivery states that Kafka 4.4 does not have."""
 
 
 def deliveries(group: ShownGroup) -> dict[str, Any]:
@@ -47,8 +50,9 @@ def _row(row: Row) -> Row:
         **records_by_state(batches),
         "max_delivery_count": max((batch["delivery_count"] for batch in batches), default=None),
         "batches": [
-            {**batch, "state": _STATES.get(batch["delivery_state"], str(batch["delivery_state"]))}
+            {**batch, "state": _STATES.get(state, f"{_OTHER} ({state})")}
             for batch in batches
+            for state in [batch["delivery_state"]]
         ],
     }
 
@@ -57,11 +61,10 @@ def records_by_state(batches: Iterable[Row]) -> dict[str, int]:
     """The number of records in each delivery state.
 
     >>> records_by_state([{"first_offset": 3, "last_offset": 5, "delivery_state": 2}])
-    {'available': 0, 'acknowledged': 3, 'archived': 0}
+    {'available': 0, 'acknowledged': 3, 'archiving': 0, 'archived': 0, 'other': 0}
     """
-    count_by_state = dict.fromkeys(_STATES.values(), 0)
+    count_by_state = dict.fromkeys([*_STATES.values(), _OTHER], 0)
     for batch in batches:
-        state = _STATES.get(batch["delivery_state"])
-        if state is not None:
-            count_by_state[state] += batch["last_offset"] - batch["first_offset"] + 1
+        state = _STATES.get(batch["delivery_state"], _OTHER)
+        count_by_state[state] += batch["last_offset"] - batch["first_offset"] + 1
     return count_by_state

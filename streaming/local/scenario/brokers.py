@@ -53,7 +53,8 @@ class Brokers:
     def now_ms(self) -> int:
         """The time by the brokers' clock."""
         ahead_s = self.run.brokers_ahead_s - self.run.brokers_behind_s
-        return moment_ms(self.now) + 1000 * ahead_s
+        gained_ms = 1000 * self.run.brokers_gain_s * self.seconds // 3600
+        return moment_ms(self.now) + 1000 * ahead_s + gained_ms
 
     def tick(self, t: int) -> None:
         """What happens to topics and offsets at a moment, in seconds since the begin."""
@@ -116,6 +117,16 @@ class Brokers:
             {at: self.log(at).end_before((now_ms - at_ms) / 1000) for at in known}
             for at_ms in timestamps_ms
         ]
+
+    def end_markers(
+        self, places: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, int]:
+        """The offsets without a record at the ends of logs; see `LogOffsetsClient`."""
+        return {
+            at: self.log(at).end_markers(*ends)
+            for at, ends in places.items()
+            if at.topic in self.topics and self.can_be_used(at)
+        }
 
     def sample(self, read: Collection[str]) -> list[LogOffsets]:
         """The offsets of all logs, as `run` samples them; `read` has the topics of groups."""

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
@@ -27,7 +26,7 @@ from streaming.engine.driver.tables_state import TablesState
 from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.local.simulation.tables import simulated_progress
-from streaming.tables.filters import Filters, of_groups
+from streaming.tables.filters import Filters, of_groups, rows_where
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -203,11 +202,13 @@ class MemoryReader(TableReader):
         self, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None
     ) -> pa.Table:
         rows = self._rows_by_table[name]
-        for column, operator, value in filters if isinstance(filters, list) else ():
-            if column == _GROWING.get(name) and operator == ">=":
-                rows = _rows_since(rows, column, value)
-        condition = filters_to_expression(filters) if isinstance(filters, list) else filters
-        rows = rows if condition is None else rows.filter(condition)
+        if isinstance(filters, list):
+            for column, operator, value in filters:
+                if column == _GROWING.get(name) and operator == ">=":
+                    rows = _rows_since(rows, column, value)
+            rows = rows_where(rows, filters)
+        elif filters is not None:
+            rows = rows.filter(filters)
         return rows if columns is None else rows.select(list(columns))
 
     def own(

@@ -26,6 +26,7 @@ from streaming.local.scenario.scenario import LOOK_S, TICK_S, Scenario
 from streaming.local.scenario.topic_logs import TopicLogs
 from streaming.local.simulation.tables import CLUSTER_ID, simulated_tables
 from streaming.run.evaluation import StatusEvaluation
+from streaming.run.log_ends import LogEnds, committed_positions
 from streaming.run.missed_sampling import MissedSampling
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -153,6 +154,7 @@ class _Run:
         )
         self.snapshots = MemorySnapshots(_PROPERTIES)
         self._runs = SampleRuns()
+        self._ends = LogEnds(cluster.brokers)
         self._missed = MissedSampling(cluster.brokers, lambda _: frozenset())
         self._samples: list[Sample] = []
         self._number = 0
@@ -160,6 +162,8 @@ class _Run:
     def sample(self) -> None:
         """Sample the logs, also at the moments that were missed."""
         now, samples = self._cluster.now, self._cluster.sample()
+        if (reader := self.snapshots.reader(now)) is not None:
+            samples = self._ends.with_markers(now, samples, lambda _: committed_positions(reader))
         by_place = {TopicPartition(each.topic, each.partition): each for each in samples}
         self._samples += self._runs.keep(now, samples)
         self._samples += self._missed.before(now, by_place, self._clock_skew)

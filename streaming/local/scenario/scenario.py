@@ -203,6 +203,9 @@ class CreateTopic(_Instant):
     """The topic is created again, with another topic id."""
 
     do: Literal["create"]
+    partitions: int | None = Field(
+        default=None, ge=1, le=100, description="The number of partitions; by default as before."
+    )
 
 
 class AddPartitions(_Instant):
@@ -245,8 +248,12 @@ class Topic(_Model):
     @property
     def most_partitions(self) -> int:
         """The number of partitions after all events."""
-        added = [event.partitions for event in self.events if isinstance(event, AddPartitions)]
-        return max([self.partitions, *added])
+        changed = [
+            event.partitions or 0
+            for event in self.events
+            if isinstance(event, (AddPartitions, CreateTopic))
+        ]
+        return max([self.partitions, *changed])
 
 
 # --- groups
@@ -431,6 +438,9 @@ class Run(_Model):
     )
     brokers_behind_s: Moment = Field(
         default=0, alias="brokers_behind", description="By so much the brokers' clock is behind."
+    )
+    brokers_gain_s: Moment = Field(
+        default=0, alias="brokers_gain", description="By so much their clock gains in each hour."
     )
     down: list[Down] = Field(default=[], description="Windows in which it is stopped.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from coordinator_state.insight.lag import GONE, PRESENT
@@ -24,9 +24,6 @@ from streaming.local.scenario.scenario import (
     Unavailable,
     Write,
 )
-
-_MOST_READ: Final = 10_000
-"""`run` reads the end of a log up to so many offsets."""
 
 
 class Ends(NamedTuple):
@@ -64,7 +61,6 @@ class PartitionLog:
     committed_end: int = 0
     open_at: int | None = None
     hung_at: int | None = None
-    _idle_end: int = -1
     _ends: list[Ends] = field(default_factory=list)
     """The ends after each tick."""
 
@@ -108,12 +104,9 @@ class PartitionLog:
         end = self.ends_before(int(ago_s // TICK_S + 1) * TICK_S).end
         return None if end == self.end else end
 
-    def end_markers(self) -> int | None:
-        """What `run` has read at the end of the log; it reads only quiet logs."""
-        is_idle, self._idle_end = self._idle_end == self.end, self.end
-        offsets = self.end - self.committed_end
-        is_read = is_idle and self.last_stable_offset == self.end and 0 < offsets <= _MOST_READ
-        return offsets if is_read else None
+    def end_markers(self, first: int, end: int) -> int:
+        """The number of offsets between two that follow the last record of consumers."""
+        return end - max(first, min(end, self.committed_end))
 
 
 class TopicLogs:
@@ -161,7 +154,8 @@ class TopicLogs:
             if isinstance(event, CreateTopic):
                 self.topic_id = self._new_id()
                 self.is_deleted = False
-                self.logs = [PartitionLog() for _ in range(self.topic.partitions)]
+                partitions = event.partitions or self.topic.partitions
+                self.logs = [PartitionLog() for _ in range(partitions)]
             elif isinstance(event, AddPartitions):
                 more = event.partitions - len(self.logs)
                 self.logs += [PartitionLog() for _ in range(more)]
@@ -210,7 +204,6 @@ class TopicLogs:
                 log_start_offset=log.start,
                 log_end_offset=log.end,
                 last_stable_offset=log.last_stable_offset,
-                end_markers=log.end_markers(),
             )
 
 

@@ -55,9 +55,14 @@ class Log:
         self.next_offset = 0
 
     def add(
-        self, number: int, fields: dict[str, Any] | None, name: str = "", group_id: str = "g"
+        self,
+        number: int,
+        fields: dict[str, Any] | None,
+        name: str = "",
+        group_id: str = "g",
+        value_bytes: int = 0,
     ) -> None:
-        record = GroupRecord(number, group_id, name, fields, self.next_offset)
+        record = GroupRecord(number, group_id, name, fields, self.next_offset, value_bytes)
         self.next_offset += 1
         self.replay.replay(record)
 

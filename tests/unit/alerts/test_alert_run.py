@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -10,17 +11,20 @@ from threading import Thread
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from streaming.alerts import alert_run
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import open_alerts, read_alerts, write_alerts
 from streaming.errors import WriterFenced
+from streaming.local.broker.configuration import free_port
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
-from tests.support.brokers.receivers import HttpReceiver
+from streaming.views.lists import alerts
+from streaming.views.query import query
+from streaming.views.snapshot import Snapshot
+from tests.support.brokers.receivers import HttpReceiver, http_receiver
 from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
-
-pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
 
 @pytest.fixture
@@ -109,23 +113,73 @@ def test_how_long_a_condition_has_held_is_not_forgotten(
 def test_a_sink_that_is_down_is_told_once_it_is_back(
     run: AlertRun, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is left alone for longer and longer."""
-    receiver.answers = [500] * 24
-    run.round()
-    run.round()
-    assert len(receiver.answers) == 21
-    waits = [run._back_offs["hook"].pause_s]
-    while receiver.answers:
-        run._back_offs["hook"].until = 0
-        run.round()
-        waits.append(run._back_offs["hook"].pause_s)
-    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    """However long it was down: each pause is a few seconds."""
+    assert waits_of_refusals(run, receiver, [500] * 9) == [3] * 9
     assert caplog.messages == ["sink hook: 127.0.0.1 answered 500; retrying"]
     run._back_offs["hook"].until = 0
     run.round()
     assert sent_statuses(receiver) == ["firing"]
     assert run._back_offs["hook"].pause_s == 0
     assert caplog.messages[1:] == ["sink hook: recovered"]
+
+
+def waits_of_refusals(run: AlertRun, receiver: HttpReceiver, answers: list[int]) -> list[float]:
+    """The pause after each of these answers; no request is made during a pause."""
+    receiver.answers = answers
+    waits = []
+    while (left := len(receiver.answers)) > 0:
+        run.round()
+        run.round()
+        assert len(receiver.answers) == left - 1
+        waits.append(run._back_offs["hook"].pause_s)
+        run._back_offs["hook"].until = 0
+    return waits
+
+
+def test_a_sink_that_refuses_is_left_alone_for_longer_and_longer(
+    run: AlertRun, receiver: HttpReceiver
+) -> None:
+    waits = waits_of_refusals(run, receiver, [400] * 8)
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    run.round()
+    assert sent_statuses(receiver) == ["firing"]
+
+
+@pytest.mark.parametrize("outage_s", [1, 4])
+def test_after_an_outage_what_still_fires_is_sent_within_10_s(
+    tables: str, tmp_path: Path, eventually: Eventually, outage_s: float
+) -> None:
+    """Nothing listens at the address of the sink while the alert begins to fire."""
+    port = free_port()
+    rules = write_rules(tmp_path, f"http://127.0.0.1:{port}")
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    thread = Thread(target=run.run)
+    thread.start()
+    try:
+        eventually(lambda: "sink hook" in run._failures)
+        time.sleep(outage_s)
+        with http_receiver(port) as receiver:
+            back_at = time.monotonic()
+            eventually(lambda: sent_statuses(receiver) == ["firing"])
+            assert time.monotonic() - back_at < 10
+    finally:
+        run.stop.set()
+        thread.join()
+
+
+def test_the_most_severe_and_newest_alert_is_sent_first(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    more = "- {name: info, lag: '> 1', severity: info}\n"
+    more += "- {name: page, lag: '> 1', severity: critical}\n"
+    rules = write_rules(tmp_path, receiver.url, settings=more)
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    run.round()
+    assert [alert["rule"] for alert in receiver.alerts] == ["page", "behind", "info"]
+    rows = query(alerts().sql, Snapshot(TableReader(tables))).to_pylist()
+    assert [row["rule"] for row in rows] == ["page", "behind", "info"]
 
 
 def test_what_cannot_be_written_is_written_later(
@@ -269,8 +323,8 @@ def test_a_rule_that_is_removed_does_not_make_the_group_well(
     assert receiver.alerts[-1]["reason"].startswith("the rule was removed; now DATA_LOSS: ")
 
 
-def test_new_values_alone_are_no_reason_to_write(
-    tables: str, run: AlertRun, receiver: HttpReceiver
+def test_new_values_alone_are_written_once_a_minute(
+    tables: str, run: AlertRun, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.round()
     version = DeltaTable(ALERTS.path(tables)).version()
@@ -278,6 +332,14 @@ def test_new_values_alone_are_no_reason_to_write(
     run.round()
     assert [alert.reason for alert in run.alerts.values()] == ["lag is 60 (> 10)"]
     assert DeltaTable(ALERTS.path(tables)).version() == version
+    with monkeypatch.context() as patched:
+        patched.setattr(alert_run, "_VALUES_EVERY_S", 0)
+        # The value does not change any more, and is not written yet.
+        run.round()
+        (alert,) = read_alerts(TableReader(tables)).values()
+        assert (alert.value, alert.fired_value, alert.reason) == (60, 50, "lag is 60 (> 10)")
+        run.round()
+        assert DeltaTable(ALERTS.path(tables)).version() == version + 1
     lose_records(tables)
     run.round()
     (alert,) = read_alerts(TableReader(tables)).values()

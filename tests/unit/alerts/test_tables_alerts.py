@@ -26,8 +26,6 @@ from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, sent_statuses, write_rules
 from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 
-pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
-
 
 @pytest.fixture
 def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:

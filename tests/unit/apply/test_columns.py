@@ -7,16 +7,22 @@ from datetime import date, datetime
 from typing import TypedDict
 
 import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from coordinator_state.apply import columns
 from coordinator_state.apply.columns import (
     TIMESTAMP,
     Int32,
     columns_of,
+    distinct_keys,
     in_ms,
     schema_in_ms,
     schema_of,
     stored_names,
     timestamps,
+    with_matches,
 )
 from tests.support.logs.log_rows import NOW_MS
 
@@ -96,3 +102,43 @@ def test_rows_of_a_table_are_read_back_in_milliseconds() -> None:
 
     assert stored_names(schema) == stored.names
     assert in_ms(columns_of(rows, stored), schema).equals(rows)
+
+
+_PLACES = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0, 1, -1, None])), max_size=12
+)
+
+
+@given(_PLACES, _PLACES, st.integers(1, 3))
+def test_rows_get_the_columns_of_the_last_other_row_with_their_key(
+    keys: list[tuple[str | None, int | None]],
+    others: list[tuple[str | None, int | None]],
+    chunk_rows: int,
+) -> None:
+    """Also of a key with nulls, and if the rows are in several chunks."""
+    schema = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
+    rows, other_rows = (
+        pa.Table.from_batches(
+            pa.table([[key[n] for key in places] for n in (0, 1)], schema=schema).to_batches(
+                chunk_rows
+            ),
+            schema,
+        )
+        for places in (keys, others)
+    )
+    number_by_key = {key: number for number, key in enumerate(others)}
+    numbered = other_rows.append_column("number", pa.array(range(len(others)), pa.int64()))
+    matched = with_matches(rows, numbered, ["topic", "partition"])
+    assert matched.select(schema.names).equals(rows)
+    assert matched["number"].to_pylist() == [number_by_key.get(key) for key in keys]
+
+
+def test_many_distinct_values_in_many_columns_do_not_overflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columns, "_MOST_KEYS", 10)
+    values = [[n % 3, n % 5, n % 2] for n in range(60)]
+    keys = pa.table([list(column) for column in zip(*values, strict=True)], names=["a", "b", "c"])
+    ids = distinct_keys(keys)
+    assert sorted({*ids}) == list(range(30))
+    assert len({(*value, int(key)) for value, key in zip(values, ids, strict=True)}) == 30

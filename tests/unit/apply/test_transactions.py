@@ -117,6 +117,12 @@ def test_only_an_ongoing_transaction_has_a_time_of_its_abort(
     assert row["abort_timestamp_ms"] == (timeout_ms and NOW_MS + timeout_ms)
 
 
+def test_a_coordinator_never_aborts_a_two_phase_commit() -> None:
+    """KIP-939: `TransactionMetadata.isDistributedTwoPhaseCommitTxn` of Kafka 4.4."""
+    (row,) = changes(apply((X, transaction_value("Ongoing", transactionTimeoutMs=2**31 - 1))))
+    assert (row["state"], row["abort_timestamp_ms"]) == ("Ongoing", None)
+
+
 def test_a_tombstone_deletes_and_ends_no_transaction() -> None:
     applied = apply((X, transaction_value()), (X, None))
     (row,) = changes(applied)

@@ -1,4 +1,4 @@
-"""The commands `alert run` and `alert test`."""
+"""The commands `alert run`, `alert send-test` and `alert test`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from streaming.alerts.alert_run import LOCK_FILE
 from streaming.alerts.replay import replay
 from streaming.alerts.rules import load_rules
+from streaming.local.broker.configuration import free_port
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from tests.support.brokers.receivers import HttpReceiver
@@ -67,6 +68,32 @@ def test_what_is_wrong_is_one_line(tables: str, tmp_path: Path) -> None:
         arguments = ("alert", command, "--rules-file", str(bad), "--tables", tables)
         (line,) = call(*arguments, exit_code=2).stderr.splitlines()
         assert line.startswith(f"Error: {bad}:2: rules.a: a rule needs")
+
+
+def test_each_sink_gets_one_test_notice_and_says_whether_it_accepted(
+    tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    rules = Path(write_rules(tmp_path, receiver.url))
+    away = f"http://127.0.0.1:{free_port()}/s3cr3t"
+    sinks = f"away: {{type: slack, url: '{away}'}}, hook:"
+    rules.write_text(rules.read_text().replace("hook:", sinks))
+    command = ("alert", "send-test", "--rules-file", str(rules), "--output", "json")
+    away_row, hook_row = json_lines(call(*command, exit_code=1))
+    assert (away_row["sink"], away_row["is_accepted"]) == ("away", False)
+    assert away_row["error"].startswith("127.0.0.1: Connect")
+    assert "s3cr3t" not in str(away_row)
+    assert hook_row == {"sink": "hook", "is_accepted": True, "error": None}
+    (notice,) = receiver.alerts
+    assert (notice["rule"], notice["severity"], notice["cluster_id"], notice["status"]) == (
+        *("test_notice", "info"),
+        *("test", "firing"),
+    )
+    assert "nothing is wrong" in notice["reason"]
+
+    (row,) = json_lines(call(*command[:2], "hook", *command[2:]))
+    assert row["is_accepted"]
+    refused = call(*command[:2], "hok", *command[2:], exit_code=2)
+    assert "has no sink hok; did you mean hook?" in refused.stderr
 
 
 def test_rules_are_tested_against_the_past(

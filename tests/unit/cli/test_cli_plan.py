@@ -51,6 +51,20 @@ def test_a_plan_is_written_with_its_commands(planned: tuple[str, str], tmp_path:
     assert file.read_text() == "orders,0,0\norders,1,40\norders,2,0\n"
 
 
+def test_the_file_of_a_plan_is_planned_again(planned: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "plan.csv"
+    more = ("--tables", planned[0], "--topic", "orders:0", "--output", "json")
+    (shifted,) = json_lines(
+        call("plan", "reset", "payments", "--shift-by", "-7", "--file", str(file), *more)
+    )
+    (again,) = json_lines(call("plan", "reset", "payments", "--from-file", str(file), *more))
+    assert [row["to_offset"] for row in again["offsets"]] == [293]
+    assert again["offsets"] == shifted["offsets"]
+    for arguments, to_offset in ((["--to-offset", "0"], 0), (["--to-latest"], 310)):
+        (plan,) = json_lines(call("plan", "reset", "payments", *arguments, *more))
+        assert [row["to_offset"] for row in plan["offsets"]] == [to_offset]
+
+
 def test_a_plan_without_offsets_writes_no_file(planned: tuple[str, str], tmp_path: Path) -> None:
     file = tmp_path / "plan.csv"
     more = ("--topic", "orders:3", "--tables", planned[0], "--file", str(file))
@@ -62,8 +76,11 @@ def test_a_plan_without_offsets_writes_no_file(planned: tuple[str, str], tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
-        (["reset", "payments"], 2, "pass one of --to-state-at, --to-time, --back and --to-ear"),
+        (["reset", "payments"], 2, "--to-latest, --to-offset, --shift-by and --from-file"),
         (["reset", "payments", "--back", "1m", "--to-time", "5m"], 2, "pass one of"),
+        (["reset", "payments", "--to-offset", "0", "--shift-by", "0"], 2, "pass one of"),
+        (["reset", "payments", "--to-latest", "--to-earliest-kept"], 2, "pass one of"),
+        (["reset", "payments", "--from-file", "nowhere"], 2, "cannot read the plan file nowhere"),
         (["reset", "payments", "--to-time", "2126-01-01"], 2, "2126-01-01 is in the future"),
         (["reset", "paymets", "--back", "5m"], 1, "unknown group paymets; did you mean payments?"),
         (["reset", "payments", "--back", "5m", "--topic", "order"], 2, "did you mean orders?"),

@@ -102,6 +102,7 @@ def test_every_view_has_columns_that_its_table_has(view: str, tables: str) -> No
     (table,) = (table for table in (*TABLES, ALERTS) if table.name == VIEWS[view].table)
 
     owner = {"transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost"}
+    owner |= {"is_two_phase_commit"}
     added = {MEMBER, *(owner if view == "pending" else ())}
     columns = {*VIEWS[view].columns, *VIEWS[view].order} - added
     assert columns <= set(table.schema.names)

@@ -186,7 +186,10 @@ def test_the_page_of_a_share_group(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
     batches = [
         {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": n}
-        for first, last, state, n in ((70, 79, 4, 5), (60, 62, 0, 2), (63, 69, 2, 1))
+        for first, last, state, n in (
+            *((70, 79, 4, 5), (60, 62, 0, 2), (63, 69, 2, 1)),
+            *((80, 83, 3, 5), (84, 85, 9, 1)),
+        )
     ]
     partitions = [
         share_partition(60, 17, at=now, state_batches=batches),
@@ -206,8 +209,11 @@ def test_the_page_of_a_share_group(tmp_path: Path) -> None:
     html = page(client, GROUP, "group", tab="deliveries")
     assert "Transactions" not in part_of(html, 'id="tables"', "<section")
     first, *_, last = rows_of(html, "Deliveries")
-    assert first[:8] == [TOPIC, "0", "60", "17", "3", "7", "10", "5"]
-    assert first[8].startswith("60 to 62 available (2 times) , 63 to 69 acknowledged (1 time) , ")
+    assert first[:9] == [TOPIC, "0", "60", "17", "3", "7", "4", "10", "2"]
+    assert first[9] == "5"
+    assert first[10].startswith("60 to 62 available (2 times) , 63 to 69 acknowledged (1 time) , ")
+    # State 3 is of share.version 2; 9 is of no Kafka yet.
+    assert first[10].endswith("80 to 83 archiving (5 times) , 84 to 85 other (9) (1 time)")
     assert last[0] == "unnamed"
 
 

@@ -159,6 +159,10 @@ def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
         f"{begin} find-hanging {of} --partition 7",
         f"{begin} abort {of} --partition 7 --start-offset 42",
     )
+    prepared = transaction_commands(7, 42, "broker:9092", two_phase_commit_id="pay ments")
+    assert prepared.lines(is_known_to_coordinator=True)[2:] == (
+        f"{begin} forceTerminateTransaction --transactionalId 'pay ments'",
+    )
 
 
 def test_a_transaction_of_a_producer_in_the_log_is_the_cause() -> None:

@@ -405,6 +405,30 @@ def single(age_ms: int) -> dict[str, Any]:
             "DATA_LOSS",
             "20 records deleted before being read: committed 1,000, log start 1,020",
         ),
+        # Before the reset, the group had read the deleted records.
+        (REWOUND | {"data_lost": 20, "log_start_offset": 1_020}, "REWIND", ""),
+        (REWOUND | {"data_lost": 420, "log_start_offset": 1_420}, "DATA_LOSS", ""),
+        # A sink commits full files; producers write less than usual.
+        *(
+            (
+                BEHIND
+                | silent(waited_s * 1_000)
+                | time_lag(waited_s * 1_000)
+                | pace(60_000)
+                | {"usual_move_records": records}
+                | members,
+                status,
+                "",
+            )
+            for waited_s, records, members, status in (
+                (200, 400, {}, "OK"),
+                (200, 399, {}, "STOP"),
+                (481, 400, {}, "STOP"),
+                (200, 400, NO_MEMBERS | {"has_member": False}, "STOP"),
+            )
+        ),
+        # The first record takes minutes of work.
+        (BEHIND | {"move_waits": 0, "commit_rate_per_s": 0.0}, "OK", ""),
         # A later record may delete the offset, or end the transaction.
         ({"topic_state": "gone", "lag": None, "behind_ms": 121_000}, "UNKNOWN", ""),
         (
@@ -435,6 +459,12 @@ def single(age_ms: int) -> dict[str, Any]:
         # The time-out of the transaction is known.
         (HELD | {"held_ms": 901_000, "overdue_ms": -2_000_000}, "PENDING", ""),
         (HELD | {"overdue_ms": 31_000}, "HANGING_TRANSACTION", ""),
+        # Only its application ends a two-phase commit, also one that has long been prepared.
+        (
+            HELD | {"held_ms": 90_000_000, "is_two_phase_commit": True},
+            "PENDING",
+            "commits held for 25 h by a prepared or open transaction (2PC) of producer 2.*behind",
+        ),
     ],
 )
 def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:

@@ -45,7 +45,7 @@ def asked(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("brokers", "semantics", "rules"),
     [
         (Brokers((4, 4), (4, 2), (4, 3)), "auto", "coordinator of Kafka 4.2"),
-        (Brokers((4, 4)), "coordinator", "coordinator of Kafka 4.3"),
+        (Brokers((4, 4)), "coordinator", "coordinator of Kafka 4.4"),
         (Brokers((3, 9)), "auto", "scala"),
         (Brokers((3, 9), group_version=1), "auto", "coordinator of Kafka 4.0"),
         (Brokers((3, 9), (4, 0)), "auto", "scala"),
@@ -71,7 +71,7 @@ def test_rules_stay_while_no_broker_answers(
             semantics=Semantics.COORDINATOR, release=Release.KAFKA_4_2
         )
         brokers.error, brokers.versions = None, [(4, 4)]
-        assert rules.refresh().release is Release.KAFKA_4_3
+        assert rules.refresh().release is Release.KAFKA_4_4
         brokers.error = error
         with pytest.raises(type(error)):
             ClusterRules("broker:9092", {}, "auto")

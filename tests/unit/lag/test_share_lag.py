@@ -111,6 +111,8 @@ CASES: dict[str, tuple[Row, Row]] = {
     "a gap": (partition(60, 20, **batches((60, 69, 2), (71, 74, 2))), waits_at(70)),
     "released": (partition(60, 20, **batches((60, 69, 0), (70, 79, 2))), waits_at(60)),
     "a gap at first": (partition(60, 20, **batches((61, 69, 2))), waits_at(60)),
+    # A record that waits for its write to the dead-letter topic is not delivered.
+    "archiving": (partition(60, 20, **batches((60, 69, 2), (70, 79, 3))), waits_at(70)),
     "an earlier batch": (partition(60, 20, **batches((55, 64, 2))), waits_at(65)),
     # The lag is unknown as in Kafka.
     "no start offset": (partition(-1, None), unknown(None, NO_START_OFFSET)),

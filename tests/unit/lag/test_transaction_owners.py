@@ -17,11 +17,16 @@ from streaming.tables.schemas import PENDING_OFFSETS, STATE_CURRENT, STATE_LOADI
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.support.tables.explained_incidents import PRODUCER_ID, healthy
 from tests.support.tables.incident_tables import STEP_S
+from tests.support.tables.sample_rows import sample
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=timezone.utc)
 VERSION = 1
 """The version of `load_progress` in which the rows are, written at `NOW`."""
+
+
+TWO_PHASE_COMMIT = {"timeout_ms": 2**31 - 1, "abort_timestamp": None}
+OWNER_COLUMNS = ("abort_timestamp", "is_marker_lost", "is_two_phase_commit")
 
 
 def ago(seconds: float) -> datetime:
@@ -62,8 +67,8 @@ def tables(
     return folder
 
 
-Owner = tuple[str | None, str | None, datetime | None, bool | None]
-UNKNOWN: Owner = (None, None, None, None)
+Owner = tuple[str | None, str | None, datetime | None, bool | None, bool | None]
+UNKNOWN: Owner = (None, None, None, None, None)
 
 
 def ongoing(began: float, **row: Any) -> Row:
@@ -95,10 +100,10 @@ def complete(updated: float) -> Row:
     ],
 )
 def test_an_owner(
-    tmp_path: Path, transactions: list[Row], committed: float, expected: Owner
+    tmp_path: Path, transactions: list[Row], committed: float, expected: tuple[Any, ...]
 ) -> None:
     folder = tables(tmp_path, *transactions, committed=committed)
-    assert owners(folder) == {expected}
+    assert owners(folder) == {(*expected, False)}
 
 
 @pytest.mark.parametrize("load_state", [None, STATE_LOADING, STATE_WAITING])
@@ -119,7 +124,7 @@ def test_an_owner_is_unknown_unless_the_topic_is_loaded(
 )
 def test_a_marker_may_be_unread(tmp_path: Path, unread: dict[str, Any]) -> None:
     folder = tables(tmp_path, complete(200), **unread)
-    assert owners(folder) == {("payments", "CompleteCommit", None, None)}
+    assert owners(folder) == {("payments", "CompleteCommit", None, None, False)}
 
 
 def test_the_newest_row_of_a_producer_counts(tmp_path: Path) -> None:
@@ -127,7 +132,7 @@ def test_the_newest_row_of_a_producer_counts(tmp_path: Path) -> None:
     orphan = transaction("CompleteCommit", began=901, updated=900, log_partition=1)
     for rows in ([orphan, ongoing(301)], [ongoing(301), orphan]):
         folder = tables(tmp_path / str(rows.index(orphan)), *rows)
-        assert owners(folder) == {("payments", "Ongoing", ago(241), False)}
+        assert owners(folder) == {("payments", "Ongoing", ago(241), False, False)}
 
 
 def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
@@ -136,19 +141,80 @@ def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
     assert (row.transactional_id, row.offsets, row.is_marker_lost) == ("payments", 2, False)
 
 
+@pytest.mark.parametrize(
+    ("row", "hanging"),
+    [
+        (transaction("Ongoing", began=901, updated=901, **TWO_PHASE_COMMIT), []),
+        # Its application has decided, and the markers are late.
+        (transaction("PrepareCommit", began=901, updated=2, **TWO_PHASE_COMMIT), [False]),
+        # Its coordinator has ended it, and this offset has no marker.
+        (transaction("CompleteCommit", began=901, updated=200, **TWO_PHASE_COMMIT), [True]),
+    ],
+)
+def test_an_ongoing_two_phase_commit_does_not_hang(
+    tmp_path: Path, row: Row, hanging: list[bool]
+) -> None:
+    """Only its application ends it, maybe days after it has prepared it (KIP-939)."""
+    folder = tables(tmp_path, row, committed=901)
+    is_two_phase_commit = row["state"] == "Ongoing"
+    (owner,) = owners(folder)
+    assert owner == ("payments", row["state"], None, hanging == [True], is_two_phase_commit)
+    views = CoordinatorTables(folder, as_of=VERSION)
+    assert [each.is_marker_lost for each in views.hanging_transactions()] == hanging
+    ((open_transaction, _),) = open_transactions(TableReader(folder, as_of=VERSION))
+    expected_id = "payments" if is_two_phase_commit else None
+    assert open_transaction.two_phase_commit_id == expected_id
+
+
+def test_a_two_phase_commit_in_the_log_does_not_hang(tmp_path: Path) -> None:
+    """A group has read up to a transaction that has been open for an hour in its topic."""
+    place = [{"topic": "t", "partition": 0}]
+    statuses = []
+    for name, more in (("2pc", TWO_PHASE_COMMIT), ("own time-out", {})):
+        row = transaction("Ongoing", began=3_700, updated=3_700, topic_partitions=place, **more)
+        folder = create_tables(tmp_path / name)
+        samples = [
+            sample(at, end, "t", last_stable_offset=50)
+            for at, end in ((ago(4_000), 50), (ago(3_600), 60), (NOW, 90))
+        ]
+        apply_micro_batch(
+            folder,
+            progress=[{"updated_at": NOW}],
+            groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
+            group_offsets=[
+                {
+                    "group_id": "g",
+                    "topic": "t",
+                    "partition": 0,
+                    "committed_offset": 50,
+                    "commit_timestamp": ago(4_000),
+                }
+            ],
+            log_offsets=[*samples, sample(NOW, 0, "__consumer_offsets")],
+            transactions=[row],
+            topic_progress=[
+                {"log_topic": "__transaction_state", "state": STATE_CURRENT, "updated_at": NOW}
+            ],
+        )
+        (lag,) = CoordinatorTables(folder, as_of=VERSION).partition_status()
+        statuses.append((lag.status, lag.reason))
+    assert [status for status, _ in statuses] == ["PENDING", "HANGING_TRANSACTION"], statuses
+    assert "prepared or open (2PC)" in statuses[0][1]
+
+
 def owners(folder: str) -> set[Owner]:
     """The owner by the view in SQL, by `show pending`, and in the facts of `explain`."""
-    names = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
+    names = ("transactional_id", "transaction_state", *OWNER_COLUMNS)
     (row,) = CoordinatorTables(folder, as_of=VERSION).open_transactions()
     reader = TableReader(folder, as_of=VERSION)
     ((transaction, _),) = open_transactions(reader)
     owner = transaction.owner
     pending = with_owners(reader, reader.read(PENDING_OFFSETS.name)).select(names)
     return {
-        (row.transactional_id, row.transaction_state, row.abort_timestamp, row.is_marker_lost),
+        tuple(getattr(row, name) for name in names),
         UNKNOWN
         if owner is None
-        else (owner.transactional_id, owner.state, owner.abort_timestamp, owner.is_marker_lost),
+        else tuple(getattr(owner, "state" if "state" in name else name) for name in names),
         *(tuple(pending_row.values()) for pending_row in pending.to_pylist()),
     }
 

@@ -27,6 +27,7 @@ from streaming.metrics.collector import TablesCollector
 from streaming.metrics.families import KMINION, NAMES
 from streaming.metrics.row_family import formatted
 from streaming.tables.reader import TableReader
+from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.sample_rows import member_row, sample
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -155,6 +156,58 @@ def test_our_own(tables: str) -> None:
     assert 2 <= samples["tables_behind_seconds", labels(**prod)] <= since_then
     assert 50 <= samples["pending_offsets_oldest_seconds", labels(**prod)] <= since_then + 43
     assert samples["scrape_seconds", labels(**prod)] > 0
+
+
+def test_old_lag_is_no_series(tmp_path: Path) -> None:
+    """An autoscaler must not act on it; the statuses say that they are unknown."""
+    kept = {"coordinator_state_group_info", "coordinator_state_group_status"}
+
+    def about_groups(seconds_ago: float, names: str) -> set[str]:
+        folder = create_tables(tmp_path / f"{seconds_ago} {names}")
+        lag_of(folder, 50, seconds_ago=seconds_ago)
+        own = scraped(folder, names=NAMES[names])
+        assert own["coordinator_state_up", ()] == 1
+        (status,) = (dict(o)["status"] for name, o in own if name.endswith("group_status"))
+        assert (status == "UNKNOWN") == (seconds_ago > 120)
+        by_clients = {"group", "group_id", "topic", "topic_name"}
+        return {name for name, o in own if by_clients & dict(o).keys()}
+
+    for names in NAMES:
+        assert about_groups(20, names) > kept
+        assert about_groups(150, names) == kept
+
+
+def test_recent_events_are_counted(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    events = [("rebalance", 299), ("rebalance", 10), ("rebalance", 310), ("member_left", 20)]
+    commits = [("aborted", 30), ("aborted", 40), ("committed", 50), ("aborted", 400)]
+    own: dict[str, Any] = {"group_id": "g", "topic": "t", "partition": 0}
+
+    def rows(column: str, of: list[tuple[str, int]]) -> list[dict[str, Any]]:
+        return [
+            {**own, column: value, "record_offset": number, "record_timestamp": at}
+            | ({"commit_timestamp": at} if column == "outcome" else {})
+            for number, (value, seconds) in enumerate(of)
+            for at in [now - timedelta(seconds=seconds)]
+        ]
+
+    def gauges(history: str) -> list[float | None]:
+        folder = create_tables(tmp_path / history, history=history)
+        apply_micro_batch(
+            folder,
+            progress=[{}],
+            group_events=rows("event", events),
+            offset_commits=rows("outcome", commits),
+        )
+        lag_of(folder, 50)
+        samples = scraped(folder)
+        names = ("rebalances", "member_joins", "member_leaves", "aborted_commits")
+        series = labels(cluster_name="cluster", group="g")
+        return [samples.get((f"coordinator_state_group_{name}", series)) for name in names]
+
+    assert gauges("sampled") == [2, 0, 1, 2]
+    # Without history nothing is known.
+    assert gauges("off") == [None] * 4
 
 
 def test_alerts_and_whether_anyone_was_told(tables: str, tmp_path: Path) -> None:
@@ -311,6 +364,8 @@ def test_every_metric_is_listed(tables: str, repository: Path, names: str) -> No
     assert {name: listed.get(name) for name in exported} == exported
     # These have a sample only where there is something to tell.
     assert listed.keys() - exported.keys() == {
+        "coordinator_state_group_lag_growth_per_second",
+        "coordinator_state_group_time_to_catch_up_seconds",
         "coordinator_state_group_retention_margin_seconds",
         "coordinator_state_alert",
     }

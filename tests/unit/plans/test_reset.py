@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
 from streaming.plans.group_plan import GroupPlan
 from streaming.plans.reset import (
     TopicSelection,
     clone,
     reset_to_earliest_kept,
+    reset_to_latest,
+    reset_to_offset,
+    reset_to_offsets,
     reset_to_state,
     reset_to_time,
+    shift,
 )
 from streaming.tables.reader import TableReader
 from tests.support.tables.planned_tables import MINUTE, create_planned_tables, offset, sample
@@ -189,10 +194,74 @@ def test_what_must_happen_first(tmp_path: Path) -> None:
     assert members_warning.endswith("c09 at /127.0.0.1 and 2 more")
     assert "pending offsets of producer 7" in pending_warning
     assert "simple is a simple group" in warnings("simple")[0]
-    with pytest.raises(ConfigurationError, match=r"of type streams: reset it with kafka-streams-"):
-        reset_to_state(reader, reader, "topology")
-    with pytest.raises(ConfigurationError, match=r"of type share: reset it with kafka-share-"):
-        clone(reader, reader, "busy", "shared")
+    assert warnings("topology") == []
+
+
+def test_a_group_of_another_type_has_its_own_tool(tmp_path: Path) -> None:
+    """The offsets of a share group are its start offsets."""
+    tables = create_tables(tmp_path)
+    share = {"group_id": "shared", "partition": 0, "start_offset": 60, "topic": "orders"}
+    apply_micro_batch(
+        tables,
+        progress=[{}],
+        groups=[
+            {"group_id": "shared", "group_type": "share", "protocol_type": "share"},
+            {"group_id": "topology", "group_type": "streams", "protocol_type": "streams"},
+            {"group_id": "classic", "protocol_type": "consumer"},
+            {"group_id": "beside", "group_type": "external"},
+        ],
+        group_offsets=[offset(group, 0, 70, NOW) for group in ("topology", "classic", "shared")],
+        share_partitions=[share],
+        topic_progress=[{"log_topic": "__share_group_state", "updated_at": NOW}],
+        log_offsets=[sample(0, NOW, 40, 100)],
+    )
+    reader = TableReader(tables)
+    tools = {"shared": "share", "topology": "streams", "classic": "consumer", "new": "consumer"}
+    for group, tool in tools.items():
+        plan = reset_to_latest(reader, group, TopicSelection.of(["orders:0"]))
+        assert plan is not None
+        dry_run, execute = plan.commands("plan.csv", "b:1")
+        begin = f"kafka-{tool}-groups.sh --bootstrap-server b:1 --reset-offsets --group {group}"
+        assert dry_run == f"{begin} --from-file plan.csv --dry-run"
+        assert execute == f"{begin} --from-file plan.csv --execute"
+        before = {"shared": 60, "new": None}.get(group, 70)
+        assert [row.from_offset for row in plan.offsets] == [before]
+        is_of_stores = any("state stores" in warning for warning in plan.warnings)
+        assert is_of_stores == (group == "topology")
+    with pytest.raises(ConfigurationError, match="reset it with the program that keeps its off"):
+        reset_to_latest(reader, "beside", TopicSelection.of(["orders:0"]))
+
+
+def test_given_offsets_are_kept_within_the_logs(planned: tuple[TableReader, TableReader]) -> None:
+    now, _ = planned
+    orders = TopicSelection.of(["orders:0", "orders:1", "orders:2"])
+    latest = moves(reset_to_latest(now, "payments", orders))
+    assert latest["orders", 0] == (300, 310, 0, 10, 0)
+    to_offset = reset_to_offset(now, "payments", 100, orders)
+    assert moves(to_offset)["orders", 0] == (300, 100, 200, 0, 0)
+    assert "lowered from 100: the log ends at 70" in notes(to_offset)["orders", 1]
+    back = shift(now, "payments", -50, orders)
+    assert moves(back)["orders", 0] == (300, 250, 50, 0, 0)
+    # The log begins at 40.
+    assert moves(back)["orders", 1] == (60, 40, 20, 0, 30)
+    assert to_offset is not None and back is not None
+    assert (to_offset.goal, back.goal) == ("to offset 100", "shifted by -50")
+    ninth = shift(now, "payments", 1, TopicSelection.of(["orders:9"]))
+    assert notes(ninth) == {("orders", 9): "unchanged: no committed offset to shift"}
+
+
+def test_the_offsets_of_a_file(planned: tuple[TableReader, TableReader]) -> None:
+    now, _ = planned
+    offsets = {OffsetKey("payments", "orders", 0): 5, OffsetKey("payments", "orders", 1): 70}
+    assert moves(reset_to_offsets(now, "payments", offsets)) == {
+        ("orders", 0): (300, 5, 295, 0, 0),
+        ("orders", 1): (60, 70, 0, 10, 0),
+    }
+    second = reset_to_offsets(now, "payments", offsets, TopicSelection.of(["orders:1", "orders:2"]))
+    assert [row.to_offset for row in second.offsets] == [70, None]
+    assert notes(second)["orders", 2] == "unchanged: it is not in the file"
+    with pytest.raises(ConfigurationError, match="the plan file has no offsets"):
+        reset_to_offsets(now, "payments", {})
 
 
 def test_offsets_that_are_still_loading_are_refused(tmp_path: Path) -> None:

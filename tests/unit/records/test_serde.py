@@ -30,6 +30,8 @@ from coordinator_state.records.serde import (
     encode_value,
     encode_versioned,
 )
+from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
+from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
 from coordinator_state.wire.primitives import ZERO_UUID
 from tests.support.logs.prefixes import assert_no_prefix_is_enough
 
@@ -102,6 +104,35 @@ class TestDecode:
         for prefix in (today[:end] for end in range(len(today)) if today[:end] != raw):
             with pytest.raises(DecodeError, match="ShareGroupMetadataValue"):
                 decode_value(RECORD_TYPES[11], prefix)
+
+
+FLEXIBLE = [
+    kind
+    for kinds in (RECORD_TYPES, TRANSACTION_RECORD_TYPES, SHARE_STATE_RECORD_TYPES)
+    for kind in kinds.values()
+    if kind.value.is_flexible(kind.value.versions[1])
+]
+EMPTY: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "struct": None}
+
+
+@pytest.mark.parametrize("kind", FLEXIBLE, ids=lambda kind: kind.name)
+def test_a_tag_of_a_later_release_changes_nothing(kind: RecordType) -> None:
+    """KIP-1282, KIP-1289 and their like may add tagged fields to any record."""
+    version = kind.value.versions[1]
+    fields = {
+        field.name: [] if field.is_array else EMPTY.get(field.type, 0)
+        for field in kind.value.fields
+        if field.is_in(version) and field.tag is None
+    }
+    raw = encode_versioned(kind.value, version, fields)
+    # The empty section of tagged fields gets the tag 99 with three bytes.
+    tagged = raw.removesuffix(b"\x00") + bytes.fromhex("01 63 03 666f6f")
+    assert len(tagged) == len(raw) + 5
+    expected, later = decode_value(kind, raw), decode_value(kind, tagged)
+    assert (later.fields, later.version, later.trailing_bytes) == (
+        *(expected.fields, expected.version),
+        0,
+    )
 
 
 @pytest.mark.parametrize("record_type", [255, -1, 18, 24, 32767])

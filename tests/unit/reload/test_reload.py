@@ -61,7 +61,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 TRUNCATED = ("the log was truncated to 4", 4, "gone from the log: record offsets 4 to 6 were read")
 UPGRADED = (
     "by the rules coordinator of Kafka 4.2, and the tables were loaded by the rules coordinator of "
-    "Kafka 4.3"
+    "Kafka 4.4"
 )
 
 

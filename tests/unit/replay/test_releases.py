@@ -21,9 +21,9 @@ from coordinator_state.replay.groups import (
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_text
-from tests.support.logs.group_log import Log, T, only_member
+from tests.support.logs.group_log import Log, T, only_member, record_type, value
 
-V_4_0, V_4_1, V_4_2, V_4_3 = Release
+V_4_0, V_4_1, V_4_2, V_4_3, V_4_4 = Release
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,9 @@ V_4_0, V_4_1, V_4_2, V_4_3 = Release
         ((4, 1, 2), V_4_1),
         ((4, 2), V_4_2),
         ((4, 3), V_4_3),
-        ((4, 10), V_4_3),
-        ((5, 0), V_4_3),
+        ((4, 4), V_4_4),
+        ((4, 10), V_4_4),
+        ((5, 0), V_4_4),
     ],
 )
 def test_a_version_has_the_rules_of_the_newest_release_up_to_it(
@@ -79,6 +80,30 @@ def test_since_4_3_a_streams_group_replaces_a_simple_one() -> None:
         log.commit()
         log.put(STREAMS, Part.MEMBER, "m")
         assert (log.group.group_type, log.reasons) == (STREAMS, reasons)
+
+
+@pytest.mark.parametrize("group_type", [CONSUMER, SHARE])
+def test_since_4_4_a_value_with_a_long_array_is_refused(group_type: str) -> None:
+    """`golden/test_long_arrays.py` asks Kafka's own classes."""
+    warning = "an array has 1,000,001 elements; Kafka 4.4 reads 1,000,000"
+    for release, length, reasons in (
+        (V_4_4, 1_000_000, []),
+        (V_4_4, 1_000_001, [warning]),
+        (V_4_3, 1_000_001, []),
+    ):
+        entry = {"topicId": T, "partitions": [0] * length}
+        fields = value(record_type(group_type, Part.TARGET), topicPartitions=[entry])
+        log = Log(release)
+        log.put(group_type, Part.MEMBER, "m")
+        log.add(record_type(group_type, Part.TARGET), fields, "m", value_bytes=4 * length)
+        assert log.reasons == reasons
+        # The replay goes on, and keeps the record.
+        target = only_member(log).target_assignment
+        assert target is not None
+        assert len(target) == 1
+        log.put(group_type, Part.TARGET_EPOCH)
+        expected = f"record offset 1: {reasons[0]}" if reasons else None
+        assert log.group.replay_warning == expected
 
 
 def topics(*partitions: int) -> list[dict[str, Any]]:

@@ -107,6 +107,11 @@ REPLAYED: dict[str, tuple[list[Record], SharePartition | None]] = {
             state_batches=state_batches("110-119:1/2 120-129:2/1"),
         ),
     ),
+    # 3 is ARCHIVING of share.version 2 (KIP-1191); no release has 9.
+    "newer states are kept and merged": (
+        [snapshot(), update("5-6:3/5 7-7:9/5", deliveryCompleteCount=6)],
+        replace(STATE, state_batches=state_batches("5-6:3/5 7-7:9/5 8-9:0/1")),
+    ),
     "a tombstone of the type of an update": ([snapshot(), (SHARE_UPDATE, None)], None),
     "records of other types are ignored": ([snapshot(), (2, snapshot()[1]), (2, None)], STATE),
 }

@@ -67,7 +67,8 @@ def member(*partitions: int) -> Row:
 
 
 def offset(committed: int, topic: str = "t") -> Row:
-    at = {"topic": topic, "committed_offset": committed}
+    now = datetime.now(timezone.utc)
+    at = {"topic": topic, "committed_offset": committed, "commit_timestamp": now}
     return PLACE | at | {"group_id": f"at {committed}"}
 
 
@@ -197,7 +198,8 @@ def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     sampled_with: SampledWith,
 ) -> None:
-    # 9 is at the end, 4 further from it than 8; nothing is near 30,000.
+    # 9 is at the end, 4 further from it than 8; nothing is near 30,000. What is read from 4 on also
+    # holds for 8.
     offsets = [offset(committed) for committed in (4, 8, 9)]
     sampled = sampled_with(ending_at(9, 9, 9, 30_000, 30_000, 9, 9), group_offsets=offsets)
     asked: list[Any] = []
@@ -209,7 +211,7 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
 
     sampled.let_client(end_markers=end_markers)
     sampled.sample(7)
-    assert asked == [{AT: (8, 9)}] * 2
+    assert asked == [{AT: (4, 9)}] * 2
     assert sampled.end_markers() == [
         *((9, None), (9, 1), (9, 1)),
         *((30_000, None), (30_000, None), (9, None)),
@@ -318,6 +320,39 @@ def test_the_end_of_a_log_is_looked_at_for_a_member_that_never_committed(
     sampled.sample(3)
     assert asked == [{AT: (10, 60)}]
     assert sampled.end_markers() == [(60, None), (60, 50)]
+
+
+def test_a_log_that_moves_is_read_for_a_group_that_waits_there(sampled_with: SampledWith) -> None:
+    """A producer aborts all of its transactions, and the next one is always open."""
+    stable = [100, 130, 160, 160, 190, 230]
+    logs = iter([replace(present(each + 7), last_stable_offset=each) for each in stable])
+    row = PLACE | {"group_id": "g", "committed_offset": 90}
+    waits = row | {"commit_timestamp": datetime.now(timezone.utc) - timedelta(seconds=30)}
+    sampled = sampled_with(lambda _: [next(logs)], group_offsets=[waits])
+    asked: list[Any] = []
+
+    def end_markers(places: Any) -> dict[TopicPartition, int]:
+        asked.extend(places.values())
+        # At 185, a transaction is committed.
+        return {
+            at: end - max(first, 185 if end > 185 else 0) for at, (first, end) in places.items()
+        }
+
+    sampled.let_client(end_markers=end_markers)
+    sampled.sample(6)
+    # Once a record is left for the group, the log is not read for it again.
+    assert asked == [(90, 100), (100, 130), (130, 160), (160, 190)]
+    markers = [(row["last_stable_offset"], row["end_markers"]) for row in sampled.rows()]
+    assert [*dict.fromkeys(markers)] == [(100, 10), (130, 40), (160, 70), (190, 5), (230, None)]
+
+
+def test_a_log_that_moves_is_not_read_for_a_group_that_commits(sampled_with: SampledWith) -> None:
+    row = PLACE | {"group_id": "g", "committed_offset": 90}
+    row |= {"commit_timestamp": datetime.now(timezone.utc)}
+    sampled = sampled_with(ending_at(100, 130, 160), group_offsets=[row])
+    sampled.let_client(end_markers=lambda places: unanswered() if places else {})
+    sampled.sample(3)
+    assert sampled.end_markers() == [(100, None), (130, None), (160, None)]
 
 
 def test_a_later_run_knows_the_ends_that_retention_has_deleted_since(

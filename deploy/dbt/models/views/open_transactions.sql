@@ -22,7 +22,7 @@ WITH loaded AS (
   FROM {{ source('coordinator_state', 'pending_offsets') }}
   GROUP BY log_partition, producer_id, group_id
 ), owned AS (
-  SELECT h.*, t.transactional_id, t.state, t.abort_timestamp,
+  SELECT h.*, l.is_loaded, t.transactional_id, t.state, t.timeout_ms, t.abort_timestamp,
          coalesce(t.state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort')
            AND t.start_timestamp <= n.at + INTERVAL '1' MINUTE, false) AS is_open,
          n.at < {{ moment() }} - INTERVAL '1' MINUTE
@@ -39,5 +39,8 @@ WITH loaded AS (
 SELECT log_partition, producer_id, producer_epoch, group_id, client_id, client_host,
        offsets, since, transactional_id, state AS transaction_state,
        CASE WHEN is_open THEN abort_timestamp END AS abort_timestamp,
-       CASE WHEN is_at_end THEN NOT is_open AND is_settled END AS is_marker_lost
+       CASE WHEN is_at_end THEN NOT is_open AND is_settled END AS is_marker_lost,
+       CASE WHEN is_loaded
+         THEN is_open AND state = 'Ongoing' AND timeout_ms = 2147483647
+       END AS is_two_phase_commit
 FROM owned
