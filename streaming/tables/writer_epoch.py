@@ -50,7 +50,7 @@ ROWS: Final = "coordinator-state/rows"
 """Transaction id of fences; its version is the last write before the fence that changed rows."""
 NUMBER_BITS: Final = 32
 
-_HOLDER: Final = "coordinator_state.writer"
+HOLDER: Final = "coordinator_state.writer"
 """The field in the commit info of a fence that names its writer."""
 _COMMITS_SEARCHED: Final = 100
 _ATTEMPTS: Final = 10
@@ -293,7 +293,7 @@ def _write_fence(opened: DeltaTable, table: Table, epoch: int, holder: str) -> N
         schema=table.schema,
         partition_by=list(table.partition_by),
         commit_properties=CommitProperties(
-            app_transactions=transactions, custom_metadata={_HOLDER: who}
+            app_transactions=transactions, custom_metadata={HOLDER: who}
         ),
     )
 
@@ -302,9 +302,9 @@ def _holder_of(opened: DeltaTable) -> str:
     """The writer that fenced a table last, and when."""
     try:
         for commit in opened.history(_COMMITS_SEARCHED):
-            if _HOLDER in commit:
+            if HOLDER in commit:
                 at = datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
-                return f"{commit[_HOLDER]}, at {at:{TIME}}"
+                return f"{commit[HOLDER]}, at {at:{TIME}}"
     except (DeltaError, OSError):
         # The store failed after the epoch was read; only the name of the writer is missing.
         pass

@@ -4,18 +4,18 @@ The groups of the demo, and some odder ones, work on a real broker. `run` has it
 that answers 500 and 503, cuts connections before and after it has done the request, answers late,
 and is down for a while. The clock of its machine jumps by up to ten days, ahead and back, or is
 wrong from the start. The machine is suspended for longer than `delete.retention.ms`. Another
-program compacts tables, and deletes files while `run` is stopped. And `run` is killed.
+program compacts tables, and deletes files while `run` is stopped. And `run` is killed. After each
+round the tables must be fresh again.
 
-After each round the tables must be fresh again. Every few rounds the groups rest, and all tables,
-history included, are compared row by row with those of one load that nobody disturbed, and with
-the broker's own answers. The engine `spark` has its tables in a folder.
+With `--at-writes`, each fault happens at one write to the store (`tests.faults.at_writes`).
+
+Every few rounds the groups rest, and all tables, history included, are compared row by row with
+those of one load that nobody disturbed, and with the broker's own answers.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -23,12 +23,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
 import click
 from deltalake import DeltaTable
@@ -37,32 +36,26 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError
 from streaming.lag.freshness import Freshness
-from streaming.local.broker.embedded import EmbeddedBroker
-from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
-from streaming.local.demo.traffic import Traffic
 from streaming.run.stderr import write_note
 from streaming.tables.clock import utc_now
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from streaming.views.output import output_of
+from tests.faults.at_writes import AtWrites
 from tests.faults.faulty_run import CLOCKS, Clocks
 from tests.faults.faulty_store import DOWN, FAULTY, SOUND
-from tests.kills.comparison import compare_at_rest
+from tests.faults.trial import FAILED_START, PATIENCE_S, Trial, endure
+from tests.kills.__main__ import SHORT_LIVED
 from tests.kills.fault_points import pids_of
-from tests.kills.killed_tables import BUSY, CONTINUOUS, KilledTables, kill_all
-from tests.support.brokers.object_store import served_object_store
-from tests.support.clients.odd_traffic import OddTraffic
+from tests.kills.killed_tables import BUSY, CONTINUOUS, kill_all
 from tests.support.eventually import wait_until
 
-_ROUNDS_BETWEEN_COMPARISONS: Final = 5
 _FAULTS_OF_A_ROUND: Final = 3
 _TABLES_COMPACTED: Final = 4
 _HOUR_S: Final = 3600.0
 _JUMPS_S: Final = (-6 * _HOUR_S, -5.0, 5.0, 6 * _HOUR_S, 240 * _HOUR_S)
 _SUSPENDED_S: Final = 36 * _HOUR_S
 """Longer than `delete.retention.ms`, which is a day."""
-_PATIENCE_S: Final = 300.0
-_STEP_INTERVAL_S: Final = 0.3
 _DIFFERENCES_SHOWN: Final = 20
 
 KILL: Final = "a kill"
@@ -71,7 +64,6 @@ WRONG_START: Final = "a start with a wrong clock"
 SUSPEND: Final = "a suspended machine"
 COMPACTION: Final = "a foreign compaction"
 VACUUM: Final = "a foreign compaction and VACUUM without a retention, while run is stopped"
-FAILED_START: Final = "a start without the store"
 _WITHOUT_STORE: Final = (
     *(KILL, JUMP, WRONG_START, SUSPEND),
     *(COMPACTION, VACUUM),
@@ -79,107 +71,23 @@ _WITHOUT_STORE: Final = (
 _OF_STORE: Final = (FAULTY, FAULTY, DOWN)
 
 
-@dataclass(slots=True, kw_only=True)
-class Endured:
-    """The faults and the differences; `store` counts the faults of single requests."""
+class MixedFaults(Trial):
+    """Rounds of faults of the store, of clocks, of the machine and of other programs."""
 
-    rounds: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    store: dict[str, int] = field(default_factory=dict)
-    comparisons: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    differences: list[str] = field(default_factory=list)
+    rounds_between_comparisons = 5
 
+    @property
+    def _clocks(self) -> Path:
+        return self.tables.folder / "clocks"
 
-class _Store:
-    """The S3 of a run; `environment` is that of the run, which the faults are for."""
-
-    def __init__(self, sound: Mapping[str, str]) -> None:
-        behind = sound["AWS_ENDPOINT_URL"].removeprefix("http://")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.faulty_store", behind],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        address = self._process.stdout.readline().strip()
-        self.environment = {**sound, "AWS_ENDPOINT_URL": address}
-
-    def become(self, mode: str) -> None:
-        """Let it be sound, faulty or down."""
-        assert self._process.stdin is not None
-        print(mode, file=self._process.stdin, flush=True)
-
-    def end(self) -> dict[str, int]:
-        """Its faults, by kind."""
-        output, _ = self._process.communicate()
-        faults: dict[str, int] = json.loads(output)
-        return faults
-
-
-def endure(folder: Path, rounds: int, seed: int, engine: str = "driver") -> Endured:
-    """Go through rounds of faults; everything is written below `folder`."""
-    with ExitStack() as held:
-        broker = held.enter_context(
-            EmbeddedBroker(folder=folder / "broker", properties=BROKER_PROPERTIES)
-        )
-        broker.create_offsets_topic()
-        create_topics(Clients(broker.bootstrap_servers))
-        sound = held.enter_context(served_object_store())
-        # This process compares, and has no faults.
-        held.enter_context(patch.dict(os.environ, sound))
-        store = _Store(sound)
-        tables = KilledTables(
-            servers=broker.bootstrap_servers,
-            folder=folder / "disturbed",
-            options=("--engine", engine),
-            address="s3://bucket/tables",
-        )
-        tables.folder.mkdir()
-        trial = _Trial(broker, tables, store, random.Random(seed))
-        left = rounds
-        while left > 0 and not trial.endured.differences:
-            trial.rounds(min(left, _ROUNDS_BETWEEN_COMPARISONS))
-            left -= _ROUNDS_BETWEEN_COMPARISONS
-        trial.endured.store = store.end()
-    return trial.endured
-
-
-class _Trial:
-    def __init__(
-        self,
-        broker: EmbeddedBroker,
-        tables: KilledTables,
-        store: _Store,
-        choose: random.Random,
-    ) -> None:
-        self.endured = Endured()
-        self._broker = broker
-        self._tables = tables
-        self._store = store
-        self._choose = choose
-        self._clocks = tables.folder / "clocks"
-
-    def rounds(self, count: int) -> None:
-        """Some rounds while groups work, and a comparison when they rest."""
-        servers = self._broker.bootstrap_servers
-        with OddTraffic(servers) as odd:
-            with closing(Traffic(servers, step_interval_s=_STEP_INTERVAL_S)) as traffic:
-                traffic.start()
-                for _ in range(count):
-                    self._round()
-                traffic.stop(_PATIENCE_S)
-            odd.rest()
-            undisturbed = self._tables.folder.with_name("undisturbed")
-            comparison = compare_at_rest(self._broker, [self._tables], undisturbed)
-        self.endured.comparisons += 1
-        self.endured.rows = comparison.rows
-        self.endured.differences += comparison.differences
+    def disturb(self, count: int) -> None:
+        """Some rounds of three faults; after each round the tables must be fresh again."""
+        for _ in range(count):
+            self._round()
 
     def _round(self) -> None:
         kinds = (*_WITHOUT_STORE, *_OF_STORE)
-        faults = [self._choose.choice(kinds) for _ in range(_FAULTS_OF_A_ROUND)]
+        faults = [self.choose.choice(kinds) for _ in range(_FAULTS_OF_A_ROUND)]
         self.endured.rounds += 1
         write_note(f"round {self.endured.rounds}: {', '.join(faults)}")
         with ExitStack() as run:
@@ -187,15 +95,15 @@ class _Trial:
             for fault in faults:
                 self.endured.faults[fault] += 1
                 if fault == JUMP:
-                    Clocks(self._choose.choice(_JUMPS_S)).write(self._clocks)
+                    Clocks(self.choose.choice(_JUMPS_S)).write(self._clocks)
                     self._wait()
                     Clocks().write(self._clocks)
                 elif fault == COMPACTION:
                     self._compact(vacuums=False)
                 elif fault in _OF_STORE:
-                    self._store.become(fault)
+                    self.store.obey(fault)
                     self._wait()
-                    self._store.become(SOUND)
+                    self.store.obey(SOUND)
                 else:
                     if fault == SUSPEND:
                         self._suspend(process)
@@ -204,7 +112,7 @@ class _Trial:
                         # of the run before, which the start of this one rolls back.
                         self.endured.differences += filter(None, [self._await_fresh(process)])
                         process.terminate()
-                        process.wait(_PATIENCE_S)
+                        process.wait(PATIENCE_S)
                     run.close()
                     self._disturb_at_rest(fault)
                     # The other machines have not gone on as the clocks of some kinds have.
@@ -226,15 +134,15 @@ class _Trial:
     def _disturb_at_rest(self, fault: str) -> None:
         """Disturb the tables while `run` is stopped."""
         if fault == WRONG_START:
-            with self._run(Clocks(self._choose.choice(_JUMPS_S))):
+            with self._run(Clocks(self.choose.choice(_JUMPS_S))):
                 self._wait()
         elif fault == VACUUM:
             self._compact(vacuums=True)
 
     def _compact(self, *, vacuums: bool) -> None:
         """Compact some tables as another program does, and delete the files that it replaces."""
-        for table in self._choose.sample(TABLES, _TABLES_COMPACTED):
-            path = table.path(self._tables.path)
+        for table in self.choose.sample(TABLES, _TABLES_COMPACTED):
+            path = table.path(self.tables.path)
             # A commit of the run may come first.
             with suppress(CommitFailedError, TableNotFoundError):
                 opened = DeltaTable(path)
@@ -246,16 +154,16 @@ class _Trial:
 
     def _wait(self) -> None:
         """Let a fault last. No state of `run` ends it earlier."""
-        time.sleep(self._choose.uniform(1, 8))
+        time.sleep(self.choose.uniform(1, 8))
 
     @contextmanager
     def _run(self, clocks: Clocks | None = None) -> Iterator[subprocess.Popen[bytes]]:
         """A run that is killed at the end of the block, if it has not ended before."""
         (clocks or Clocks()).write(self._clocks)
         module = [sys.executable, "-m", "tests.faults.faulty_run"]
-        environment = {**self._store.environment, CLOCKS: str(self._clocks)}
-        command = [*module, *self._tables.arguments(*BUSY, *CONTINUOUS)]
-        with self._tables.started(command, environment) as process:
+        environment = {**self.store.environment, CLOCKS: str(self._clocks)}
+        command = [*module, *self.tables.arguments(*BUSY, *CONTINUOUS)]
+        with self.tables.started(command, environment) as process:
             try:
                 yield process
             finally:
@@ -277,17 +185,17 @@ class _Trial:
 
         Returns the difference if they do not become so, else nothing.
         """
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         began, fresh = utc_now(), None
         while time.monotonic() < until_s and process.poll() is None:
             # The first start has not created the tables yet.
             with suppress(ConfigurationError):
-                fresh = Freshness.of(TableReader(self._tables.path))
+                fresh = Freshness.of(TableReader(self.tables.path))
                 is_new = fresh.sampled_at is not None and fresh.sampled_at > began
                 if is_new and fresh.verdict(StatusRules()) is None:
                     return ""
             time.sleep(1)
-        ended = f"run ended with status {process.poll()}: {self._tables.last_line}"
+        ended = f"run ended with status {process.poll()}: {self.tables.last_line}"
         return f"not fresh, {ended}; {fresh}"
 
 
@@ -305,14 +213,16 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
 
 
 @click.command()
-@click.option("--rounds", default=100, show_default=True, help="Rounds of three faults.")
+@click.option("--rounds", default=100, show_default=True, help="Rounds of three faults each.")
 @click.option("--seed", default=time.time_ns, help="The faults depend on it.  [default: new]")
 @click.option("--engine", type=click.Choice(["driver", "spark"]), default="driver")
-def main(rounds: int, seed: int, engine: str) -> None:
+@click.option("--at-writes", is_flag=True, help="Rounds of one fault, at a write to the store.")
+def main(rounds: int, seed: int, engine: str, *, at_writes: bool) -> None:
     """Disturb a run by faults of its store and its clocks, and compare its tables."""
+    os.environ.update(SHORT_LIVED)
     folder = Path(tempfile.mkdtemp(prefix="coordinator-state-faults-"))
     write_note(f"seed {seed}, in {folder}")
-    endured = endure(folder, rounds, seed, engine)
+    endured = endure(folder, rounds, seed, engine, AtWrites if at_writes else MixedFaults)
     if not endured.differences:
         shutil.rmtree(folder)
     for difference in endured.differences[:_DIFFERENCES_SHOWN]:

@@ -55,13 +55,14 @@ def is_kept(day: date | None) -> bool:
 class KilledTables:
     """`options` are those of its `run` that differ from one folder to the other.
 
-    The tables are below `folder`, or at an address of a store.
+    Tables and checkpoint are below `folder`, or at addresses of a store.
     """
 
     servers: str
     folder: Path
     options: tuple[str, ...] = ()
     address: str | None = None
+    checkpoint_address: str | None = None
 
     @property
     def path(self) -> str:
@@ -126,14 +127,14 @@ class KilledTables:
         return list(contradictions(TableReader(self.path)))
 
     @property
-    def _checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
+    def _checkpoint(self) -> str:
+        return self.checkpoint_address or str(self.folder / "checkpoint")
 
     def arguments(self, *options: str) -> tuple[str, ...]:
         """The command line of a run."""
         return (
             *("run", "--bootstrap-servers", self.servers, "--tables", self.path, "--silent"),
-            *("--checkpoint", str(self._checkpoint), "--history", "all", *self.options, *options),
+            *("--checkpoint", self._checkpoint, "--history", "all", *self.options, *options),
         )
 
     def started(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -161,9 +162,14 @@ class KilledTables:
             )
 
     @property
+    def said(self) -> str:
+        """The standard error of the last run."""
+        return self._log.read_text(errors="replace")
+
+    @property
     def last_line(self) -> str:
         """The last line on standard error of the last run."""
-        return "".join(self._log.read_text(errors="replace").splitlines()[-1:])
+        return "".join(self.said.splitlines()[-1:])
 
     @property
     def _log(self) -> Path:
@@ -180,9 +186,9 @@ class KilledTables:
             process.wait()
 
     def _ended(self, process: subprocess.Popen[bytes]) -> RuntimeError:
-        said = self._log.read_text(errors="replace")[-4_000:]
         return RuntimeError(
-            f"run into {self.folder.name} ended with exit status {process.returncode}: {said}"
+            f"run into {self.folder.name} ended with exit status {process.returncode}: "
+            f"{self.said[-4_000:]}"
         )
 
 
