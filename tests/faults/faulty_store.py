@@ -1,6 +1,6 @@
 """An S3 that fails in front of one that does not: `python -m tests.faults.faulty_store ADDRESS`.
 
-It prints its own address. Standard input has one command in a line:
+It prints its own address. The body of a POST to `COMMANDS` is a command:
 
 | command | the store |
 |---|---|
@@ -8,8 +8,8 @@ It prints its own address. Standard input has one command in a line:
 | `hold POINT,POINT` | holds the first write at one of these points, and prints the point |
 | `go`, `drop` | lets the held write go on, or cuts its connection |
 
-A point is `before` or `after`, and a write as `written` names it. At the end of its input it prints
-how often it had each fault.
+A point is `before` or `after`, and a write as `written` names it. At the end of standard input it
+prints how often it had each fault.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import click
 from streaming.tables.schemas import ALL_TABLES
 from streaming.tables.writer_epoch import HOLDER
 
+COMMANDS: Final = "/-/commands"
 SOUND: Final = "sound"
 FAULTY: Final = "faulty"
 DOWN: Final = "down"
@@ -116,7 +117,7 @@ class _Store(ThreadingHTTPServer):
         """Nothing: a client that was killed, or gave up, has closed the connection."""
 
     def obey(self, command: str) -> None:
-        """Change by a line of standard input."""
+        """Change by a command."""
         word, _, points = command.partition(" ")
         with self._changed:
             if word == HOLD:
@@ -170,6 +171,9 @@ class _Request(BaseHTTPRequestHandler):
         if len(body) < length:
             # Its client was killed meanwhile. A store discards half a request.
             return self._cut()
+        if self.path == COMMANDS:
+            self.server.obey(body.decode())
+            return self._send(200, {}, b"")
         write = written(self.command, self.path, body)
         if not self.server.passes(BEFORE, write):
             return self._cut()
@@ -231,8 +235,7 @@ def main() -> None:
     store = _Store(sys.argv[1])
     threading.Thread(target=store.serve_forever, daemon=True).start()
     click.echo(f"http://127.0.0.1:{store.server_port}")
-    for line in sys.stdin:
-        store.obey(line.strip())
+    sys.stdin.read()
     click.echo(json.dumps(store.faults))
 
 

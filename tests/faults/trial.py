@@ -18,9 +18,12 @@ from queue import Empty, SimpleQueue
 from typing import ClassVar, Final
 from unittest.mock import patch
 
+import requests
+
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
 from streaming.local.demo.traffic import Traffic
+from tests.faults.faulty_store import COMMANDS
 from tests.kills.comparison import compare_at_rest
 from tests.kills.killed_tables import KilledTables
 from tests.support.brokers.object_store import served_object_store
@@ -56,12 +59,12 @@ class Store:
         )
         self._lines: SimpleQueue[str] = SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
-        self.environment = {**sound, "AWS_ENDPOINT_URL": self._lines.get()}
+        self._address = self._lines.get()
+        self.environment = {**sound, "AWS_ENDPOINT_URL": self._address}
 
     def obey(self, command: str) -> None:
-        """Give it a command of `faulty_store`."""
-        assert self._process.stdin is not None
-        print(command, file=self._process.stdin, flush=True)
+        """Give it a command of `faulty_store`, which holds for the next request."""
+        requests.post(self._address + COMMANDS, data=command, timeout=PATIENCE_S)
 
     def held(self, timeout_s: float) -> str | None:
         """The point at which the store holds a write; None if it held none in that time."""

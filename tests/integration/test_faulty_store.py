@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,12 +17,6 @@ COMMIT = "/bucket/tables/groups/_delta_log/00000000000000000007.json"
 POINT = "before the commit of groups"
 
 
-def hold_next_write(store: Store) -> None:
-    store.obey(f"{HOLD} {POINT}")
-    # The store reads its commands beside its requests, and does not answer them.
-    time.sleep(1)
-
-
 def is_stored(address: str) -> bool:
     # Without a login, the answer for an object that is there is 403.
     return requests.get(address, timeout=10).status_code != 404
@@ -34,7 +27,7 @@ def test_a_held_write_is_done_or_dropped_and_half_a_write_is_not_stored() -> Non
         store, behind = Store(sound), sound["AWS_ENDPOINT_URL"]
         address = store.environment["AWS_ENDPOINT_URL"]
         for command, is_done in ((DROP, False), (GO, True)):
-            hold_next_write(store)
+            store.obey(f"{HOLD} {POINT}")
             writing = pool.submit(requests.put, address + COMMIT, data=b"{}", timeout=30)
             assert store.held(30) == POINT
             assert not is_stored(behind + COMMIT)
@@ -60,7 +53,7 @@ def test_a_store_that_answers_500_comes_back() -> None:
     with served_object_store() as sound:
         store = Store(sound)
         address = store.environment["AWS_ENDPOINT_URL"] + COMMIT
-        hold_next_write(store)
+        store.obey(f"{HOLD} {POINT}")
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(requests.put, address, data=b"{}", timeout=30)
             assert store.held(30) == POINT
@@ -68,7 +61,7 @@ def test_a_store_that_answers_500_comes_back() -> None:
             store.obey(GO)
             assert writing.result().status_code == 500
         store.obey(SOUND)
-        hold_next_write(store)
+        store.obey(f"{HOLD} {POINT}")
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(requests.put, address, data=b"{}", timeout=30)
             assert store.held(30) == POINT
