@@ -20,6 +20,7 @@ from kafka.protocol.admin import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
+from kafka.protocol.api_key import ApiKey
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, FindCoordinatorRequest
@@ -52,6 +53,8 @@ _DESCRIBE_REQUESTS: Final = {
 _TOPICS_PER_REQUEST: Final = 1_000
 _OFFSETS_RETENTION: Final = "offsets.retention.minutes"
 _TRANSACTION_MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
+_NEW_IN_4_4: Final = (ApiKey.TxnOffsetCommit, 6)
+"""A request of the group coordinator, and its first version that only Kafka 4.4 answers."""
 _SOFTWARE: Final = "coordinator-state"
 _DELETE_RETENTION: Final = "delete.retention.ms"
 _MISSING_ACLS: Final = {
@@ -371,8 +374,11 @@ def check(error_code: int, operation: str, acl: str | None = None) -> None:
 def _broker_version(answer: Any) -> BrokerVersion:
     check(answer.error_code, "ask for the API versions")
     api_versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    version = BrokerVersionData(api_versions=api_versions).broker_version
+    # kafka-python (3.0) knows releases up to 4.3.
+    _, newest = api_versions.get(_NEW_IN_4_4[0], (0, 0))
     return BrokerVersion(
-        version=BrokerVersionData(api_versions=api_versions).broker_version,
+        version=max(version, (4, 4)) if newest >= _NEW_IN_4_4[1] else version,
         features={
             feature.name: feature.max_version_level for feature in answer.finalized_features or ()
         },
