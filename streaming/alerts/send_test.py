@@ -14,7 +14,7 @@ TEST_RULE: Final = "test_notice"
 _REASON: Final = "a test by `coordinator-state alert send-test`; nothing is wrong, nothing to do"
 
 
-class TestDelivery(NamedTuple):
+class SinkAnswer(NamedTuple):
     """Whether a sink accepted the test notice; `error`, without secrets, is None if it did."""
 
     sink: str
@@ -22,7 +22,7 @@ class TestDelivery(NamedTuple):
     error: str | None
 
 
-def send_test(sinks: Mapping[str, Sink]) -> Iterator[TestDelivery]:
+def send_test(sinks: Mapping[str, Sink]) -> Iterator[SinkAnswer]:
     """Send one test notice to each of the sinks, one after the other, in one attempt each.
 
     It is of the rule `test_notice`, severity `info`, and of a cluster named `test`.
@@ -35,7 +35,7 @@ def send_test(sinks: Mapping[str, Sink]) -> Iterator[TestDelivery]:
             error = str(failure)
         except Exception as failure:  # noqa: BLE001 - its text may contain secrets of the sink
             error = type(failure).__name__
-        yield TestDelivery(name, error is None, error)
+        yield SinkAnswer(name, error is None, error)
 
 
 def _notice() -> Notice:

@@ -88,7 +88,7 @@ def send_test(*, sink: str | None, rules_file: str, output: Output) -> None:
       coordinator-state alert send-test pager --rules-file alerts.yaml
     """
     from streaming.alerts.rules import load_rules
-    from streaming.alerts.send_test import TestDelivery
+    from streaming.alerts.send_test import SinkAnswer
     from streaming.alerts.send_test import send_test as send_test_notices
     from streaming.errors import ConfigurationError, did_you_mean
 
@@ -98,7 +98,7 @@ def send_test(*, sink: str | None, rules_file: str, output: Output) -> None:
         raise ConfigurationError(f"{rules_file} has no sink {sink}{similar}")
     chosen = sinks if sink is None else {sink: sinks[sink]}
     rows = [delivery._asdict() for delivery in send_test_notices(chosen)]
-    output.rows(rows, TestDelivery._fields)
+    output.rows(rows, SinkAnswer._fields)
     if not all(row["is_accepted"] for row in rows):
         exit_with_difference()
 
