@@ -369,11 +369,13 @@ class Holds:
         usual_ms: the usual time; `UNKNOWN` if no hold has begun and ended.
         holds: the number of holds that show it.
         is_frequent: whether most samples before the last hold are within one, or there are none.
+        began_by_ms: the time of the first sample of the last hold; `UNKNOWN` without a sample.
     """
 
     usual_ms: Int64s
     holds: Int64s
     is_frequent: Bools
+    began_by_ms: Int64s
 
 
 def stable_holds(logs: LogHistories) -> Holds:
@@ -401,9 +403,12 @@ def stable_holds(logs: LogHistories) -> Holds:
     last_begin[log[begins]] = begins
     is_before = np.arange(len(samples)) < last_begin[log]
     is_before &= samples.log_start_offset < samples.log_end_offset
+    began_by_ms = np.full(logs.count, UNKNOWN)
+    began_by_ms[log[begins]] = times[begins]
     held = np.bincount(log[is_held & is_before], minlength=logs.count)
     return Holds(
         usual_ms=usual_ms(log[begin], times[end] - times[begin], logs.count),
         holds=np.bincount(log[begin], minlength=logs.count),
         is_frequent=2 * held >= np.bincount(log[is_before], minlength=logs.count),
+        began_by_ms=began_by_ms,
     )

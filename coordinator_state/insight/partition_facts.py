@@ -70,6 +70,8 @@ class PartitionFacts:
         usual_hold_ms, holds: how long open transactions usually hold the last stable offset of the
             log, and the number of holds that show it.
         is_often_held: whether most earlier samples of the log are within such a hold.
+        is_hold_two_phase_commit: whether only its application ends the transaction that holds the
+            last stable offset of the log now (KIP-939).
         held_ms: the time since the first commit that an open transaction holds; None without one.
         pending_producer_id, pending_client_id: the producer id of that transaction, and the client
             that has committed with it.
@@ -77,8 +79,7 @@ class PartitionFacts:
         overdue_ms: the time since that transaction's coordinator had to abort it, negative before
             that; None if it is unknown.
         is_marker_lost: whether that transaction will never end by itself.
-        is_two_phase_commit: whether only its application ends that transaction, or the one that
-            keeps the last stable offset (KIP-939).
+        is_two_phase_commit: whether only its application ends that transaction (KIP-939).
         expires_in_ms: the time until the offset expires.
     """
 
@@ -143,6 +144,7 @@ class PartitionFacts:
     usual_hold_ms: int | None
     holds: int
     is_often_held: bool
+    is_hold_two_phase_commit: bool = False
     held_ms: int | None
     pending_producer_id: int | None
     pending_client_id: str | None

@@ -231,8 +231,8 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> Verdict | No
     if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
         text += "; the usual time of its transactions is not known yet"
         return Verdict(Status.UNKNOWN, text, Cause.OPEN_TRANSACTION)
-    is_hanging = oldest_ms > hanging_after_ms and not facts.is_two_phase_commit
-    if facts.is_two_phase_commit:
+    is_hanging = oldest_ms > hanging_after_ms and not facts.is_hold_two_phase_commit
+    if facts.is_hold_two_phase_commit:
         text += ", prepared or open (2PC)"
     return Verdict(
         Status.HANGING_TRANSACTION if is_hanging else Status.PENDING,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,11 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, SHARE
 from coordinator_state.replay.offsets import Outcome
-from coordinator_state.replay.transactions import ONGOING, TWO_PHASE_COMMIT_TIMEOUT_MS
+from coordinator_state.replay.transactions import (
+    ONGOING,
+    OPEN_STATES,
+    TWO_PHASE_COMMIT_TIMEOUT_MS,
+)
 from streaming.lag.absences import absences_of
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
@@ -51,6 +56,8 @@ _USUAL: Final = (
     "usual_hold_ms",
 )
 _GETS_ON_MS: Final = 60_000
+_CLOCK_ERROR_MS: Final = 10_000
+"""The brokers' clocks differ, and `clock_skew` is measured."""
 _RESTS: Final = timedelta(minutes=1) + MAX_SAMPLE_AGE
 _RESTS_AND_ABSENCES: Final = (
     *("rest_ms", "move_rest_ms", "only_rest_ms", "only_move_rest_ms", "rest_in_turn_ms"),
@@ -173,6 +180,7 @@ def partition_facts(
         **{name: lag_rows[name] for name in _RESTS_AND_ABSENCES},
         "max_poll_ms": _max_poll_ms(reader, lag_rows, is_uncommitted),
         "is_often_held": lag_rows["is_often_held"].fill_null(False),
+        "is_hold_two_phase_commit": _is_hold_two_phase_commit(reader, lag_rows),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
         "moved_at_ms": to_ms(lag_rows["moved_at"]),
         "is_member_busy": _is_member_busy(lag_rows, at_ms, rules),
@@ -321,10 +329,10 @@ def _with_holds(
 
 
 def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str, pa.Array]:
-    """The facts about the transaction that holds a partition back, by `__transaction_state`."""
+    """The facts about the transaction that holds commits, by `__transaction_state`."""
     names: list[str | None] = [None] * lag_rows.num_rows
     is_lost = [False] * lag_rows.num_rows
-    is_two_phase_commit = _is_held_by_two_phase_commit(reader, lag_rows)
+    is_two_phase_commit = [False] * lag_rows.num_rows
     overdue_ms: list[int | None] = [None] * lag_rows.num_rows
     numbers = np.flatnonzero(pc.is_valid(lag_rows["pending_producer_id"]).to_numpy())
     if numbers.size:
@@ -353,28 +361,50 @@ def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str,
     }
 
 
-def _is_held_by_two_phase_commit(reader: TableReader, lag_rows: pa.Table) -> list[bool]:
-    """Whether a group has read up to a transaction of a two-phase commit in the log."""
-    is_held = [
-        bool(lag) and to_last_stable == 0
-        for lag, to_last_stable in zip(
-            lag_rows["lag"].to_pylist(), lag_rows["lag_to_last_stable"].to_pylist(), strict=True
+def _is_hold_two_phase_commit(reader: TableReader, lag_rows: pa.Table) -> pa.Array:
+    """Whether a transaction of a two-phase commit holds the last stable offset of each log.
+
+    Only a transaction that began before the hold can have caused it. If another one did, too, that
+    one may be the cause. False where `HOLDS` are null.
+    """
+    is_two_phase_commit = np.zeros(lag_rows.num_rows, np.bool_)
+    numbers = np.flatnonzero(pc.is_valid(lag_rows["hold_began_by_ms"]).to_numpy())
+    begun = _begun_transactions(reader) if numbers.size else {}
+    places = lag_rows.select(["topic", "partition", "hold_began_by_ms"]).take(pa.array(numbers))
+    for number, place in zip(numbers, places.to_pylist(), strict=True):
+        holders = [
+            transaction.is_two_phase_commit
+            for transaction in begun.get((place["topic"], place["partition"]), ())
+            if transaction.began_ms <= place["hold_began_by_ms"] + _CLOCK_ERROR_MS
+        ]
+        is_two_phase_commit[number] = bool(holders) and all(holders)
+    return pa.array(is_two_phase_commit)
+
+
+class _Begun(NamedTuple):
+    """An open transaction, and when it began, in ms since the epoch."""
+
+    began_ms: int
+    is_two_phase_commit: bool
+
+
+def _begun_transactions(reader: TableReader) -> Mapping[tuple[str, int], Sequence[_Begun]]:
+    """The open transactions in each partition, by `__transaction_state`."""
+    names = ["state", "timeout_ms", "start_timestamp", "topic_partitions"]
+    rows = reader.read(TRANSACTIONS.name, names, [("state", "in", list(OPEN_STATES))])
+    rows = with_columns(rows, {"start_timestamp": reader.own_times(rows["start_timestamp"])})
+    begun: dict[tuple[str, int], list[_Begun]] = defaultdict(list)
+    for row in rows.to_pylist():
+        if row["start_timestamp"] is None:
+            continue
+        is_two_phase_commit = (row["state"], row["timeout_ms"]) == (
+            ONGOING,
+            TWO_PHASE_COMMIT_TIMEOUT_MS,
         )
-    ]
-    if not any(is_held):
-        return is_held
-    filters = [("state", "=", ONGOING), ("timeout_ms", "=", TWO_PHASE_COMMIT_TIMEOUT_MS)]
-    transactions = reader.read(TRANSACTIONS.name, ["topic_partitions"], filters)
-    places = {
-        (place["topic"], place["partition"])
-        for partitions in transactions["topic_partitions"].to_pylist()
-        for place in partitions
-    }
-    topics, partitions = (lag_rows[name].to_pylist() for name in ("topic", "partition"))
-    return [
-        held and place in places
-        for held, place in zip(is_held, zip(topics, partitions, strict=True), strict=True)
-    ]
+        transaction = _Begun(moment_ms(row["start_timestamp"]), is_two_phase_commit)
+        for place in row["topic_partitions"]:
+            begun[place["topic"], place["partition"]].append(transaction)
+    return begun
 
 
 def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: Any) -> Any:
