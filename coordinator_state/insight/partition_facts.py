@@ -63,6 +63,8 @@ class PartitionFacts:
         same_commits: how many of the last commits have the current committed offset.
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
         rewound_from: the greatest offset that a recent rewind or reset left; None without one.
+        read_before_to: the greatest offset up to which the group had read before it went back;
+            None without a recent rewind or reset. The records that a reset skipped are not read.
         rewind_from, rewind_to, rewind_ago_ms: the last such rewind or reset.
         is_reset: whether it was a reset, of a group without members.
         aborted: the number of recent commits after the last commit, if all of them were aborted.
@@ -134,6 +136,7 @@ class PartitionFacts:
     same_commits: int
     moved_at_ms: int | None
     rewound_from: int | None
+    read_before_to: int | None = None
     rewind_from: int | None
     rewind_to: int | None
     rewind_ago_ms: int | None

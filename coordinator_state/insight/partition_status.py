@@ -81,7 +81,8 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
 
 def _were_read_before(facts: PartitionFacts) -> bool:
     """Whether the group had read all deleted records before it went back."""
-    return facts.rewound_from is not None and (facts.log_start_offset or 0) <= facts.rewound_from
+    read_to = facts.read_before_to
+    return read_to is not None and (facts.log_start_offset or 0) <= read_to
 
 
 def _recreated_text(facts: PartitionFacts) -> str:

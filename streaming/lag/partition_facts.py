@@ -47,7 +47,7 @@ from streaming.lag.recent_commits import (
 from streaming.lag.rests import LateKeys, rests_in_turn_of, rests_of
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.clock import moment_ms
-from streaming.tables.filters import of_groups
+from streaming.tables.filters import Filters, of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS, TRANSACTIONS
 
@@ -125,6 +125,7 @@ def partition_facts(
             None,
             lag_rows["rewound_from"],
         ),
+        "read_before_to": _read_before_to(reader, now, lag_rows),
         "rewind_ago_ms": pc.max_element_wise(
             pc.subtract(now_ms, to_ms(lag_rows["rewind_at"])), 0, skip_nulls=False
         ),
@@ -477,6 +478,8 @@ def _expiries(
     return offsets.rename_columns([*KEY, "expires_at_ms"])
 
 
+_MOVE_COLUMNS: Final = ("offset_before", "offset_after", "record_timestamp", "event")
+_MOVES_WITHIN: Final = timedelta(days=1)
 _REWINDS: Final = pa.schema(
     [
         *_KEY_TYPES,
@@ -489,6 +492,15 @@ _REWINDS: Final = pa.schema(
 )
 
 
+def _moves_between(since: datetime, until: datetime) -> Filters:
+    """The moves of offsets that are events, by the brokers' time."""
+    names = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
+    return [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", until), ("event", "in", names)),
+    ]
+
+
 def _rewinds(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, known: KnownTopics
 ) -> pa.Table:
@@ -498,14 +510,11 @@ def _rewinds(
     """
     # Events have times of the brokers.
     until = now + reader.clock_skew
-    since = until - COMMITS_WITHIN
-    names = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
-    during = [
-        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-        *(("record_timestamp", "<=", until), ("event", "in", names)),
-    ]
-    move_columns = ("offset_before", "offset_after", "record_timestamp", "event")
-    events = reader.read(GROUP_EVENTS.name, [*KEY, "record_offset", *move_columns], during)
+    events = reader.read(
+        GROUP_EVENTS.name,
+        [*KEY, "record_offset", *_MOVE_COLUMNS],
+        _moves_between(until - COMMITS_WITHIN, until),
+    )
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
@@ -513,8 +522,52 @@ def _rewinds(
     rewinds = events.group_by(KEY, use_threads=False).aggregate(
         [
             *(("offset_before", function) for function in ("max", "last")),
-            *((name, "last") for name in move_columns[1:]),
+            *((name, "last") for name in _MOVE_COLUMNS[1:]),
         ]
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
     return with_columns(rewinds, {"rewind_at": reader.own_times(rewinds["rewind_at"])})
+
+
+def _read_before_to(reader: TableReader, now: datetime, lag_rows: pa.Table) -> pa.Array:
+    """The offset up to which each group that lost records had read before it went back.
+
+    Nobody reads the records that a reset to a later offset skips, unless it ends where the group
+    has already been. Null for other groups.
+    """
+    read_to: list[int | None] = [None] * lag_rows.num_rows
+    is_wanted = pc.and_(pc.greater(lag_rows["data_lost"], 0), pc.is_valid(lag_rows["rewound_from"]))
+    numbers = np.flatnonzero(is_wanted.fill_null(False).to_numpy())
+    if not numbers.size:
+        return pa.array(read_to, pa.int64())
+    keys = lag_rows.select(KEY).take(pa.array(numbers))
+    until = now + reader.clock_skew
+    group_ids = pc.unique(keys["group_id"]).to_pylist()
+    moves = reader.read(
+        GROUP_EVENTS.name,
+        [*KEY, "record_offset", *_MOVE_COLUMNS],
+        [*_moves_between(until - _MOVES_WITHIN, until), ("group_id", "in", group_ids)],
+    )
+    moves_by_key: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for move in moves.sort_by("record_offset").to_pylist():
+        moves_by_key[tuple(move[name] for name in KEY)].append(move)
+    for number, key in zip(numbers, keys.to_pylist(), strict=True):
+        read_to[number] = _read_to(moves_by_key[tuple(key.values())], until - COMMITS_WITHIN)
+    return pa.array(read_to, pa.int64())
+
+
+def _read_to(moves: Sequence[Mapping[str, Any]], since: datetime) -> int | None:
+    """The greatest offset up to which a key was read before its moves back since a time."""
+    read_to = skipped_from = None
+    reached = 0
+    for move in moves:
+        before = move["offset_before"]
+        before = before if skipped_from is None else min(before, skipped_from)
+        reached = max(reached, before)
+        if move["offset_after"] > reached:
+            skipped_from = reached if skipped_from is None else skipped_from
+            continue
+        skipped_from = None
+        if move["record_timestamp"] >= since and move["offset_after"] < move["offset_before"]:
+            read_to = before if read_to is None else max(read_to, before)
+    return read_to

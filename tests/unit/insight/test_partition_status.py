@@ -64,7 +64,13 @@ RECREATED = {"recreated_at_ms": AT_MS - 60_000}
 AGAIN = "the topic was deleted and created again at 06:11:40 UTC"
 UNREAD_TEXT = "at least 500 behind, oldest 90 s, +10/s"
 REWOUND = BEHIND | {
-    **{"rewound_from": 1_400, "rewind_from": 1_200, "rewind_to": 900, "rewind_ago_ms": 11_000}
+    **{
+        "rewound_from": 1_400,
+        "read_before_to": 1_400,
+        "rewind_from": 1_200,
+        "rewind_to": 900,
+        "rewind_ago_ms": 11_000,
+    }
 }
 ABORTED = BEHIND | {
     **{"commit_age_ms": 120_000, "moved_at_ms": AT_MS - 120_000},
@@ -407,6 +413,11 @@ def single(age_ms: int) -> dict[str, Any]:
         ),
         # Before the reset, the group had read the deleted records.
         (REWOUND | {"data_lost": 20, "log_start_offset": 1_020}, "REWIND", ""),
+        # An administrator had skipped them.
+        (
+            REWOUND | {"data_lost": 20, "log_start_offset": 1_020, "read_before_to": 1_000},
+            *("DATA_LOSS", ""),
+        ),
         (REWOUND | {"data_lost": 420, "log_start_offset": 1_420}, "DATA_LOSS", ""),
         # A sink commits full files; producers write less than usual.
         *(
