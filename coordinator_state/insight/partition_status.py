@@ -36,6 +36,8 @@ _TRANSACTION_TIMEOUT_MS: Final = 60_000
 """The default of producers for `transaction.timeout.ms`."""
 _SLOWEST_FILE: Final = 8
 """If producers write less, a file may take so many times longer until it is full."""
+_FILE_LATE_MS: Final = 30 * 60_000
+"""A file may be late by so much at most."""
 _FILE_SHARE: Final = 4
 """A file may have a quarter more records than usual."""
 _RUNS_WITHIN_MS: Final = 86_400_000
@@ -396,10 +398,11 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
 def _is_filling(facts: PartitionFacts, rules: StatusRules) -> bool:
     """Whether a sink with a slow pace may wait for more records: it commits full files."""
     usual_ms, records = facts.usual_commit_ms or 0, facts.usual_move_records or 0
+    latest_ms = min(_SLOWEST_FILE * usual_ms, _usual_stop_ms(facts, rules) + _FILE_LATE_MS)
     return (
         facts.has_member
         and usual_ms > rules.stop_after_ms
-        and _waited_ms(facts) <= _SLOWEST_FILE * usual_ms
+        and _waited_ms(facts) <= latest_ms
         and _FILE_SHARE * (facts.lag or 0) <= (_FILE_SHARE + 1) * records
     )
 

@@ -435,8 +435,22 @@ def single(age_ms: int) -> dict[str, Any]:
                 (200, 400, {}, "OK"),
                 (200, 399, {}, "STOP"),
                 (481, 400, {}, "STOP"),
+                (200, None, {}, "STOP"),
                 (200, 400, NO_MEMBERS | {"has_member": False}, "STOP"),
             )
+        ),
+        # Half an hour later than other groups at most.
+        *(
+            (
+                BEHIND
+                | silent(waited_s * 1_000)
+                | time_lag(waited_s * 1_000)
+                | pace(1_800_000)
+                | {"usual_move_records": 400},
+                status,
+                "",
+            )
+            for waited_s, status in ((7_200, "OK"), (7_201, "STOP"))
         ),
         # The first record takes minutes of work.
         (BEHIND | {"move_waits": 0, "commit_rate_per_s": 0.0}, "OK", ""),
