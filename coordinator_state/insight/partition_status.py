@@ -422,7 +422,7 @@ def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> Verdi
 
 
 def _only_rest_text(rest_ms: int | None) -> str:
-    return f"it has rested like this once, so it may rest for up to {time_text(rest_ms)}"
+    return f"it has rested like this before, so it may rest for up to {time_text(rest_ms)}"
 
 
 def _silent_ms(facts: PartitionFacts) -> int:

@@ -230,8 +230,8 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             BEHIND | silent(1_200_000) | time_lag(1_200_000) | {"only_rest_ms": 1_800_000},
             "UNKNOWN",
-            "no commit for 20 min; it has rested like this once, so it may rest for up to 30 min; "
-            "500 behind, oldest 20 min, +10/s",
+            "no commit for 20 min; it has rested like this before, so it may rest for up to "
+            "30 min; 500 behind, oldest 20 min, +10/s",
         ),
         (
             BEHIND | silent(1_801_000) | time_lag(1_801_000) | {"only_rest_ms": 1_800_000},
@@ -240,7 +240,7 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             LONG_STILL | {"only_move_rest_ms": 1_800_000},
             "UNKNOWN",
-            "no other offset for 5 min; it has rested like this once, so it may rest for up to "
+            "no other offset for 5 min; it has rested like this before, so it may rest for up to "
             "30 min; 500 behind, oldest 5 min, +10/s",
         ),
         (LONG_STILL | {"only_move_rest_ms": 300_000}, "STALL", ""),
