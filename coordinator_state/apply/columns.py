@@ -156,6 +156,9 @@ def _distinct(columns: Iterable[pa.ChunkedArray], count: int) -> Integers:
 
 def _encoded(column: pa.ChunkedArray) -> tuple[Integers, int]:
     """A number for each value, from 0, and how many numbers there are; null has one, too."""
+    if pa.types.is_dictionary(column.type):
+        # Each chunk has a dictionary of its own.
+        column = column.cast(column.type.value_type)
     # All chunks share the dictionary of the last one, so long texts are not copied.
     chunks = column.dictionary_encode("encode").chunks
     if not chunks:
@@ -182,7 +185,8 @@ def positions(keys: pa.Table, among: pa.Table) -> Integers:
 def with_matches(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
     """Rows with the further columns of the last other row with the same key; null without one.
 
-    The order of the rows stays. `pa.Table.join` takes longer, and gives the rows in any order.
+    The order of the rows stays, and null equals null in a key. `pa.Table.join` takes longer, and
+    gives the rows in any order.
     """
     place = positions(rows.select(key), others.select(key))
     index = pa.array(place, mask=place == NOWHERE)

@@ -27,8 +27,8 @@ from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_alerts, write_alerts
 from streaming.alerts.delivery import (
     DeliveryError,
+    SinkAwayError,
     TransientDeliveryError,
-    UnfinishedDeliveryError,
 )
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable, load_rules
@@ -295,7 +295,7 @@ class AlertRun:
                 accepted += accepted_now
                 failure = refusal or failure
         except TransientDeliveryError as error:
-            failure, is_away = str(error), not isinstance(error, UnfinishedDeliveryError)
+            failure, is_away = str(error), isinstance(error, SinkAwayError)
         except Exception as error:  # noqa: BLE001 - its text may contain secrets of the sink
             failure = type(error).__name__
         self._back_offs[name].record(has_failed=bool(failure), is_away=is_away)

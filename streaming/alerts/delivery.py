@@ -26,6 +26,8 @@ ANSWER_S: Final = 10
 SERVER_ERROR: Final = 500
 """From this code on a failure is transient in HTTP and permanent in SMTP."""
 _TRANSIENT: Final = frozenset({408, 429})
+_AWAY: Final = frozenset({502, 503, 504})
+"""The answers of a proxy in front of a sink that is away."""
 _SUCCESS: Final = range(200, 300)
 
 T = TypeVar("T")
@@ -41,8 +43,8 @@ class TransientDeliveryError(DeliveryError):
     """The sink is unreachable or overloaded: a later attempt may succeed."""
 
 
-class UnfinishedDeliveryError(TransientDeliveryError):
-    """An attempt has not ended, and may still succeed: one soon after might send a notice twice."""
+class SinkAwayError(TransientDeliveryError):
+    """Nobody accepts notices at the address: an attempt soon after sends none twice."""
 
 
 def post(
@@ -64,7 +66,8 @@ def post(
         sum(timeout_s), host, address, lambda: _answer_code(address, body, headers, host, timeout_s)
     )
     if code in _TRANSIENT or code >= SERVER_ERROR:
-        raise TransientDeliveryError(f"{host} answered {code}")
+        kind = SinkAwayError if code in _AWAY else TransientDeliveryError
+        raise kind(f"{host} answered {code}")
     if code not in _SUCCESS:
         raise DeliveryError(f"{host} answered {code}")
 
@@ -76,11 +79,12 @@ def within(timeout_s: float, host: str, address: str, attempt: Callable[[], T]) 
     hold the attempt for ever. Its thread goes on then, and does not hold up the end of the process.
 
     Raises:
-        UnfinishedDeliveryError: it took longer, or an earlier attempt there has not ended yet.
+        TransientDeliveryError: it took longer, or an earlier attempt there has not ended yet. It
+            may still succeed, so an attempt soon after might send a notice twice.
         Exception: whatever the attempt raises.
     """
     if (earlier := _unfinished.get(address)) is not None and earlier.is_alive():
-        raise UnfinishedDeliveryError(f"{host}: the answer to an earlier attempt has not ended")
+        raise TransientDeliveryError(f"{host}: the answer to an earlier attempt has not ended")
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -95,7 +99,7 @@ def within(timeout_s: float, host: str, address: str, attempt: Callable[[], T]) 
         return outcome.result(timeout_s)
     except FutureTimeoutError:
         _unfinished[address] = thread
-        raise UnfinishedDeliveryError(f"{host}: no whole answer within {timeout_s:g} s") from None
+        raise TransientDeliveryError(f"{host}: no whole answer within {timeout_s:g} s") from None
 
 
 def _answer_code(
@@ -118,4 +122,14 @@ def _answer_code(
         ) as answer:
             return answer.status_code
     except (requests.RequestException, ValueError) as error:
-        raise TransientDeliveryError(f"{host}: {type(error).__name__}") from None
+        kind = SinkAwayError if _is_unsent(error) else TransientDeliveryError
+        raise kind(f"{host}: {type(error).__name__}") from None
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether no connection was made, so that the host has not seen the request.
+
+    Then the cause is urllib3's `MaxRetryError`, which has a reason; later it is another one.
+    """
+    is_unsent: bool = hasattr(error.args[0] if error.args else None, "reason")
+    return is_unsent

@@ -31,6 +31,7 @@ from streaming.alerts.delivery import (
     ANSWER_S,
     SERVER_ERROR,
     DeliveryError,
+    SinkAwayError,
     TransientDeliveryError,
     post,
     within,
@@ -238,7 +239,12 @@ class EmailSink(_Sink):
 
     def _send(self, mail: EmailMessage) -> None:
         try:
-            server = self._connected()
+            try:
+                server = self._connected()
+            except OSError as error:
+                if isinstance(error, smtplib.SMTPException):
+                    raise
+                raise SinkAwayError(f"{self.host}: {type(error).__name__}") from None
             try:
                 server.send_message(mail)
             finally:

@@ -8,9 +8,11 @@ from datetime import datetime
 
 from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.errors import ConfigurationError
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.lag.share_offsets import start_offsets
+from streaming.lag.share_offsets import share_progress, start_offsets
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import STATE_CURRENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,18 @@ def committed_offsets(
 
 
 def current_offsets(reader: TableReader, group_id: str) -> dict[OffsetKey, Committed]:
-    """The committed offsets of one group; those of a share group are its start offsets."""
+    """The committed offsets of one group; those of a share group are its start offsets.
+
+    Raises:
+        ConfigurationError: the start offsets are not loaded.
+    """
     if group_types(reader, [group_id]).get(group_id) != SHARE:
         return committed_offsets(reader, [group_id])
+    if {*share_progress(reader)["state"].to_pylist()} != {STATE_CURRENT}:
+        raise ConfigurationError(
+            f"the start offsets of {group_id} are unknown: `run` has not loaded "
+            "all of __share_group_state"
+        )
     return {
         OffsetKey(group_id, row["topic"], row["partition"]): Committed(
             offset=row["committed_offset"], commit_timestamp=reader.moment, topic_id=None

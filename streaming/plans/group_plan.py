@@ -104,8 +104,8 @@ class Wanted:
 class GroupPlan:
     """The planned offsets of a group, sorted by topic and partition.
 
-    `group_type` is None for a group that does not exist. The offsets of a share group are start
-    offsets.
+    `group_type` is None for a group that does not exist yet, and may be of any type. The offsets of
+    a share group are start offsets.
     """
 
     group_id: str
@@ -176,7 +176,11 @@ class GroupPlan:
 
 
 def plan_for_group(
-    reader: TableReader, group_id: str, goal: str, wanted: Mapping[OffsetKey, Wanted]
+    reader: TableReader,
+    group_id: str,
+    goal: str,
+    wanted: Mapping[OffsetKey, Wanted],
+    new_type: str | None = None,
 ) -> GroupPlan:
     """Plan these partitions of a group.
 
@@ -185,13 +189,14 @@ def plan_for_group(
         group_id: the group, which need not exist.
         goal: a phrase for people.
         wanted: an entry for each partition of the plan.
+        new_type: the type of a group that does not exist.
 
     Raises:
         ConfigurationError: no tool of Kafka can reset the group, because it is external, or the
             log partition of the group is not loaded.
     """
     require_loaded(reader, group_id)
-    group_type = group_types(reader, [group_id]).get(group_id)
+    group_type = group_types(reader, [group_id]).get(group_id, new_type)
     if group_type == EXTERNAL:
         raise ConfigurationError(
             f"{group_id} is of type {group_type}: reset it with {OTHER_TOOLS[group_type]}"

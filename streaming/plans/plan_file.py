@@ -22,6 +22,8 @@ from streaming.errors import ConfigurationError
 
 _OF_ONE_GROUP: Final = 3
 _OF_GROUPS: Final = 4
+MOST_PARTITION: Final = 2**31 - 1
+_MOST_OFFSET: Final = 2**63 - 1
 _PLAIN: Final = re.compile(r"[\w.-]+", re.ASCII)
 
 
@@ -41,20 +43,27 @@ def plan_text(offsets: Mapping[OffsetKey, int], *, with_groups: bool) -> str:
 def read_plan(path: str, group_id: str | None = None) -> dict[OffsetKey, int]:
     """Read a plan file; `group_id` is needed for a file of one group, which does not name it.
 
+    Of a file with groups, only the lines of `group_id` are read, if it is given.
+
     Raises:
-        ConfigurationError: the file cannot be read, has a line of another form, or has groups
-            although `group_id` is given, or none although it is not.
+        ConfigurationError: the file cannot be read, has a line of another form, or a partition
+            twice, or no groups although `group_id` is not given.
     """
     try:
-        lines = Path(path).read_bytes().decode().split("\n")
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the plan file {path}: {error}") from error
-    offset_by_key = {}
+    offset_by_key: dict[OffsetKey, int] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
-            key, offset = _parsed(line, group_id, f"{path}, line {number}")
+            where = f"{path}, line {number}"
+            key, offset = _parsed(line, group_id, where)
+            if key in offset_by_key:
+                raise ConfigurationError(f"{where} has a partition that an earlier line has")
             offset_by_key[key] = offset
-    return offset_by_key
+    if group_id is None:
+        return offset_by_key
+    return {key: offset for key, offset in offset_by_key.items() if key.group_id == group_id}
 
 
 def _cell(text: str) -> str:
@@ -68,18 +77,26 @@ def _cell(text: str) -> str:
 def _parsed(line: str, group_id: str | None, where: str) -> tuple[OffsetKey, int]:
     try:
         (cells,) = csv.reader([line], strict=True)
-        *names, partition, offset = cells
-        numbers = int(partition), int(offset)
-    except (csv.Error, ValueError) as error:
-        raise ConfigurationError(f"{where} is not [GROUP,]TOPIC,PARTITION,OFFSET") from error
+    except csv.Error:
+        cells = []
+    *names, partition, offset = cells if len(cells) in (_OF_ONE_GROUP, _OF_GROUPS) else [""] * 3
+    number, committed_offset = (
+        whole_number(partition, MOST_PARTITION),
+        whole_number(offset, _MOST_OFFSET),
+    )
+    if not names[-1] or number is None or committed_offset is None:
+        raise ConfigurationError(f"{where} is not [GROUP,]TOPIC,PARTITION,OFFSET")
     if len(cells) == _OF_ONE_GROUP and group_id is None:
         raise ConfigurationError(f"{where} names no group: pass --group")
-    if len(cells) == _OF_GROUPS and group_id is not None:
-        raise ConfigurationError(f"{where} names its group: remove --group")
-    if len(cells) not in (_OF_ONE_GROUP, _OF_GROUPS):
-        raise ConfigurationError(f"{where} is not [GROUP,]TOPIC,PARTITION,OFFSET")
-    group = names[0] if group_id is None else group_id
-    return OffsetKey(group, names[-1], numbers[0]), numbers[1]
+    group = group_id if group_id is not None and len(cells) == _OF_ONE_GROUP else names[0]
+    return OffsetKey(group, names[-1], number), committed_offset
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """A number from 0 to `most`; None for any other text."""
+    digits = text.strip()
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(most))
+    return int(digits) if is_number and int(digits) <= most else None
 
 
 def write_plan(path: str, text: str, *, overwrite: bool = False) -> None:

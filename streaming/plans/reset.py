@@ -13,15 +13,15 @@ from typing import Final
 
 from coordinator_state.insight.group_status import moment_text
 from coordinator_state.insight.offset_plan import LogBounds
+from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError, did_you_mean
 from streaming.kafka.partition_offsets import TopicPartition
-from streaming.plans.committed_offsets import Committed, current_offsets, place_of
+from streaming.plans.committed_offsets import Committed, current_offsets, group_types, place_of
 from streaming.plans.group_plan import GroupPlan, Wanted, plan_for_group, require_loaded
+from streaming.plans.plan_file import MOST_PARTITION, whole_number
 from streaming.plans.sampled_logs import sampled_logs
 from streaming.tables.reader import TableReader
-
-_MAX_PARTITION: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ class TopicSelection:
         topics, partitions = set(), set()
         for name in names:
             topic, colon, partition = name.partition(":")
-            if not topic or (colon and not _is_partition(partition)):
+            number = whole_number(partition, MOST_PARTITION)
+            if not topic or (colon and number is None):
                 raise ConfigurationError(f"{name!r} is neither TOPIC nor TOPIC:PARTITION")
-            if colon:
-                partitions.add(TopicPartition(topic, int(partition)))
+            if number is not None:
+                partitions.add(TopicPartition(topic, number))
             else:
                 topics.add(topic)
         return cls(frozenset(topics), frozenset(partitions))
@@ -68,12 +69,6 @@ class TopicSelection:
         in_topics = {key for key in keys if key.topic in self.topics}
         named = {OffsetKey(group_id, *place) for place in self.partitions}
         return sorted(in_topics | named)
-
-
-def _is_partition(text: str) -> bool:
-    """Whether a text is a number that Kafka can give a partition."""
-    is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_PARTITION))
-    return is_short and int(text) <= _MAX_PARTITION
 
 
 EVERYTHING: Final = TopicSelection()
@@ -110,17 +105,24 @@ def clone(
 ) -> GroupPlan | None:
     """Plan the committed offsets that one group has in the snapshot `source` for another group.
 
-    The other group need not exist. Its committed offsets in partitions that the first group lacks
-    are left as they are.
+    The other group need not exist, and will be of the same type then. Its committed offsets in
+    partitions that the first group lacks are left as they are.
 
     Returns:
         None if the first group has no committed offsets.
 
     Raises:
         ConfigurationError: as `plan_for_group`, also for the first group; or the selection names an
-            unknown topic.
+            unknown topic; or only one of the groups is a share group, which has start offsets.
     """
     require_loaded(source, group_id)
+    own_type = group_types(source, [group_id]).get(group_id)
+    new_type = group_types(reader, [new_group_id]).get(new_group_id, own_type)
+    if own_type != new_type and SHARE in (own_type, new_type):
+        raise ConfigurationError(
+            f"{group_id} is of type {own_type} and {new_group_id} of type {new_type}: start "
+            "offsets of share groups are no committed offsets"
+        )
     then = current_offsets(source, group_id)
     if not then:
         return None
@@ -128,7 +130,8 @@ def clone(
     at = moment_text(source.moment, reader.moment)
     otherwise = f"{group_id} has no committed offset"
     wanted = _committed(reader, keys, then, source.moment, otherwise)
-    return plan_for_group(reader, new_group_id, f"to the offsets of {group_id} at {at}", wanted)
+    goal = f"to the offsets of {group_id} at {at}"
+    return plan_for_group(reader, new_group_id, goal, wanted, new_type)
 
 
 def reset_to_time(
@@ -216,10 +219,11 @@ def reset_to_offsets(
     """Plan the offsets of a file, such as `read_plan` returns them for one group.
 
     Raises:
-        ConfigurationError: it has no offsets; else as `plan_for_group` and `TopicSelection`.
+        ConfigurationError: it has none of the group; else as `plan_for_group` and
+            `TopicSelection`.
     """
     if not offset_by_key:
-        raise ConfigurationError("the plan file has no offsets")
+        raise ConfigurationError(f"the plan file has no offsets of {group_id}")
     keys = selection.selected(group_id, offset_by_key)
     wanted = {
         key: Wanted(

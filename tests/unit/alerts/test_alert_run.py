@@ -114,8 +114,8 @@ def test_a_sink_that_is_down_is_told_once_it_is_back(
     run: AlertRun, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However long it was down: each pause is a few seconds."""
-    assert waits_of_refusals(run, receiver, [500] * 9) == [3] * 9
-    assert caplog.messages == ["sink hook: 127.0.0.1 answered 500; retrying"]
+    assert waits_of_refusals(run, receiver, [503] * 9) == [3] * 9
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 503; retrying"]
     run._back_offs["hook"].until = 0
     run.round()
     assert sent_statuses(receiver) == ["firing"]
@@ -136,10 +136,11 @@ def waits_of_refusals(run: AlertRun, receiver: HttpReceiver, answers: list[int])
     return waits
 
 
+@pytest.mark.parametrize("code", [400, 429, 500])
 def test_a_sink_that_refuses_is_left_alone_for_longer_and_longer(
-    run: AlertRun, receiver: HttpReceiver
+    run: AlertRun, receiver: HttpReceiver, code: int
 ) -> None:
-    waits = waits_of_refusals(run, receiver, [400] * 8)
+    waits = waits_of_refusals(run, receiver, [code] * 8)
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
     run.round()
     assert sent_statuses(receiver) == ["firing"]

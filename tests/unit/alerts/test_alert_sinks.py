@@ -20,11 +20,16 @@ from typing import Any
 
 import pytest
 import trustme
-from pydantic import TypeAdapter
+from pydantic import SecretStr, TypeAdapter
 
 from streaming.alerts import sinks
 from streaming.alerts.alert import Alert, AlertKey, AlertState, Notice, NoticeKind, headline
-from streaming.alerts.delivery import DeliveryError
+from streaming.alerts.delivery import (
+    DeliveryError,
+    SinkAwayError,
+    TransientDeliveryError,
+    post,
+)
 from streaming.alerts.sinks import Sink
 from streaming.local.broker.configuration import free_port
 from tests.support.brokers.receivers import HttpReceiver, Mailbox, mail_server
@@ -313,9 +318,17 @@ def test_nobody_is_there(kind: str) -> None:
     port = free_port()
     url = f"http://user:{SECRET}@127.0.0.1:{port}/{SECRET}"
     mail = mail_sink(Mailbox(port), security="none")
-    with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: Conn") as error:
+    with pytest.raises(SinkAwayError, match=r"^127\.0\.0\.1: Conn") as error:
         send(mail if kind == "email" else sink(type=kind, url=url), FIRING)
     assert SECRET not in str(error.value)
+
+
+def test_a_host_that_does_not_answer_may_have_taken_the_notice() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = SecretStr(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(TransientDeliveryError, match="ReadTimeout") as error:
+            post(url, {}, timeout_s=(5, 0.2))
+    assert not isinstance(error.value, SinkAwayError)
 
 
 def test_those_that_pagerduty_took_are_not_lost(receiver: HttpReceiver) -> None:

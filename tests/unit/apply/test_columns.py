@@ -142,3 +142,8 @@ def test_many_distinct_values_in_many_columns_do_not_overflow(
     ids = distinct_keys(keys)
     assert sorted({*ids}) == list(range(30))
     assert len({(*value, int(key)) for value, key in zip(values, ids, strict=True)}) == 30
+
+
+def test_equal_texts_of_chunks_with_dictionaries_of_their_own_are_equal() -> None:
+    chunks = [pa.array(texts).dictionary_encode() for texts in (["a", "b"], ["b", None])]
+    assert distinct_keys(pa.table({"topic": pa.chunked_array(chunks)})).tolist() == [0, 1, 1, 2]

@@ -104,7 +104,13 @@ def test_a_file_of_one_group_names_none(tmp_path: Path) -> None:
         ('a,"orders,0,1\n', None, "line 1 is not"),
         ("a,b,orders,0,1\n", None, "line 1 is not"),
         ("orders,0,1\n", None, "line 1 names no group: pass --group"),
-        ("a,orders,0,1\n", "a", "names its group: remove --group"),
+        ("orders,-1,5\n", "a", "line 1 is not"),
+        ("orders,0,-5\n", "a", "line 1 is not"),
+        (",0,5\n", "a", "line 1 is not"),
+        ("orders,1_0,5\n", "a", "line 1 is not"),
+        (f"orders,{2**31},5\n", "a", "line 1 is not"),
+        (f"orders,0,{2**63}\n", "a", "line 1 is not"),
+        ("orders,0,5\norders,0,9\n", "a", "line 2 has a partition that an earlier line has"),
     ],
 )
 def test_another_file_is_refused(
@@ -116,6 +122,13 @@ def test_another_file_is_refused(
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=message):
         read_plan(str(file), group)
+
+
+def test_of_a_file_with_groups_those_of_one_are_read(tmp_path: Path) -> None:
+    """Spreadsheets write a byte order mark."""
+    file = tmp_path / "plan.csv"
+    file.write_bytes("\ufeffa,orders,0,7\r\nb,orders,0,8\n".encode())
+    assert read_plan(str(file), "a") == {OffsetKey("a", "orders", 0): 7}
 
 
 def test_another_file_is_never_lost(tmp_path: Path) -> None:

@@ -230,6 +230,28 @@ def test_a_group_of_another_type_has_its_own_tool(tmp_path: Path) -> None:
         assert is_of_stores == (group == "topology")
     with pytest.raises(ConfigurationError, match="reset it with the program that keeps its off"):
         reset_to_latest(reader, "beside", TopicSelection.of(["orders:0"]))
+    # A new group will be of the same type.
+    copy = clone(reader, reader, "shared", "copy")
+    assert copy is not None
+    assert copy.commands("plan.csv", "b:1")[0].startswith("kafka-share-groups.sh")
+    for source, target in (("shared", "classic"), ("topology", "shared")):
+        with pytest.raises(ConfigurationError, match="start offsets of share groups are no comm"):
+            clone(reader, reader, source, target)
+
+
+def test_a_share_group_is_planned_once_all_its_start_offsets_are_loaded(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    topic = {"log_topic": "__share_group_state", "updated_at": NOW}
+    apply_micro_batch(
+        tables,
+        progress=[{}],
+        groups=[{"group_id": "shared", "group_type": "share", "protocol_type": "share"}],
+        share_partitions=[{"group_id": "shared", "partition": 0, "start_offset": 60}],
+        topic_progress=[topic, topic | {"log_partition": 1, "state": "loading"}],
+        log_offsets=[sample(0, NOW, 40, 100)],
+    )
+    with pytest.raises(ConfigurationError, match="the start offsets of shared are unknown"):
+        reset_to_earliest_kept(TableReader(tables), "shared")
 
 
 def test_given_offsets_are_kept_within_the_logs(planned: tuple[TableReader, TableReader]) -> None:
