@@ -29,6 +29,7 @@ NO_START_OFFSET: Final = "the start offset is not initialized: no record was ack
 NO_DELIVERY_COUNT: Final = "the delivery complete count is unknown: Kafka has it from 4.2 on"
 
 UNKNOWN: Final = -1
+_GROWS_WITHIN_MS: Final = 60_000
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -143,7 +144,12 @@ class LogHistories:
         return LogSamples(**columns)
 
     def lags(
-        self, log: Int64s, committed_offset: Int64s, now_ms: int, delivered: Int64s | None = None
+        self,
+        log: Int64s,
+        committed_offset: Int64s,
+        now_ms: int,
+        delivered: Int64s | None = None,
+        is_left: Bools | None = None,
     ) -> Lags:
         """Return the lags of committed offsets in these logs.
 
@@ -151,6 +157,9 @@ class LogHistories:
         and `delivered` is the number of later records that are. They may be anywhere, so
         `lag_to_last_stable` and `data_lost` are lower bounds: they count all of them as before the
         last stable offset or the log start.
+
+        `is_left` are the offsets of groups that all members have left. Nobody knows whether these
+        read aborted records, so they are behind these while the log grows.
         """
         read_up_to = committed_offset if delivered is None else committed_offset + delivered
         is_known = self.is_known[log]
@@ -158,6 +167,9 @@ class LogHistories:
         end = self.newest.log_end_offset[log]
         stable = self.newest.last_stable_offset[log]
         markers = np.maximum(self.newest.end_markers[log], 0)
+        if is_left is not None:
+            before = self.log_ends_at(log, np.full(log.size, now_ms - _GROWS_WITHIN_MS))
+            markers[is_left & (before != UNKNOWN) & (before < end)] = 0
         # Between these markers and the last stable offset nothing is left to read.
         is_at_markers = (read_up_to < stable) & (read_up_to >= stable - markers)
         next_offset = np.where(is_at_markers, stable, committed_offset)

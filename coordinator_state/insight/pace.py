@@ -22,6 +22,9 @@ from coordinator_state.log.commit_sampling import HistoryResolution
 USUAL: Final = 0.9
 """So much of the waits are at most the usual one. A pace that varies is no stop."""
 _MEDIAN: Final = 0.5
+_ALIKE: Final = 0.8
+_ALIKE_SHARE: Final = 4
+"""Moves are alike if so much of them differ from their median by a quarter of it at most."""
 ENOUGH: Final = 3
 """Waits after which a pace is known: the first commits of a group are often quicker than usual."""
 RESTS: Final = 2
@@ -50,7 +53,8 @@ class Paces:
         usual_move_ms: the usual wait for a commit with another offset.
         move_waits: the number of waits that show it.
         longest_move_ms: the longest of these waits.
-        usual_move_records: the median of the offsets between a commit and the next other one.
+        usual_move_records: the number of offsets by which about all commits of another offset move,
+            also the last one; `UNKNOWN` if they move by different numbers.
     """
 
     usual_commit_ms: Int64s
@@ -82,18 +86,34 @@ def paces(logs: LogHistories, commits: Commits, count: int) -> Paces:
     waits = waits_of(logs, commits)
     moved_commits = moved(commits)
     moves = waits_of(logs, moved_commits)
-    key, _, committed_offset, _ = moved_commits
-    is_next = key[1:] == key[:-1]
     return Paces(
         usual_commit_ms=usual_ms(waits.key, waits.lengths_ms, count),
         commit_waits=np.bincount(waits.key, minlength=count),
         usual_move_ms=usual_ms(moves.key, moves.lengths_ms, count),
         move_waits=np.bincount(moves.key, minlength=count),
         longest_move_ms=usual_ms(moves.key, moves.lengths_ms, count, share=1),
-        usual_move_records=usual_ms(
-            key[1:][is_next], np.diff(committed_offset)[is_next], count, share=_MEDIAN
-        ),
+        usual_move_records=_usual_move_records(moved_commits, count),
     )
+
+
+def _usual_move_records(commits: Commits, count: int) -> Int64s:
+    """Return the median of the moves of each key, if they are alike.
+
+    >>> key, zeros = np.array([0, 0, 0, 1, 1, 1, 2]), np.zeros(7, np.int64)
+    >>> offsets = np.array([0, 90, 190, 0, 100, 110, 7])
+    >>> _usual_move_records(Commits(key, zeros, offsets, zeros), 3).tolist()
+    [90, -1, -1]
+    """
+    is_next = commits.key[1:] == commits.key[:-1]
+    key, records = commits.key[1:][is_next], np.diff(commits.committed_offset)[is_next]
+    median = usual_ms(key, records, count, share=_MEDIAN)
+    is_alike = _ALIKE_SHARE * np.abs(records - median[key]) <= median[key]
+    alike = np.bincount(key[is_alike], minlength=count)
+    are_alike = alike >= _ALIKE * np.bincount(key, minlength=count)
+    # Whoever commits by time moves less as soon as producers write less.
+    is_last_alike = np.zeros(count, np.bool_)
+    is_last_alike[key] = is_alike
+    return np.where(are_alike & is_last_alike, median, UNKNOWN)
 
 
 def moved(commits: Commits) -> Commits:
@@ -369,11 +389,13 @@ class Holds:
         usual_ms: the usual time; `UNKNOWN` if no hold has begun and ended.
         holds: the number of holds that show it.
         is_frequent: whether most samples before the last hold are within one, or there are none.
+        began_by_ms: the time of the first sample of the last hold; `UNKNOWN` without a sample.
     """
 
     usual_ms: Int64s
     holds: Int64s
     is_frequent: Bools
+    began_by_ms: Int64s
 
 
 def stable_holds(logs: LogHistories) -> Holds:
@@ -401,9 +423,12 @@ def stable_holds(logs: LogHistories) -> Holds:
     last_begin[log[begins]] = begins
     is_before = np.arange(len(samples)) < last_begin[log]
     is_before &= samples.log_start_offset < samples.log_end_offset
+    began_by_ms = np.full(logs.count, UNKNOWN)
+    began_by_ms[log[begins]] = times[begins]
     held = np.bincount(log[is_held & is_before], minlength=logs.count)
     return Holds(
         usual_ms=usual_ms(log[begin], times[end] - times[begin], logs.count),
         holds=np.bincount(log[begin], minlength=logs.count),
         is_frequent=2 * held >= np.bincount(log[is_before], minlength=logs.count),
+        began_by_ms=began_by_ms,
     )

@@ -45,7 +45,8 @@ class PartitionFacts:
             the time is the longest of the group's other partitions.
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
-        usual_move_records: the usual number of offsets between two such commits.
+        usual_move_records: the number of offsets between two such commits; None unless about all
+            of them, and the last one, move by as much.
         rest_ms: how long the group may go without a commit, because it usually rests
             (`pace.Rests`); None if that is unknown, or if its usual time is longer.
         move_rest_ms: the same for commits of another offset.
@@ -63,6 +64,8 @@ class PartitionFacts:
         same_commits: how many of the last commits have the current committed offset.
         moved_at_ms: when the first of these was committed; None if no other recent commit is known.
         rewound_from: the greatest offset that a recent rewind or reset left; None without one.
+        read_before_to: the greatest offset up to which the group had read before it went back;
+            None without a recent rewind or reset. The records that a reset skipped are not read.
         rewind_from, rewind_to, rewind_ago_ms: the last such rewind or reset.
         is_reset: whether it was a reset, of a group without members.
         aborted: the number of recent commits after the last commit, if all of them were aborted.
@@ -70,6 +73,8 @@ class PartitionFacts:
         usual_hold_ms, holds: how long open transactions usually hold the last stable offset of the
             log, and the number of holds that show it.
         is_often_held: whether most earlier samples of the log are within such a hold.
+        is_hold_two_phase_commit: whether only its application ends the transaction that holds the
+            last stable offset of the log now (KIP-939).
         held_ms: the time since the first commit that an open transaction holds; None without one.
         pending_producer_id, pending_client_id: the producer id of that transaction, and the client
             that has committed with it.
@@ -77,8 +82,7 @@ class PartitionFacts:
         overdue_ms: the time since that transaction's coordinator had to abort it, negative before
             that; None if it is unknown.
         is_marker_lost: whether that transaction will never end by itself.
-        is_two_phase_commit: whether only its application ends that transaction, or the one that
-            keeps the last stable offset (KIP-939).
+        is_two_phase_commit: whether only its application ends that transaction (KIP-939).
         expires_in_ms: the time until the offset expires.
     """
 
@@ -133,6 +137,7 @@ class PartitionFacts:
     same_commits: int
     moved_at_ms: int | None
     rewound_from: int | None
+    read_before_to: int | None = None
     rewind_from: int | None
     rewind_to: int | None
     rewind_ago_ms: int | None
@@ -143,6 +148,7 @@ class PartitionFacts:
     usual_hold_ms: int | None
     holds: int
     is_often_held: bool
+    is_hold_two_phase_commit: bool = False
     held_ms: int | None
     pending_producer_id: int | None
     pending_client_id: str | None

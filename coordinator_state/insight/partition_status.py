@@ -36,6 +36,8 @@ _TRANSACTION_TIMEOUT_MS: Final = 60_000
 """The default of producers for `transaction.timeout.ms`."""
 _SLOWEST_FILE: Final = 8
 """If producers write less, a file may take so many times longer until it is full."""
+_FILE_LATE_MS: Final = 30 * 60_000
+"""A file may be late by so much at most."""
 _FILE_SHARE: Final = 4
 """A file may have a quarter more records than usual."""
 _RUNS_WITHIN_MS: Final = 86_400_000
@@ -81,7 +83,8 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
 
 def _were_read_before(facts: PartitionFacts) -> bool:
     """Whether the group had read all deleted records before it went back."""
-    return facts.rewound_from is not None and (facts.log_start_offset or 0) <= facts.rewound_from
+    read_to = facts.read_before_to
+    return read_to is not None and (facts.log_start_offset or 0) <= read_to
 
 
 def _recreated_text(facts: PartitionFacts) -> str:
@@ -231,8 +234,8 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> Verdict | No
     if is_unknown and oldest_ms <= rules.stop_unknown_after_ms:
         text += "; the usual time of its transactions is not known yet"
         return Verdict(Status.UNKNOWN, text, Cause.OPEN_TRANSACTION)
-    is_hanging = oldest_ms > hanging_after_ms and not facts.is_two_phase_commit
-    if facts.is_two_phase_commit:
+    is_hanging = oldest_ms > hanging_after_ms and not facts.is_hold_two_phase_commit
+    if facts.is_hold_two_phase_commit:
         text += ", prepared or open (2PC)"
     return Verdict(
         Status.HANGING_TRANSACTION if is_hanging else Status.PENDING,
@@ -395,10 +398,11 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
 def _is_filling(facts: PartitionFacts, rules: StatusRules) -> bool:
     """Whether a sink with a slow pace may wait for more records: it commits full files."""
     usual_ms, records = facts.usual_commit_ms or 0, facts.usual_move_records or 0
+    latest_ms = min(_SLOWEST_FILE * usual_ms, _usual_stop_ms(facts, rules) + _FILE_LATE_MS)
     return (
         facts.has_member
         and usual_ms > rules.stop_after_ms
-        and _waited_ms(facts) <= _SLOWEST_FILE * usual_ms
+        and _waited_ms(facts) <= latest_ms
         and _FILE_SHARE * (facts.lag or 0) <= (_FILE_SHARE + 1) * records
     )
 
@@ -418,7 +422,7 @@ def _ended(facts: PartitionFacts, ended_at_ms: int, rules: StatusRules) -> Verdi
 
 
 def _only_rest_text(rest_ms: int | None) -> str:
-    return f"it has rested like this once, so it may rest for up to {time_text(rest_ms)}"
+    return f"it has rested like this before, so it may rest for up to {time_text(rest_ms)}"
 
 
 def _silent_ms(facts: PartitionFacts) -> int:

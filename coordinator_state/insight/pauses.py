@@ -27,7 +27,7 @@ from coordinator_state.insight.pace import (
 from coordinator_state.log.commit_sampling import HistoryResolution
 
 _LONGEST_MS: Final = 2 * 60_000
-"""The longest pause, by the number of pauses that are at least as long."""
+"""The longest usual pause; and the longest pause, by the number of pauses that are as long."""
 _SHARE: Final = 40
 """A pause counts if pauses took a fortieth of the time, fewer if there are many."""
 
@@ -36,8 +36,8 @@ class Pauses(NamedTuple):
     """How long keys may pause, in ms since their last commit; `UNKNOWN` without pauses.
 
     Attributes:
-        usual_ms: two pauses at least were as long, and each caught up.
-        only_ms: one pause was. Nobody knows whether the key pauses again.
+        usual_ms: two pauses at least were as long, and each caught up; two minutes at most.
+        only_ms: one pause was, or several longer ones. Nobody knows whether the key pauses again.
     """
 
     usual_ms: Int64s
@@ -90,9 +90,11 @@ def pauses(
         for number in (1, RESTS, RESTS + 1):
             longest_ms = _nth_longest_ms(keys, lengths, number, count)
             is_usual = _SHARE * number**2 * longest_ms >= last_ms - since_ms
-            pause_ms = np.where(is_usual, longest_ms, UNKNOWN)
-            known_ms = only_ms if number == 1 else usual_ms
-            np.maximum(known_ms, pause_ms, out=known_ms)
+            # A longer one may be an outage, and the next outage may not end.
+            is_only = (longest_ms > _LONGEST_MS) | (number == 1)
+            for known_ms, is_known in ((only_ms, is_only), (usual_ms, ~is_only)):
+                pause_ms = np.where(is_usual & is_known, longest_ms, UNKNOWN)
+                np.maximum(known_ms, pause_ms, out=known_ms)
     usual_ms, only_ms = (
         np.where(ms == UNKNOWN, UNKNOWN, ms + late_ms(ms)) for ms in (usual_ms, only_ms)
     )

@@ -41,7 +41,7 @@ from coordinator_state.insight.lag import (
     LogHistories,
 )
 from coordinator_state.records.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from coordinator_state.replay.groups import EXTERNAL, SHARE
+from coordinator_state.replay.groups import EMPTY, EXTERNAL, NO_RECORD_OFFSET, SHARE
 from streaming.lag.deleted_topics import KnownTopics, gone_since_ms, recreated_at_ms
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, null_if_unknown, to_ms
@@ -144,9 +144,13 @@ def group_lag(
     # Deleted records were perhaps read before.
     unread_from = np.maximum(unread_from, histories.newest.log_start_offset[read_logs])
     offsets = np.where(is_uncommitted, unread_from, offsets)
-    measures.measure(
-        np.arange(committed.num_rows), histories, read_logs, offsets, moment_ms(now), delivered
-    )
+    is_left = committed["is_left"].fill_null(False).to_numpy()
+
+    def measure(rows: Int64s, samples: LogHistories, log: Int64s) -> None:
+        counts = None if delivered is None else delivered[rows]
+        measures.measure(rows, samples, log, offsets[rows], moment_ms(now), counts, is_left[rows])
+
+    measure(np.arange(committed.num_rows), histories, read_logs)
     if shares is not None:
         measures.forget(shares.has_no_count & ~shares.has_no_start, NO_DELIVERY_COUNT)
         measures.forget(shares.has_no_start & ~is_uncommitted, NO_START_OFFSET)
@@ -161,8 +165,7 @@ def group_lag(
     if is_of_old.any():
         rows = np.flatnonzero(is_of_old)
         offsets[rows] = histories.newest.log_start_offset[read_logs[rows]]
-        counts = None if delivered is None else delivered[rows]
-        measures.measure(rows, histories, read_logs[rows], offsets[rows], moment_ms(now), counts)
+        measure(rows, histories, read_logs[rows])
     is_uncommitted |= is_of_old
     for window in further:
         why = measures.time_lag_unknown
@@ -171,8 +174,7 @@ def group_lag(
             break
         remaining = Logs.of(committed.take(rows))
         histories = remaining.histories(reader, since=now - window, until=now, of_all=False)
-        counts = None if delivered is None else delivered[rows]
-        measures.measure(rows, histories, remaining.of_rows, offsets[rows], moment_ms(now), counts)
+        measure(rows, histories, remaining.of_rows)
     if sampled_at_ms is None:
         measures.end_time_lags(_unwritten_ms(reader, now))
     read_up_to = offsets if delivered is None else offsets + delivered
@@ -288,12 +290,13 @@ class _Measures:
         committed: Int64s,
         now_ms: int,
         delivered: Int64s | None,
+        is_left: Bools,
     ) -> None:
         """Fill rows from the samples of their logs."""
         self.topic_state[rows] = logs.state[log]
         for name in (*_OF_LOG, "sampled_at_ms"):
             self.offsets[name][rows] = getattr(logs.newest, name)[log]
-        lags = logs.lags(log, committed, now_ms, delivered)
+        lags = logs.lags(log, committed, now_ms, delivered, is_left)
         for name in Lags.__slots__:
             self.offsets[name][rows] = getattr(lags, name)
         why = logs.unknown[log]
@@ -495,7 +498,8 @@ def _committed(
     `share_offsets`. A column `delivered` exists only with them.
     """
     wanted = of_groups(group_ids)
-    all_groups = reader.own("groups", list(_OF_GROUP), group_ids).select([*_OF_GROUP])
+    own_groups = reader.own("groups", [*_OF_GROUP, "record_offset"], group_ids)
+    all_groups = own_groups.select([*_OF_GROUP])
     groups = all_groups.select(["log_partition", "group_id", "group_type", "state"])
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     is_share = pc.equal(groups["group_type"], SHARE)
@@ -514,6 +518,10 @@ def _committed(
     )
     pending = pending.rename_columns([*columns[:4], *_PENDING])
     # A share group has no committed offsets; an earlier group of its name may have left some.
+    # A simple group has no members, and may read on.
+    has_record = pc.not_equal(own_groups["record_offset"], NO_RECORD_OFFSET)
+    is_left = pc.and_(pc.equal(groups["group_state"], EMPTY), has_record)
+    groups = groups.append_column("is_left", is_left)
     readers = groups.filter(pc.invert(is_share)) if share_groups.num_rows else groups
     committed = _of_groups(offsets, readers)
     shared = share_offsets(reader, share_groups) if share_groups.num_rows else None

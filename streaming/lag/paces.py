@@ -28,6 +28,7 @@ from coordinator_state.replay.offsets import Outcome
 from streaming.lag.group_lag import KnownLogs
 from streaming.lag.offset_samples import Logs, epoch_ms, null_if_unknown
 from streaming.lag.recent_commits import COMMITS_WITHIN, KEY, by_key, recent_commits
+from streaming.tables.clock import moment_ms
 from streaming.tables.delta import RowsByDay, is_too_large
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, Table
@@ -48,6 +49,7 @@ HOLDS: Final = pa.schema(
     [
         *KEY_TYPES[1:],
         *(("usual_hold_ms", pa.int64()), ("holds", pa.int64()), ("is_often_held", pa.bool_())),
+        ("hold_began_by_ms", pa.int64()),
     ]
 )
 """See `coordinator_state.insight.pace.Holds`."""
@@ -138,8 +140,11 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
         histories = logs.histories(reader, since=at - window, until=at, of_all=False)
         holds = stable_holds(histories)
         number = pa.array(logs.of_rows)
-        usual = null_if_unknown(holds.usual_ms), pa.array(holds.holds), pa.array(holds.is_frequent)
-        columns = [rest["topic"], rest["partition"], *(column.take(number) for column in usual)]
+        values = (
+            *(null_if_unknown(holds.usual_ms), pa.array(holds.holds)),
+            *(pa.array(holds.is_frequent), null_if_unknown(holds.began_by_ms)),
+        )
+        columns = [rest["topic"], rest["partition"], *(column.take(number) for column in values)]
         rows = pa.table([*columns, rest["last_stable_offset"]], schema=_KNOWN_HOLDS)
         is_done = pc.or_(pc.invert(rows["is_often_held"]), pc.greater_equal(rows["holds"], ENOUGH))
         is_last = window is _HOLD_WINDOWS[-1]
@@ -148,7 +153,9 @@ def holds_of(reader: TableReader, places: pa.Table, at: datetime, known: KnownPa
     known.holds = pa.concat_tables(results).combine_chunks()
     # Where the samples are too many to read, an open transaction may be usual.
     nulls, is_often_held = pa.nulls(len(rest), pa.int64()), pa.repeat(True, len(rest))
-    unread = pa.table([*rest.select(key).columns, nulls, nulls, is_often_held], schema=HOLDS)
+    began_by_ms = pa.repeat(moment_ms(at), len(rest))
+    columns = [*rest.select(key).columns, nulls, nulls, is_often_held, began_by_ms]
+    unread = pa.table(columns, schema=HOLDS)
     return pa.concat_tables([known.holds.select(HOLDS.names), unread.cast(nullable(HOLDS))])
 
 

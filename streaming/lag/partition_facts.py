@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,11 @@ from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
 from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, SHARE
 from coordinator_state.replay.offsets import Outcome
-from coordinator_state.replay.transactions import ONGOING, TWO_PHASE_COMMIT_TIMEOUT_MS
+from coordinator_state.replay.transactions import (
+    ONGOING,
+    OPEN_STATES,
+    TWO_PHASE_COMMIT_TIMEOUT_MS,
+)
 from streaming.lag.absences import absences_of
 from streaming.lag.deleted_topics import KnownTopics, without_first_in_new_topics
 from streaming.lag.expiries import expiries
@@ -42,7 +47,7 @@ from streaming.lag.recent_commits import (
 from streaming.lag.rests import LateKeys, rests_in_turn_of, rests_of
 from streaming.lag.sample_runs import MAX_SAMPLE_AGE
 from streaming.tables.clock import moment_ms
-from streaming.tables.filters import of_groups
+from streaming.tables.filters import Filters, of_groups
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_MEMBERS, GROUPS, TRANSACTIONS
 
@@ -51,6 +56,8 @@ _USUAL: Final = (
     "usual_hold_ms",
 )
 _GETS_ON_MS: Final = 60_000
+_CLOCK_ERROR_MS: Final = 10_000
+"""The brokers' clocks differ, and `clock_skew` is measured."""
 _RESTS: Final = timedelta(minutes=1) + MAX_SAMPLE_AGE
 _RESTS_AND_ABSENCES: Final = (
     *("rest_ms", "move_rest_ms", "only_rest_ms", "only_move_rest_ms", "rest_in_turn_ms"),
@@ -118,6 +125,7 @@ def partition_facts(
             None,
             lag_rows["rewound_from"],
         ),
+        "read_before_to": _read_before_to(reader, now, lag_rows),
         "rewind_ago_ms": pc.max_element_wise(
             pc.subtract(now_ms, to_ms(lag_rows["rewind_at"])), 0, skip_nulls=False
         ),
@@ -173,6 +181,7 @@ def partition_facts(
         **{name: lag_rows[name] for name in _RESTS_AND_ABSENCES},
         "max_poll_ms": _max_poll_ms(reader, lag_rows, is_uncommitted),
         "is_often_held": lag_rows["is_often_held"].fill_null(False),
+        "is_hold_two_phase_commit": _is_hold_two_phase_commit(reader, lag_rows),
         "same_commits": pc.if_else(has_commits, lag_rows["same_commits"], 1),
         "moved_at_ms": to_ms(lag_rows["moved_at"]),
         "is_member_busy": _is_member_busy(lag_rows, at_ms, rules),
@@ -321,10 +330,10 @@ def _with_holds(
 
 
 def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str, pa.Array]:
-    """The facts about the transaction that holds a partition back, by `__transaction_state`."""
+    """The facts about the transaction that holds commits, by `__transaction_state`."""
     names: list[str | None] = [None] * lag_rows.num_rows
     is_lost = [False] * lag_rows.num_rows
-    is_two_phase_commit = _is_held_by_two_phase_commit(reader, lag_rows)
+    is_two_phase_commit = [False] * lag_rows.num_rows
     overdue_ms: list[int | None] = [None] * lag_rows.num_rows
     numbers = np.flatnonzero(pc.is_valid(lag_rows["pending_producer_id"]).to_numpy())
     if numbers.size:
@@ -353,28 +362,50 @@ def _owners(reader: TableReader, lag_rows: pa.Table, now: datetime) -> dict[str,
     }
 
 
-def _is_held_by_two_phase_commit(reader: TableReader, lag_rows: pa.Table) -> list[bool]:
-    """Whether a group has read up to a transaction of a two-phase commit in the log."""
-    is_held = [
-        bool(lag) and to_last_stable == 0
-        for lag, to_last_stable in zip(
-            lag_rows["lag"].to_pylist(), lag_rows["lag_to_last_stable"].to_pylist(), strict=True
+def _is_hold_two_phase_commit(reader: TableReader, lag_rows: pa.Table) -> pa.Array:
+    """Whether a transaction of a two-phase commit holds the last stable offset of each log.
+
+    Only a transaction that began before the hold can have caused it. If another one did, too, that
+    one may be the cause. False where `HOLDS` are null.
+    """
+    is_two_phase_commit = np.zeros(lag_rows.num_rows, np.bool_)
+    numbers = np.flatnonzero(pc.is_valid(lag_rows["hold_began_by_ms"]).to_numpy())
+    begun = _begun_transactions(reader) if numbers.size else {}
+    places = lag_rows.select(["topic", "partition", "hold_began_by_ms"]).take(pa.array(numbers))
+    for number, place in zip(numbers, places.to_pylist(), strict=True):
+        holders = [
+            transaction.is_two_phase_commit
+            for transaction in begun.get((place["topic"], place["partition"]), ())
+            if transaction.began_ms <= place["hold_began_by_ms"] + _CLOCK_ERROR_MS
+        ]
+        is_two_phase_commit[number] = bool(holders) and all(holders)
+    return pa.array(is_two_phase_commit)
+
+
+class _Begun(NamedTuple):
+    """An open transaction, and when it began, in ms since the epoch."""
+
+    began_ms: int
+    is_two_phase_commit: bool
+
+
+def _begun_transactions(reader: TableReader) -> Mapping[tuple[str, int], Sequence[_Begun]]:
+    """The open transactions in each partition, by `__transaction_state`."""
+    names = ["state", "timeout_ms", "start_timestamp", "topic_partitions"]
+    rows = reader.read(TRANSACTIONS.name, names, [("state", "in", list(OPEN_STATES))])
+    rows = with_columns(rows, {"start_timestamp": reader.own_times(rows["start_timestamp"])})
+    begun: dict[tuple[str, int], list[_Begun]] = defaultdict(list)
+    for row in rows.to_pylist():
+        if row["start_timestamp"] is None:
+            continue
+        is_two_phase_commit = (row["state"], row["timeout_ms"]) == (
+            ONGOING,
+            TWO_PHASE_COMMIT_TIMEOUT_MS,
         )
-    ]
-    if not any(is_held):
-        return is_held
-    filters = [("state", "=", ONGOING), ("timeout_ms", "=", TWO_PHASE_COMMIT_TIMEOUT_MS)]
-    transactions = reader.read(TRANSACTIONS.name, ["topic_partitions"], filters)
-    places = {
-        (place["topic"], place["partition"])
-        for partitions in transactions["topic_partitions"].to_pylist()
-        for place in partitions
-    }
-    topics, partitions = (lag_rows[name].to_pylist() for name in ("topic", "partition"))
-    return [
-        held and place in places
-        for held, place in zip(is_held, zip(topics, partitions, strict=True), strict=True)
-    ]
+        transaction = _Begun(moment_ms(row["start_timestamp"]), is_two_phase_commit)
+        for place in row["topic_partitions"]:
+            begun[place["topic"], place["partition"]].append(transaction)
+    return begun
 
 
 def _held_since(reader: TableReader, lag_rows: pa.Table, since: Any, is_long: Any) -> Any:
@@ -447,6 +478,8 @@ def _expiries(
     return offsets.rename_columns([*KEY, "expires_at_ms"])
 
 
+_MOVE_COLUMNS: Final = ("offset_before", "offset_after", "record_timestamp", "event")
+_MOVES_WITHIN: Final = timedelta(days=1)
 _REWINDS: Final = pa.schema(
     [
         *_KEY_TYPES,
@@ -459,6 +492,15 @@ _REWINDS: Final = pa.schema(
 )
 
 
+def _moves_between(since: datetime, until: datetime) -> Filters:
+    """The moves of offsets that are events, by the brokers' time."""
+    names = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
+    return [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", until), ("event", "in", names)),
+    ]
+
+
 def _rewinds(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, known: KnownTopics
 ) -> pa.Table:
@@ -468,14 +510,11 @@ def _rewinds(
     """
     # Events have times of the brokers.
     until = now + reader.clock_skew
-    since = until - COMMITS_WITHIN
-    names = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
-    during = [
-        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-        *(("record_timestamp", "<=", until), ("event", "in", names)),
-    ]
-    move_columns = ("offset_before", "offset_after", "record_timestamp", "event")
-    events = reader.read(GROUP_EVENTS.name, [*KEY, "record_offset", *move_columns], during)
+    events = reader.read(
+        GROUP_EVENTS.name,
+        [*KEY, "record_offset", *_MOVE_COLUMNS],
+        _moves_between(until - COMMITS_WITHIN, until),
+    )
     wanted = of_groups(group_ids)
     events = events if wanted is None else events.filter(wanted)
     events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
@@ -483,8 +522,52 @@ def _rewinds(
     rewinds = events.group_by(KEY, use_threads=False).aggregate(
         [
             *(("offset_before", function) for function in ("max", "last")),
-            *((name, "last") for name in move_columns[1:]),
+            *((name, "last") for name in _MOVE_COLUMNS[1:]),
         ]
     )
     rewinds = rewinds.rename_columns(_REWINDS.names).cast(_REWINDS)
     return with_columns(rewinds, {"rewind_at": reader.own_times(rewinds["rewind_at"])})
+
+
+def _read_before_to(reader: TableReader, now: datetime, lag_rows: pa.Table) -> pa.Array:
+    """The offset up to which each group that lost records had read before it went back.
+
+    Nobody reads the records that a reset to a later offset skips, unless it ends where the group
+    has already been. Null for other groups.
+    """
+    read_to: list[int | None] = [None] * lag_rows.num_rows
+    is_wanted = pc.and_(pc.greater(lag_rows["data_lost"], 0), pc.is_valid(lag_rows["rewound_from"]))
+    numbers = np.flatnonzero(is_wanted.fill_null(False).to_numpy())
+    if not numbers.size:
+        return pa.array(read_to, pa.int64())
+    keys = lag_rows.select(KEY).take(pa.array(numbers))
+    until = now + reader.clock_skew
+    group_ids = pc.unique(keys["group_id"]).to_pylist()
+    moves = reader.read(
+        GROUP_EVENTS.name,
+        [*KEY, "record_offset", *_MOVE_COLUMNS],
+        [*_moves_between(until - _MOVES_WITHIN, until), ("group_id", "in", group_ids)],
+    )
+    moves_by_key: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for move in moves.sort_by("record_offset").to_pylist():
+        moves_by_key[tuple(move[name] for name in KEY)].append(move)
+    for number, key in zip(numbers, keys.to_pylist(), strict=True):
+        read_to[number] = _read_to(moves_by_key[tuple(key.values())], until - COMMITS_WITHIN)
+    return pa.array(read_to, pa.int64())
+
+
+def _read_to(moves: Sequence[Mapping[str, Any]], since: datetime) -> int | None:
+    """The greatest offset up to which a key was read before its moves back since a time."""
+    read_to = skipped_from = None
+    reached = 0
+    for move in moves:
+        before = move["offset_before"]
+        before = before if skipped_from is None else min(before, skipped_from)
+        reached = max(reached, before)
+        if move["offset_after"] > reached:
+            skipped_from = reached if skipped_from is None else skipped_from
+            continue
+        skipped_from = None
+        if move["record_timestamp"] >= since and move["offset_after"] < move["offset_before"]:
+            read_to = before if read_to is None else max(read_to, before)
+    return read_to

@@ -148,3 +148,4 @@ def test_a_log_without_records_says_nothing_of_its_transactions(
     )
     holds = stable_holds(LogHistories(samples, 1))
     assert (holds.holds.tolist(), holds.is_frequent.tolist()) == ([0], [is_frequent])
+    assert holds.began_by_ms.tolist() == [60 * MINUTE_MS]

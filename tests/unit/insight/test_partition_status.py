@@ -64,7 +64,13 @@ RECREATED = {"recreated_at_ms": AT_MS - 60_000}
 AGAIN = "the topic was deleted and created again at 06:11:40 UTC"
 UNREAD_TEXT = "at least 500 behind, oldest 90 s, +10/s"
 REWOUND = BEHIND | {
-    **{"rewound_from": 1_400, "rewind_from": 1_200, "rewind_to": 900, "rewind_ago_ms": 11_000}
+    **{
+        "rewound_from": 1_400,
+        "read_before_to": 1_400,
+        "rewind_from": 1_200,
+        "rewind_to": 900,
+        "rewind_ago_ms": 11_000,
+    }
 }
 ABORTED = BEHIND | {
     **{"commit_age_ms": 120_000, "moved_at_ms": AT_MS - 120_000},
@@ -224,8 +230,8 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             BEHIND | silent(1_200_000) | time_lag(1_200_000) | {"only_rest_ms": 1_800_000},
             "UNKNOWN",
-            "no commit for 20 min; it has rested like this once, so it may rest for up to 30 min; "
-            "500 behind, oldest 20 min, +10/s",
+            "no commit for 20 min; it has rested like this before, so it may rest for up to "
+            "30 min; 500 behind, oldest 20 min, +10/s",
         ),
         (
             BEHIND | silent(1_801_000) | time_lag(1_801_000) | {"only_rest_ms": 1_800_000},
@@ -234,7 +240,7 @@ def single(age_ms: int) -> dict[str, Any]:
         (
             LONG_STILL | {"only_move_rest_ms": 1_800_000},
             "UNKNOWN",
-            "no other offset for 5 min; it has rested like this once, so it may rest for up to "
+            "no other offset for 5 min; it has rested like this before, so it may rest for up to "
             "30 min; 500 behind, oldest 5 min, +10/s",
         ),
         (LONG_STILL | {"only_move_rest_ms": 300_000}, "STALL", ""),
@@ -407,6 +413,11 @@ def single(age_ms: int) -> dict[str, Any]:
         ),
         # Before the reset, the group had read the deleted records.
         (REWOUND | {"data_lost": 20, "log_start_offset": 1_020}, "REWIND", ""),
+        # An administrator had skipped them.
+        (
+            REWOUND | {"data_lost": 20, "log_start_offset": 1_020, "read_before_to": 1_000},
+            *("DATA_LOSS", ""),
+        ),
         (REWOUND | {"data_lost": 420, "log_start_offset": 1_420}, "DATA_LOSS", ""),
         # A sink commits full files; producers write less than usual.
         *(
@@ -424,8 +435,22 @@ def single(age_ms: int) -> dict[str, Any]:
                 (200, 400, {}, "OK"),
                 (200, 399, {}, "STOP"),
                 (481, 400, {}, "STOP"),
+                (200, None, {}, "STOP"),
                 (200, 400, NO_MEMBERS | {"has_member": False}, "STOP"),
             )
+        ),
+        # Half an hour later than other groups at most.
+        *(
+            (
+                BEHIND
+                | silent(waited_s * 1_000)
+                | time_lag(waited_s * 1_000)
+                | pace(1_800_000)
+                | {"usual_move_records": 400},
+                status,
+                "",
+            )
+            for waited_s, status in ((7_200, "OK"), (7_201, "STOP"))
         ),
         # The first record takes minutes of work.
         (BEHIND | {"move_waits": 0, "commit_rate_per_s": 0.0}, "OK", ""),

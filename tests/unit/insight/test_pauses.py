@@ -31,15 +31,18 @@ def pauses_of(
         (busy((0, 10), (11.5, 20)), 21, 1.5, None),
         (busy((0, 10), (11.5, 20), (21.5, 30)), 31, 1.5, 1.5),
         (busy((0, 10), (13, 20)), 21, None, None),
-        # Two of three minutes are, but not one of them.
-        (busy((0, 10), (13, 20), (23, 30)), 31, None, 3),
+        # Two of three minutes may be outages, and one is no pause.
+        (busy((0, 10), (13, 20), (23, 30)), 31, 3, None),
+        # Three of five minutes, as well, and shorter ones remain usual.
+        (busy((0, 20), (25, 40), (45, 60), (65, 80)), 81, 5, None),
+        (busy((0, 10), (11.5, 20), (21.5, 30), (33, 40), (43, 50)), 51, 3, 1.5),
         # Two outages of ten minutes are no pauses, and make no shorter pause usual.
         (busy((0, 10), (20, 30), (40, 50), (51.5, 60)), 61, 1.5, None),
         # The older one may be an interval of the history.
         (busy((0, 60), (61.5, 180), (181.5, 200)), 201, 1.5, None),
-        # In three hours, one of two minutes is no habit, two of three minutes are.
+        # In three hours, one of two minutes is no habit, two of them are.
         (busy((0, 60), (62, 180)), 181, None, None),
-        (busy((0, 60), (63, 120), (123, 180)), 181, None, 3),
+        (busy((0, 60), (62, 120), (122, 180)), 181, 2, 2),
     ],
 )
 def test_pauses_are_short_and_were_seen_before(

@@ -166,40 +166,66 @@ def test_an_ongoing_two_phase_commit_does_not_hang(
     assert open_transaction.two_phase_commit_id == expected_id
 
 
-def test_a_two_phase_commit_in_the_log_does_not_hang(tmp_path: Path) -> None:
+PLACE = [{"topic": "t", "partition": 0}]
+HUNG = transaction("Ongoing", began=3_700, updated=3_700, topic_partitions=PLACE)
+PREPARED = HUNG | TWO_PHASE_COMMIT | {"transactional_id": "flink-7", "producer_id": 107}
+LATER = {"start_timestamp": ago(120), "last_update_timestamp": ago(120)}
+
+
+@pytest.mark.parametrize(
+    ("transactions", "status"),
+    [
+        ([PREPARED], "PENDING"),
+        ([HUNG], "HANGING_TRANSACTION"),
+        # A later transaction holds nothing.
+        ([HUNG, PREPARED | LATER], "HANGING_TRANSACTION"),
+        # The coordinator has forgotten the transaction that hangs.
+        ([PREPARED | LATER], "HANGING_TRANSACTION"),
+        # Either of them may hold.
+        ([HUNG, PREPARED], "HANGING_TRANSACTION"),
+        ([PREPARED, HUNG | LATER], "PENDING"),
+        ([PREPARED, HUNG | {"topic_partitions": []}], "PENDING"),
+    ],
+)
+def test_a_two_phase_commit_in_the_log_does_not_hang(
+    tmp_path: Path, transactions: list[Row], status: str
+) -> None:
     """A group has read up to a transaction that has been open for an hour in its topic."""
-    place = [{"topic": "t", "partition": 0}]
-    statuses = []
-    for name, more in (("2pc", TWO_PHASE_COMMIT), ("own time-out", {})):
-        row = transaction("Ongoing", began=3_700, updated=3_700, topic_partitions=place, **more)
-        folder = create_tables(tmp_path / name)
-        samples = [
-            sample(at, end, "t", last_stable_offset=50)
-            for at, end in ((ago(4_000), 50), (ago(3_600), 60), (NOW, 90))
-        ]
-        apply_micro_batch(
-            folder,
-            progress=[{"updated_at": NOW}],
-            groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
-            group_offsets=[
-                {
-                    "group_id": "g",
-                    "topic": "t",
-                    "partition": 0,
-                    "committed_offset": 50,
-                    "commit_timestamp": ago(4_000),
-                }
-            ],
-            log_offsets=[*samples, sample(NOW, 0, "__consumer_offsets")],
-            transactions=[row],
-            topic_progress=[
-                {"log_topic": "__transaction_state", "state": STATE_CURRENT, "updated_at": NOW}
-            ],
-        )
-        (lag,) = CoordinatorTables(folder, as_of=VERSION).partition_status()
-        statuses.append((lag.status, lag.reason))
-    assert [status for status, _ in statuses] == ["PENDING", "HANGING_TRANSACTION"], statuses
-    assert "prepared or open (2PC)" in statuses[0][1]
+    lag = held_lag(tmp_path, transactions)
+    assert lag.status == status, lag.reason
+    assert ("prepared or open (2PC)" in lag.reason) == (status == "PENDING")
+
+
+def test_a_two_phase_commit_in_the_log_holds_no_commits(tmp_path: Path) -> None:
+    """The transaction with the commits hangs, whatever holds the records of the topic."""
+    commits = {"group_id": "g", "topic": "t", "producer_id": 9, "commit_timestamp": ago(3_600)}
+    lag = held_lag(tmp_path, [PREPARED], commits)
+    assert lag.status == "HANGING_TRANSACTION", lag.reason
+    assert "2PC" not in lag.reason
+
+
+def held_lag(in_folder: Path, transactions: list[Row], *pending_offsets: Row) -> Any:
+    """The lag of a group that has read up to a hold that began an hour ago."""
+    folder = create_tables(in_folder / "tables")
+    samples = [
+        sample(at, end, "t", last_stable_offset=50)
+        for at, end in ((ago(4_000), 50), (ago(3_600), 60), (NOW, 90))
+    ]
+    committed = {"committed_offset": 50, "commit_timestamp": ago(4_000)}
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
+        group_offsets=[{"group_id": "g", "topic": "t", "partition": 0, **committed}],
+        pending_offsets=list(pending_offsets),
+        log_offsets=[*samples, sample(NOW, 0, "__consumer_offsets")],
+        transactions=transactions,
+        topic_progress=[
+            {"log_topic": "__transaction_state", "state": STATE_CURRENT, "updated_at": NOW}
+        ],
+    )
+    (lag,) = CoordinatorTables(folder, as_of=VERSION).partition_status()
+    return lag
 
 
 def owners(folder: str) -> set[Owner]:
