@@ -96,7 +96,7 @@ def test_every_mechanism_reads_and_asks(
                 (sample,) = log_offsets.sample([TopicPartition(OFFSETS_TOPIC, 0)])
                 assert sample.state == PRESENT, user
                 rules = ClusterRules(address, config, "auto").known
-                assert str(rules) == "coordinator of Kafka 4.3"
+                assert str(rules) == "coordinator of Kafka 4.4"
         assert len(endpoint.forms) == 1
     logged = caplog.text
     assert "reader" in logged and "SaslHandshakeRequest" in logged
