@@ -50,7 +50,11 @@ POSITIONS: Final = pa.schema(
 )
 """The committed offsets of groups, and when they were committed, by the clock of `run`."""
 Positions: TypeAlias = Callable[[AbstractSet[TopicPartition]], pa.Table]
-"""Returns the positions (`POSITIONS`) of groups, for some logs that rest and all others."""
+"""Returns the positions (`POSITIONS`) of groups.
+
+The committed offsets are always those of all logs. The positions of members without a committed
+offset are only sure to be there if a log of the argument has such a member.
+"""
 
 
 def committed_positions(reader: TableReader) -> pa.Table:
