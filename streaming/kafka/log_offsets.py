@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -31,6 +32,7 @@ from coordinator_state.records.internal_topics import INTERNAL_TOPICS
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.client import KafkaClient, chunks
+from streaming.kafka.connections import TransientFailure
 from streaming.kafka.log_requests import (
     EARLIEST,
     LATEST,
@@ -53,6 +55,9 @@ _FETCHES: Final = 32
 _LOGS_PER_FETCH: Final = 50
 _PAST_WITHIN_S: Final = 15.0
 """Samples of the present wait for questions about the past."""
+_ENDS_WITHIN_S: Final = 5.0
+"""The ends of logs are read before a sample is written."""
+_UNAUTHORISED_CODE: Final = kafka_errors.TopicAuthorizationFailedError.errno
 _ROUNDS: Final = 2
 """Attempts for a partition before it is unavailable until the next sample."""
 
@@ -99,12 +104,13 @@ class LogOffsetsClient(KafkaClient):
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, int | DecodeError]:
+    ) -> dict[TopicPartition, int | DecodeError | None]:
         """Count the offsets before the log end that have no record for a consumer, from one on.
 
         They are markers, aborted records and gaps (`LogTail`). The count is an error if the batches
-        are damaged. The result omits logs that this client may not read, logs without an answer,
-        and those whose end takes too many fetches.
+        are damaged, and None if this client may not read the log, or if its end takes too many
+        fetches. Logs without an answer are left out, and so are those that were not asked for after
+        some seconds.
         """
         if not places:
             return {}
@@ -154,16 +160,22 @@ class LogOffsetsClient(KafkaClient):
 
     async def _end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, int | DecodeError]:
+    ) -> dict[TopicPartition, int | DecodeError | None]:
         metadata = await self._metadata({at.topic for at in places})
-        results: dict[TopicPartition, int | DecodeError] = {}
+        results: dict[TopicPartition, int | DecodeError | None] = {}
+        deadline_s = time.monotonic() + _ENDS_WITHIN_S
         for leader, all_of_leader in _by_leader(places, metadata).items():
-            for chunk in chunks(sorted(all_of_leader), _LOGS_PER_FETCH):
-                tails = {at: LogTail(*places[at]) for at in chunk}
-                for _ in range(_FETCHES):
-                    if not tails:
-                        break
-                    await self._read_on(leader, tails, metadata, results)
+            # The logs of other leaders are read although this one does not answer.
+            with suppress(TransientFailure):
+                for chunk in chunks(sorted(all_of_leader), _LOGS_PER_FETCH):
+                    tails = {at: LogTail(*places[at]) for at in chunk}
+                    for _ in range(_FETCHES):
+                        if not tails:
+                            break
+                        if time.monotonic() > deadline_s:
+                            return results
+                        await self._read_on(leader, tails, metadata, results)
+                    results |= dict.fromkeys(tails)
         return results
 
     async def _read_on(
@@ -171,7 +183,7 @@ class LogOffsetsClient(KafkaClient):
         leader: int,
         tails: dict[TopicPartition, LogTail],
         metadata: Mapping[str, _TopicMetadata],
-        results: dict[TopicPartition, int | DecodeError],
+        results: dict[TopicPartition, int | DecodeError | None],
     ) -> None:
         """Fetch the next bytes of some logs; those that are done move to the results."""
         names = {known.uuid: name for name, known in metadata.items()}
@@ -193,6 +205,8 @@ class LogOffsetsClient(KafkaClient):
         for at in list(tails):
             tail, data = tails[at], answers.get(at)
             if data is None or data.error_code:
+                if data is not None and data.error_code == _UNAUTHORISED_CODE:
+                    results[at] = None
                 del tails[at]
                 continue
             try:

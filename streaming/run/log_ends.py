@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.apply.columns import TIMESTAMP, with_columns
 from coordinator_state.errors import DecodeError
 from streaming.errors import ConfigurationError
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
@@ -50,7 +50,11 @@ POSITIONS: Final = pa.schema(
 )
 """The committed offsets of groups, and when they were committed, by the clock of `run`."""
 Positions: TypeAlias = Callable[[AbstractSet[TopicPartition]], pa.Table]
-"""Returns the positions (`POSITIONS`) of groups, for some logs that rest and all others."""
+"""Returns the positions (`POSITIONS`) of groups.
+
+The committed offsets are always those of all logs. The positions of members without a committed
+offset are only sure to be there if a log of the argument has such a member.
+"""
 
 
 def committed_positions(reader: TableReader) -> pa.Table:
@@ -65,7 +69,18 @@ class ReadableLogs(Protocol):
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
-    ) -> Mapping[TopicPartition, int | DecodeError]: ...
+    ) -> Mapping[TopicPartition, int | DecodeError | None]: ...
+
+
+class _Attempt(NamedTuple):
+    """The end of a log, and the committed offset of the group for which it is read.
+
+    `is_nearest` says whether no other group is nearer to the end.
+    """
+
+    end: int
+    offset: int
+    is_nearest: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +92,16 @@ class _End:
         topic_id: the topic id of the sample.
         read_to: the last stable offset when the log was last read; None if it never was.
         records_end: the offset after the last record before `read_to`.
-        unread: the end that could not be read, and the offset from which it was tried.
+        unread: the last attempt, if the log may not be read or its end is too long.
+        asked_in: the round in which it was asked for last.
     """
 
     offset: int
     topic_id: str | None
     read_to: int | None = None
     records_end: int = 0
-    unread: tuple[int, int] | None = None
+    unread: _Attempt | None = None
+    asked_in: int = 0
 
     @property
     def markers(self) -> int | None:
@@ -107,12 +124,13 @@ class _End:
     def is_asked(self, committed_offset: int) -> bool:
         """Whether to read it for a group, after an end that could not be read.
 
-        It is read again if the group is half as far from that end, or if both have moved. So
-        neither a consumer that reads its backlog nor a stuck one causes a read each time.
+        It is read again for the nearest group, and then if this one is half as far from that end,
+        or if both have moved. So neither a consumer that reads its backlog nor a stuck one causes a
+        read each time.
         """
-        if self.unread is None:
+        if self.unread is None or not self.unread.is_nearest:
             return True
-        end, offset = self.unread
+        end, offset, _ = self.unread
         if self.offset > end:
             return committed_offset > offset
         return 2 * (end - committed_offset) <= end - offset
@@ -139,6 +157,7 @@ class LogEnds:
     def __init__(self, logs: ReadableLogs) -> None:
         self._logs = logs
         self._known: dict[TopicPartition, _End] = {}
+        self._round = 0
         self.unreadable: set[TopicPartition] = set()
 
     def continue_from(self, logs: Mapping[TopicPartition, LogOffsets]) -> None:
@@ -154,6 +173,8 @@ class LogEnds:
     ) -> list[LogOffsets]:
         """Add the number of offsets without a record before the last stable offset."""
         before, self._known = self._known, {}
+        self._round += 1
+        log_starts = {_place(sample): sample.log_start_offset or 0 for sample in samples}
         resting: set[TopicPartition] = set()
         moving: set[TopicPartition] = set()
         for sample in samples:
@@ -173,9 +194,10 @@ class LogEnds:
         if resting or moving:
             rows = positions(resting)
             waits = pc.less(rows["committed_at"], pa.scalar(sampled_at - _WAITS_AFTER, TIMESTAMP))
-            asking = self._asking(moving, rows.filter(waits), is_moving=True)
-            first = sorted(asking, key=lambda at: self._known[at].read_to or 0)[:_MOST_MOVING]
-            if asking := self._asking(resting, rows) | {at: asking[at] for at in first}:
+            asking = self._asking(moving, rows.filter(waits), log_starts, is_moving=True)
+            first = sorted(asking, key=lambda at: self._known[at].asked_in)[:_MOST_MOVING]
+            asking = {at: asking[at] for at in first}
+            if asking := self._asking(resting, rows, log_starts) | asking:
                 self._read(asking)
         self.unreadable &= {_place(sample) for sample in samples}
         return [
@@ -186,13 +208,19 @@ class LogEnds:
         ]
 
     def _asking(
-        self, asked: AbstractSet[TopicPartition], positions: pa.Table, *, is_moving: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The offset from which to read each of these logs with a group near its end.
+        self,
+        asked: AbstractSet[TopicPartition],
+        positions: pa.Table,
+        log_starts: Mapping[TopicPartition, int],
+        *,
+        is_moving: bool = False,
+    ) -> dict[TopicPartition, _Attempt]:
+        """The attempt for each of these logs with a group near its end.
 
-        It is that of the group that is furthest from the end, so the answer holds for all of them;
-        or of the nearest one if so much could not be read. In a log that moves, a group does not
-        count if a record is known to be left for it.
+        The offset is that of the group that is furthest from the end, so the answer holds for all
+        of them; or of the nearest one if so much could not be read. A group whose records are
+        deleted will read from the log start. In a log that moves, a group does not count if a
+        record is known to be left for it.
         """
         if not asked or not positions.num_rows:
             return {}
@@ -206,10 +234,12 @@ class LogEnds:
                     [_NOT_READ if each.read_to is None else each.read_to for each in known]
                 ),
                 "records_end": pa.array([each.records_end for each in known], pa.int64()),
+                "log_start": pa.array([log_starts[at] for at in asked], pa.int64()),
             }
         )
         rows = positions.join(logs, ["topic", "partition"], join_type="inner")
-        committed_offset, end = rows["committed_offset"], rows["end"]
+        committed_offset = pc.max_element_wise(rows["committed_offset"], rows["log_start"])
+        rows, end = with_columns(rows, {"committed_offset": committed_offset}), rows["end"]
         unread = pc.subtract(end, pc.max_element_wise(committed_offset, rows["read_to"]))
         is_near = pc.and_(pc.less(committed_offset, end), pc.less_equal(unread, _NEAR))
         if is_moving:
@@ -220,18 +250,22 @@ class LogEnds:
             TopicPartition(topic, partition): bounds_of_log
             for topic, partition, *bounds_of_log in zip(*bounds.to_pydict().values(), strict=True)
         }
-        return {
-            at: furthest if self._known[at].unread is None else nearest
-            for at, (furthest, nearest) in offsets.items()
-        }
+        chosen = {}
+        for at, (furthest, nearest) in offsets.items():
+            log = self._known[at]
+            offset = furthest if log.unread is None else nearest
+            if log.is_asked(offset):
+                chosen[at] = _Attempt(log.offset, offset, is_nearest=offset == nearest)
+        return chosen
 
-    def _read(self, asking: Mapping[TopicPartition, int]) -> None:
+    def _read(self, asking: Mapping[TopicPartition, _Attempt]) -> None:
         """Read the ends of logs from a committed offset on."""
         ends = {
-            at: (known.read_from(committed_offset), known.offset)
-            for at, committed_offset in asking.items()
-            if (known := self._known[at]).is_asked(committed_offset)
+            at: (self._known[at].read_from(attempt.offset), attempt.end)
+            for at, attempt in asking.items()
         }
+        for at in ends:
+            self._known[at] = replace(self._known[at], asked_in=self._round)
         try:
             markers_by_place = self._logs.end_markers(ends)
         except (ConfigurationError, TimeoutError) as error:
@@ -241,12 +275,13 @@ class LogEnds:
             )
             # The next sample is the retry.
             return
-        for at, (first, end) in ends.items():
-            markers = self._readable(at, markers_by_place.get(at))
+        for at, (first, _) in ends.items():
+            if at not in markers_by_place:
+                # Its leader did not answer.
+                continue
+            known, markers = self._known[at], self._readable(at, markers_by_place[at])
             self._known[at] = (
-                replace(self._known[at], unread=(end, asking[at]))
-                if markers is None
-                else self._known[at].read(first, markers)
+                replace(known, unread=asking[at]) if markers is None else known.read(first, markers)
             )
 
     def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
