@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -24,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.replay.partitioner import partition_for
 from streaming.engine.spark import reloads, spark_engine
 from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
 from streaming.run import spark_evaluation
@@ -166,12 +168,19 @@ def _micro_batch(number: int) -> pa.Table:
     written = []
     for log_partition in range(LOG_PARTITIONS):
         choose = random.Random(log_partition)
-        events = RandomEvents(group_ids=[f"{log_partition}-{name}" for name in "abc"])
+        events = RandomEvents(group_ids=_own_groups(log_partition))
         drawn = [event for _ in range(_DRAWS) for event in events.draw(choose.getrandbits(32))]
         log, end = segment(drawn)
         start, to = ((0, end // 2), (end // 2, end))[number]
         written.append(Written(log_partition, log, start, to, end))
     return micro_batch(written)
+
+
+def _own_groups(log_partition: int) -> list[str]:
+    """Three groups whose coordinator has this log partition: others are not evaluated."""
+    names = (f"group-{number}" for number in count())
+    own = (name for name in names if partition_for(name, LOG_PARTITIONS) == log_partition)
+    return list(islice(own, 3))
 
 
 def _has_fault(markers: Markers, fault: Fault) -> None:
