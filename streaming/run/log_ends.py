@@ -174,19 +174,21 @@ class LogEnds:
         """Add the number of offsets without a record before the last stable offset."""
         before, self._known = self._known, {}
         self._round += 1
-        log_starts = {_place(sample): sample.log_start_offset or 0 for sample in samples}
+        sample_by_place = {_place(sample): sample for sample in samples}
         resting: set[TopicPartition] = set()
         moving: set[TopicPartition] = set()
-        for sample in samples:
-            at = _place(sample)
+        for at, sample in sample_by_place.items():
             known = before.get(at)
             if sample.last_stable_offset is None:
                 # It is unavailable.
                 if known is not None:
                     self._known[at] = known
                 continue
-            end = _End(sample.last_stable_offset, sample.topic_id)
-            end = self._known[at] = end if known is None else known.next(sample)
+            end = self._known[at] = (
+                _End(sample.last_stable_offset, sample.topic_id)
+                if known is None
+                else known.next(sample)
+            )
             if end.markers is not None:
                 continue
             # Otherwise the lag would jump with each marker.
@@ -194,24 +196,28 @@ class LogEnds:
         if resting or moving:
             rows = positions(resting)
             waits = pc.less(rows["committed_at"], pa.scalar(sampled_at - _WAITS_AFTER, TIMESTAMP))
-            asking = self._asking(moving, rows.filter(waits), log_starts, is_moving=True)
+            waiting = rows.filter(waits)
+            # Most groups commit all the time, so nobody waits at most logs that move.
+            topics = {*pc.unique(waiting["topic"]).to_pylist()}
+            waited_for = {at: sample_by_place[at] for at in moving if at.topic in topics}
+            asking = self._asking(waited_for, waiting, is_moving=True)
             first = sorted(asking, key=lambda at: self._known[at].asked_in)[:_MOST_MOVING]
             asking = {at: asking[at] for at in first}
-            if asking := self._asking(resting, rows, log_starts) | asking:
+            if asking := self._asking({at: sample_by_place[at] for at in resting}, rows) | asking:
                 self._read(asking)
-        self.unreadable &= {_place(sample) for sample in samples}
+        self.unreadable &= sample_by_place.keys()
         return [
             sample
             if sample.last_stable_offset is None
-            else replace(sample, end_markers=self._known[_place(sample)].markers)
-            for sample in samples
+            or (markers := self._known[at].markers) == sample.end_markers
+            else replace(sample, end_markers=markers)
+            for at, sample in sample_by_place.items()
         ]
 
     def _asking(
         self,
-        asked: AbstractSet[TopicPartition],
+        asked: Mapping[TopicPartition, LogOffsets],
         positions: pa.Table,
-        log_starts: Mapping[TopicPartition, int],
         *,
         is_moving: bool = False,
     ) -> dict[TopicPartition, _Attempt]:
@@ -234,7 +240,7 @@ class LogEnds:
                     [_NOT_READ if each.read_to is None else each.read_to for each in known]
                 ),
                 "records_end": pa.array([each.records_end for each in known], pa.int64()),
-                "log_start": pa.array([log_starts[at] for at in asked], pa.int64()),
+                "log_start": pa.array([each.log_start_offset or 0 for each in asked.values()]),
             }
         )
         rows = positions.join(logs, ["topic", "partition"], join_type="inner")
