@@ -64,7 +64,8 @@ class Store:
 
     def obey(self, command: str) -> None:
         """Give it a command of `faulty_store`, which holds for the next request."""
-        requests.post(self._address + COMMANDS, data=command, timeout=PATIENCE_S)
+        answer = requests.post(self._address + COMMANDS, data=command, timeout=PATIENCE_S)
+        answer.raise_for_status()
 
     def held(self, timeout_s: float) -> str | None:
         """The point at which the store holds a write; None if it held none in that time."""

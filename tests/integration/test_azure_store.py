@@ -24,6 +24,7 @@ import requests
 from deltalake import DeltaTable, write_deltalake
 
 from coordinator_state.model.plain_commits import PlainCommits
+from streaming.local.broker.configuration import free_port
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.support.brokers.fresh_broker import FreshBroker
@@ -34,8 +35,6 @@ AZURITE = shutil.which("azurite-blob")
 # The known account of every Azurite.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-PORT = 10_000
-"""delta-rs looks for an emulator there."""
 STORE = f"abfss://bucket@{ACCOUNT}.dfs.core.windows.net"
 COMMITS, KEYS = 2_000, 200
 WRITERS, APPENDS = 3, 20
@@ -47,7 +46,7 @@ pytestmark = [
 ]
 
 
-def create_container(name: str) -> None:
+def create_container(port: int, name: str) -> None:
     """Create a container, by a request with the signature of a shared key."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
     lines = [f"{header}:{value}" for header, value in headers.items()]
@@ -55,28 +54,30 @@ def create_container(name: str) -> None:
     mac = hmac.new(base64.b64decode(KEY), "\n".join(signed).encode(), hashlib.sha256)
     signature = base64.b64encode(mac.digest()).decode()
     headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
-    address = f"http://127.0.0.1:{PORT}/{ACCOUNT}/{name}?restype=container"
+    address = f"http://127.0.0.1:{port}/{ACCOUNT}/{name}?restype=container"
     requests.put(address, headers=headers, timeout=10).raise_for_status()
 
 
-def is_listening() -> bool:
+def is_listening(port: int) -> bool:
     with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", PORT)) == 0
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
 def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An Azurite with an empty container, known to delta-rs by the environment."""
     assert AZURITE is not None
-    options = ("--blobPort", str(PORT), "--inMemoryPersistence", "--silent")
+    port = free_port()
+    options = ("--blobPort", str(port), "--inMemoryPersistence", "--silent")
     with subprocess.Popen([AZURITE, *options, "--skipApiVersionCheck"]) as server:
         try:
-            wait_until(is_listening)
-            create_container("bucket")
+            wait_until(lambda: is_listening(port))
+            create_container(port, "bucket")
             for name, value in (("USE_EMULATOR", "true"), ("ACCOUNT_NAME", ACCOUNT)):
                 monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
             monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
             monkeypatch.setenv("AZURE_ALLOW_HTTP", "true")
+            monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://127.0.0.1:{port}")
             yield
         finally:
             server.terminate()
