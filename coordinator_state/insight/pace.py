@@ -53,8 +53,8 @@ class Paces:
         usual_move_ms: the usual wait for a commit with another offset.
         move_waits: the number of waits that show it.
         longest_move_ms: the longest of these waits.
-        usual_move_records: the number of offsets by which about all commits of another offset move,
-            also the last one; `UNKNOWN` if they move by different numbers.
+        usual_move_records: the median difference between an offset and the next other one;
+            `UNKNOWN` unless most differences, and the last one, are like it.
     """
 
     usual_commit_ms: Int64s

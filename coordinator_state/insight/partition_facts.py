@@ -45,8 +45,8 @@ class PartitionFacts:
             the time is the longest of the group's other partitions.
         usual_move_ms, move_waits: the same for commits of another offset.
         longest_move_ms: the longest of these waits.
-        usual_move_records: the number of offsets between two such commits; None unless about all
-            of them, and the last one, move by as much.
+        usual_move_records: the usual difference between the offsets of two such commits; None
+            unless most differences, and the last one, are like it.
         rest_ms: how long the group may go without a commit, because it usually rests
             (`pace.Rests`); None if that is unknown, or if its usual time is longer.
         move_rest_ms: the same for commits of another offset.

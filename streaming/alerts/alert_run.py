@@ -14,22 +14,10 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from streaming.alerts.alert import (
-    Alert,
-    AlertKey,
-    Alerts,
-    AlertState,
-    Finding,
-    Notice,
-    NoticeKind,
-)
+from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding, Notice, NoticeKind
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_alerts, write_alerts
-from streaming.alerts.delivery import (
-    DeliveryError,
-    SinkAwayError,
-    TransientDeliveryError,
-)
+from streaming.alerts.delivery import DeliveryError, SinkAwayError, TransientDeliveryError
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable, load_rules
 from streaming.alerts.sinks import Sink

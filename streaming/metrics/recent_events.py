@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import with_columns
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.replay.offsets import Outcome
-from streaming.tables.filters import Filters
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, HISTORY_OFF, OFFSET_COMMITS
 
@@ -39,19 +38,18 @@ def with_recent_events(reader: TableReader, groups: pa.Table) -> pa.Table:
         ("record_timestamp", "<=", until),
     ]
     names = [event.value for event in _EVENTS.values()]
-    events = _group_ids(reader, GROUP_EVENTS.name, [*during, ("event", "in", names)], "event")
-    is_aborted = [*during, ("outcome", "=", Outcome.ABORTED.value)]
-    aborted = _group_ids(reader, OFFSET_COMMITS.name, is_aborted, "outcome")
+    events = reader.read(
+        GROUP_EVENTS.name, ["group_id", "event"], [*during, ("event", "in", names)]
+    )
+    aborted = reader.read(
+        OFFSET_COMMITS.name, ["group_id"], [*during, ("outcome", "=", Outcome.ABORTED.value)]
+    )
     chosen = {
         name: events.filter(pc.equal(events["event"], event.value))
         for name, event in _EVENTS.items()
     }
     chosen["aborted_commits"] = aborted
     return with_columns(groups, {name: _counts(groups, rows) for name, rows in chosen.items()})
-
-
-def _group_ids(reader: TableReader, table: str, filters: Filters, column: str) -> pa.Table:
-    return reader.read(table, ["group_id", column], filters)
 
 
 def _counts(groups: pa.Table, rows: pa.Table) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Conditions: TypeAlias = list[tuple[str, str, Any]]
-"""`(column, operator, value)`, of which all must hold."""
+"""Conditions that must all hold, each as `(column, operator, value)`."""
 Filters: TypeAlias = "pc.Expression | Conditions"
 OPERATIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": lambda column, value: pc.equal(column, pa.scalar(value, column.type)),
@@ -29,7 +29,7 @@ def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
     return pc.field("group_id").isin(pa.array(sorted(group_ids), pa.string()))
 
 
-def rows_where(rows: pa.Table, conditions: Sequence[tuple[str, str, Any]]) -> pa.Table:
+def rows_where(rows: pa.Table, conditions: Conditions) -> pa.Table:
     """The rows of a table in memory for which all conditions hold.
 
     Arrow starts a plan for an expression, which takes longer.

@@ -70,7 +70,7 @@ def test_members_that_leave_do_not_pause() -> None:
 
 
 def test_a_group_that_does_not_catch_up_has_stalled() -> None:
-    """After each wait it commits what was there a minute before."""
+    """After each wait, the group is still a minute behind the log end."""
     commits = commits_at([busy((0, 10), (11.5, 20), (21.5, 30))])
     late = Commits(*commits[:2], np.maximum(commits.committed_offset - 60, 0), commits[3])
     assert pauses_of(late, 31) == Pauses(np.array([UNKNOWN]), np.array([UNKNOWN]))

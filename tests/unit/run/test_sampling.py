@@ -198,8 +198,8 @@ def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     sampled_with: SampledWith,
 ) -> None:
-    # 9 is at the end, 4 further from it than 8; nothing is near 30,000. What is read from 4 on also
-    # holds for 8.
+    # Of the two groups that are behind, 4 is further from the end 9 than 8. So `run` reads from 4
+    # on, and the answer holds for both. No group is near the end 30,000.
     offsets = [offset(committed) for committed in (4, 8, 9)]
     sampled = sampled_with(ending_at(9, 9, 9, 30_000, 30_000, 9, 9), group_offsets=offsets)
     asked: list[Any] = []
